@@ -1,0 +1,38 @@
+# The commands of the project. Each sets up what it needs in .venv: a machine with Python (venv and pip included) and make will do.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: help demo test bench clean
+
+help:
+	@echo "make demo    show what aggarray does, on the sample data"
+	@echo "make test    style, types, tests"
+	@echo "make bench   measure"
+	@echo "make clean   remove .venv and everything made by the tools"
+
+demo: $(READY)
+	$(RUN) -m sample_data.demo
+
+# pytest comes last: its summary is the last line.
+test: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -n $(WORKERS)
+
+bench: $(READY)
+	$(RUN) -m tests.bench
+
+# Tools run as modules of the interpreter, never as scripts: scripts hold absolute paths and break when the folder moves.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("aggarray needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
+	@$(RUN) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,68 @@
+"""Which file covers which part of an array? Drawn with matplotlib, which is imported only here and only when used."""
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import AggregationError
+
+
+def plot_coverage(array: Any, ax: Any = None) -> Any:
+    """Draw the partition matrix of a master array: one colour per file, hatched where missing; returns the axes.
+
+    The first partitioned dimension runs along x (as dates, where it is a time), the second along y; further ones are shown
+    at their first partition. AggregationError where matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+        from matplotlib.patches import Rectangle
+    except ImportError as error:
+        raise AggregationError("plot_coverage needs matplotlib: pip install 'aggarray[plot]'") from error
+    if ax is None:
+        ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
+    shown = (*array.pmdimensions, *(d for d in array.dimensions if d not in array.pmdimensions))[:2]
+    across, up = (_positions(array, d) for d in (*shown, None, None)[:2])
+    files: dict[Any, int] = {}
+    colours = pyplot.get_cmap("tab20")
+    for (i, (left, right)), (j, (low, high)) in product(enumerate(pairwise(across)), enumerate(pairwise(up))):
+        index = {d: n for d, n in zip(shown, (i, j), strict=False)}
+        data = array.partitions[tuple(index.get(d, 0) for d in array.pmdimensions)].data
+        colour = "none" if data is None else colours(files.setdefault(data.uri, len(files)) % 20)
+        style = {"hatch": "///", "edgecolor": "grey"} if data is None else {"edgecolor": "white", "linewidth": 0.5}
+        ax.add_patch(Rectangle((left, low), right - left, high - low, facecolor=colour, **style))
+    ax.set(xlim=(across[0], across[-1]), ylim=(up[0], up[-1]), title=f"{array.name or 'array'}: {len(files)} files")
+    _label(ax, array, shown)
+    return ax
+
+
+def _positions(array: Any, dimension: str | None) -> Any:
+    """Return where the edges of the partitions of a dimension lie on an axis: dates for times, else positions."""
+    if dimension is None:
+        return np.array([0, 1])
+    edges = array.partitions.edges[array.dimensions.index(dimension)]
+    times = _times(array, dimension)
+    if times is None or len(times) < 2:
+        return edges
+    from matplotlib.dates import date2num
+
+    starts = date2num(times[np.minimum(edges[:-1], len(times) - 1)])
+    return np.append(starts, date2num(times[-1] + (times[-1] - times[-2])))
+
+
+def _times(array: Any, dimension: str) -> Any:
+    """Return the dates of a dimension where matplotlib can draw them, else None."""
+    coordinate = array.coords.get(dimension)
+    if coordinate is None or not coordinate.calendar:
+        return None
+    times = coordinate.datetimes()
+    return times if times.dtype.kind == "M" and not np.isnat(times).any() else None
+
+
+def _label(ax: Any, array: Any, shown: tuple[str, ...]) -> None:
+    for dimension, axis in zip(shown, (ax.xaxis, ax.yaxis), strict=False):
+        axis.set_label_text(dimension)
+        if _times(array, dimension) is not None and array.shape[array.dimensions.index(dimension)] > 1:
+            axis.axis_date()
+    if len(shown) < 2:
+        ax.yaxis.set_visible(False)

@@ -1,0 +1,131 @@
+"""How are arrays joined by hand, one after the other, with coordinates or without?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate, candidate, oriented, unplaced_names
+from aggarray.aggregate.equal import difference
+from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
+from aggarray.aggregate.rules import Rules
+from aggarray.errors import AggregationError
+from aggarray.master import MasterArray
+from aggarray.master.array import require_array
+from aggarray.tiling import relabel
+from aggarray.units import why_not
+
+
+def concat(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
+    """Join arrays along a dimension, in the order given; a dimension that none of them has is new and leads.
+
+    Everything else is conformed to the first array: units, calendar, dimension order, direction, dtype, missing value.
+    Coordinates that span the dimension, or differ, are joined along it; coordinates of other dimensions must be equal.
+    Raises AggregationError that says what does not fit, UnitsError never: units that do not convert do not fit.
+
+    >>> from aggarray.master import SubArray
+    >>> a, b = (MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([v]))], dimensions=("x",)) for v in (1.0, 2.0))
+    >>> concat([a, b], "x")[:].tolist(), concat([a, b], "member").shape
+    ([1.0, 2.0], (2, 1))
+    """
+    found = [candidate(require_array(array), number, ()) for number, array in enumerate(arrays)]
+    if not found:
+        raise AggregationError("no arrays to join: give at least one")
+    first = found[0]
+    key = next((k for c in found for k, p in c.places.items() if p.name == dimension), dimension)
+    for other in found[1:]:
+        _check(first, other, key)
+    lead = [] if dimension in first.array.dimensions else [dimension]
+    order = [*lead, *first.array.dimensions]
+    work = _Join(found, dimension, key, match_all(found))
+    master = work.joined([c.array for c in found], order)
+    return replace(master, coords=work.coordinates())
+
+
+def match_all(found: Sequence[Candidate]) -> list[dict[str, str]]:
+    """Return what each coordinate of the first is called in every array."""
+    return [match_coordinates(found[0], c) for c in found]
+
+
+def _check(first: Candidate, other: Candidate, key: str) -> None:
+    """Raise AggregationError unless two arrays differ along the dimension alone."""
+    who = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
+    reason = why_not(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
+    if reason is not None:
+        raise AggregationError(f"{who}: {reason}")
+    sizes, others = ({k: p.size for k, p in c.places.items() if k != key and not p.scalar} for c in (first, other))
+    if sizes.keys() != others.keys():
+        raise AggregationError(f"{who}: dimensions {sorted(sizes)} and {sorted(others)}: apart from the one to join along they must be the same")
+    for k, size in sizes.items():
+        if others[k] != size:
+            raise AggregationError(f"{who}: dimension {k!r} has size {size} and {others[k]}: only the dimension to join along may differ")
+        names = (first.places[k].name, other.places[k].name)
+        if first.places[k].coordinate is not None and other.places[k].coordinate is not None:
+            text = difference(first, other, names, Rules().tolerance)
+            if text is not None:
+                raise AggregationError(f"{who}: {text}")
+
+
+class _Join:
+    """Arrays to be joined along one dimension, and the places that they take."""
+
+    def __init__(self, found: list[Candidate], dimension: str, key: str, matches: list[dict[str, str]]) -> None:
+        self.found, self.dimension, self.key, self.matches = found, dimension, key, matches
+        sizes = [1 if key not in c.places or c.places[key].scalar else c.places[key].size for c in found]
+        self.stops = np.cumsum(sizes)
+        self.starts = self.stops - sizes
+        first = found[0]
+        self.names = {k: p.name for k, p in first.places.items() if k != key} | {key: dimension}
+        self.upwards = {p.name: not p.flipped for k, p in first.places.items() if k != key and not p.scalar}
+
+    def joined(self, items: Sequence[MasterArray], order: Sequence[str]) -> MasterArray:
+        """Join the arrays, or one coordinate of each, under the dimensions ``order``."""
+        pieces: list[MasterArray] = []
+        for candidate_, item in zip(self.found, items, strict=True):
+            own = {p.name: self.names[k] for k, p in candidate_.places.items() if k in self.names}
+            piece = oriented(candidate_, {**unplaced_names(candidate_, item, order), **own}, order, self.upwards, item)
+            pieces.append(self._alike(piece, pieces))
+        boxes = np.stack([np.array([[0, n] for n in p.shape], np.int64) for p in pieces])
+        axis = pieces[0].dimensions.index(self.dimension)
+        boxes[:, axis] = np.stack([self.starts, self.stops], axis=-1)
+        return assemble(pieces, boxes, Rules(), [c.uri for c in self.found])
+
+    def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
+        """Give the dimension the direction of the first array without moving anything, and vertices its order."""
+        matrix = piece._matrix
+        axis = matrix.axis(self.dimension)
+        if before and matrix.directions[axis] != before[0].directions[axis]:
+            piece = replace(piece, _matrix=relabel(matrix, axis))
+        return same_vertices(piece, before)
+
+    def coordinates(self) -> dict[str, MasterArray]:
+        """Return the coordinates that all arrays have: joined where they span the dimension or differ, else the first's."""
+        first = self.found[0]
+        coords = {}
+        for name, coordinate in first.array.coords.items():
+            items = [c.array.coords.get(m[name]) for c, m in zip(self.found, self.matches, strict=True)]
+            present = [i for i in items if i is not None]
+            if len(present) < len(items):
+                continue
+            spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.found, present, strict=True)]
+            if any(spans) or name == self.dimension:
+                lead = [] if self.dimension in coordinate.dimensions else [self.dimension]
+                coords[name] = self.joined(present, [*lead, *coordinate.dimensions])
+            else:
+                coords[name] = self._unspanned(name, coordinate, present)
+        return coords
+
+    def _own_names(self, found: Candidate, coordinate: MasterArray) -> list[str]:
+        own = {p.name: self.names.get(k, p.name) for k, p in found.places.items() if not p.scalar}
+        return [own.get(d, d) for d in coordinate.dimensions]
+
+    def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
+        """Return a coordinate that does not span the dimension: the first's, or one value per array where they differ."""
+        first = self.found[0]
+        texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in zip(self.found[1:], self.matches[1:], strict=True))
+        text = next((t for t in texts if t is not None), None)
+        if text is None:
+            return coordinate
+        if int(self.stops[-1]) != len(items):
+            raise AggregationError(f"{text}: coordinates that do not span {self.dimension!r} must be equal")
+        return self.joined(items, [self.dimension, *coordinate.dimensions])

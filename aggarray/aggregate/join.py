@@ -1,0 +1,279 @@
+"""How do arrays whose positions are known become one master array?
+
+The first array (lowest along the sorted dimensions, then by URI) gives units, calendar, dimension order, names, directions
+and missing value; coordinates that span a joined dimension are joined the same way, the others are the first's.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate, identity_of, oriented, unplaced_names
+from aggarray.aggregate.rules import Rules
+from aggarray.conform import convert, fill_for
+from aggarray.master import MasterArray
+from aggarray.master.build import common_dtype
+from aggarray.table import Step
+from aggarray.tiling import gather, tile
+from aggarray.units import conversion, normal_calendar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """The positions of candidates along the places that are joined.
+
+    ``sizes``: {identity: size of the union}; ``starts``, ``stops``: {identity: int64 per candidate}.
+    """
+
+    sizes: Mapping[str, int]
+    starts: Mapping[str, np.ndarray]
+    stops: Mapping[str, np.ndarray]
+
+    def take(self, rows: Sequence[int]) -> "Frame":
+        """Return the frame of some of the candidates."""
+        index = np.asarray(rows, np.int64)
+        return Frame(self.sizes, {k: v[index] for k, v in self.starts.items()}, {k: v[index] for k, v in self.stops.items()})
+
+
+def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
+    """Join candidates at the positions of a frame; ``found`` is ordered, the first first.
+
+    Raises AggregationError where they overlap or cannot be held in one matrix.
+    """
+    first = found[0]
+    order = _order(first, frame)
+    upwards = {d: _upwards(first, key, d, rules) for key, d in order.items()}
+    pieces = [oriented(c, _names(c, order), list(order.values()), upwards) for c in found]
+    boxes = _boxes(pieces, order, frame, upwards)
+    master = assemble(pieces, boxes, rules, [c.uri for c in found])
+    return replace(master, coords=_coords(found, frame, rules, (order, upwards)))
+
+
+def _order(first: Candidate, frame: Frame) -> dict[str, str]:
+    """Return {identity: name} of the master's dimensions: scalar coordinates that are joined lead."""
+    own = {p.name: key for key, p in first.places.items() if not p.scalar}
+    led = {key: p.name for key, p in first.places.items() if p.scalar and key in frame.sizes}
+    return {**led, **{own[d]: d for d in first.array.dimensions}}
+
+
+def _names(candidate: Candidate, order: Mapping[str, str]) -> dict[str, str]:
+    """Return {own name: master's name} of the places of a candidate."""
+    return {p.name: order[key] for key, p in candidate.places.items() if key in order}
+
+
+def _upwards(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
+    wanted = rules.directions.get(dimension)
+    if wanted is not None:
+        return bool(wanted)
+    place = first.places[key]
+    if place.coordinate is None and not place.scalar:
+        return first.array.directions[first.array.dimensions.index(place.name)]
+    return not place.flipped
+
+
+def _boxes(pieces: Sequence[MasterArray], order: Mapping[str, str], frame: Frame, upwards: Mapping[str, bool]) -> np.ndarray:
+    """Return where each piece lies in the master: int64 (pieces, dimensions, 2)."""
+    boxes = np.zeros((len(pieces), len(order), 2), np.int64)
+    for axis, (key, dimension) in enumerate(order.items()):
+        if key not in frame.sizes:
+            boxes[:, axis, 1] = pieces[0].shape[axis]
+        elif upwards[dimension]:
+            boxes[:, axis] = np.stack([frame.starts[key], frame.stops[key]], axis=-1)
+        else:
+            boxes[:, axis] = frame.sizes[key] - np.stack([frame.stops[key], frame.starts[key]], axis=-1)
+    return boxes
+
+
+def assemble(pieces: Sequence[MasterArray], boxes: np.ndarray, rules: Rules, files: Sequence[str]) -> MasterArray:
+    """Place oriented arrays at their boxes and work out the parameters of their master; coordinates are left out."""
+    first = pieces[0]
+    step = _step(pieces, rules)
+    shape = tuple(int(n) for n in boxes[:, :, 1].max(axis=0))
+    matrices = [_stepped(p, step)._matrix for p in pieces]
+    cells, origin = gather(matrices, boxes[:, :, 0])
+    matrix = tile(cells, shape, overlap=rules.overlap, name=lambda cell: files[origin[cell]])
+    declared = (t.encoding.fill_value for t in matrix.references.templates)
+    fill = fill_for(step.dtype, next((f for f in declared if f is not None), None))
+    known = _known(pieces, boxes, shape, step, fill, rules.overlap)
+    attrs = common_attributes([p.attrs for p in pieces], ("standard_name", "long_name", "cell_methods"))
+    file_attrs = common_attributes([p.file_attrs for p in pieces])
+    name = Counter(p.name for p in pieces).most_common(1)[0][0]
+    return replace(
+        first,
+        name=name,
+        dtype=step.dtype,
+        units=step.units,
+        calendar=step.calendar,
+        fill_value=fill,
+        _matrix=matrix,
+        attrs=attrs,
+        file_attrs=file_attrs,
+        coords={},
+        _known=known,
+    )
+
+
+def _step(pieces: Sequence[MasterArray], rules: Rules) -> Step:
+    """Return units and dtype of the master of pieces."""
+    first = pieces[0]
+    units = rules.units.get(first.name or "", rules.units.get(identity_of(first), first.units))
+    calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
+    distinct = {(p.units, p.calendar): p for p in pieces}
+    changes = [conversion(*pair, units, calendar) for pair in distinct]
+    exact = all(c.identity or c.integer_exact for c in changes)
+    return Step(units, calendar, common_dtype(list({p.dtype: None for p in pieces}), exact))
+
+
+def _stepped(piece: MasterArray, step: Step) -> MasterArray:
+    """Keep what an array had been converted to as a step of its sub-arrays, where the master is not that itself."""
+    own = Step(piece.units, piece.calendar, piece.dtype)
+    if own == step or all(t.last_step == own for t in piece._matrix.references.templates):
+        return piece
+    return piece._stepped(step)
+
+
+def _known(
+    pieces: Sequence[MasterArray], boxes: np.ndarray, shape: tuple[int, ...], step: Step, fill: Any, overlap: str
+) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Put together the values of coordinates that scanning has read; None where one is not known."""
+    if any(p._known is None for p in pieces):
+        return None
+    values, mask = np.full(shape, fill, step.dtype), np.ones(shape, bool)
+    for row in range(len(pieces)) if overlap == "last" else reversed(range(len(pieces))):
+        piece = pieces[row]
+        where = tuple(slice(low, high) for low, high in boxes[row].tolist())
+        block, absent = convert(*piece._known, Step(piece.units, piece.calendar, piece.dtype), step)  # type: ignore[misc]
+        values[where] = block if absent is None else np.where(absent, fill, block)
+        mask[where] = False if absent is None else absent
+    values.flags.writeable = False
+    return values, (mask if mask.any() else None)
+
+
+def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the attributes that are equal everywhere, and those ``kept`` of the first.
+
+    >>> common_attributes([{"a": 1, "title": "x", "long_name": "p"}, {"a": 1, "title": "y", "long_name": "q"}], ["long_name"])
+    {'a': 1, 'long_name': 'p'}
+    """
+    first = all_attrs[0]
+    common = dict(first)
+    seen = {id(first)}
+    for attrs in all_attrs:
+        if id(attrs) in seen:
+            continue
+        seen.add(id(attrs))
+        different = [k for k, v in common.items() if k not in attrs or not same_attribute(v, attrs[k])]
+        for key in different:
+            del common[key]
+    return {k: v for k, v in first.items() if k in common or k in kept}
+
+
+def same_attribute(a: Any, b: Any) -> bool:
+    """Tell whether two attribute values are equal, NaN equal to NaN."""
+    if a is b:
+        return True
+    if isinstance(a, str) or isinstance(b, str):
+        return bool(isinstance(a, str) and isinstance(b, str) and a == b)
+    one, other = np.asarray(a), np.asarray(b)
+    if one.shape != other.shape:
+        return False
+    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
+
+
+Oriented = tuple[Mapping[str, str], Mapping[str, bool]]
+
+
+def _coords(found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented) -> dict[str, MasterArray]:
+    """Return the coordinates of a master: joined where they span a joined dimension, else the first's."""
+    first = found[0]
+    coords = {}
+    matches = [match_coordinates(first, c) for c in found]
+    for name, coordinate in first.array.coords.items():
+        own = {p.name: key for key, p in first.places.items()}
+        spanned = [own[d] for d in coordinate.dimensions if own.get(d) in frame.sizes]
+        scalar = own.get(name) if coordinate.ndim == 0 and own.get(name) in frame.sizes else None
+        spanned = [scalar] if scalar else spanned
+        parent = _parent_scalar(first, name, frame) if not spanned else None
+        spanned = [parent] if parent else spanned
+        coords[name] = _joined(found, matches, name, (spanned, frame), rules, as_master)
+    return coords
+
+
+def _parent_scalar(first: Candidate, name: str, frame: Frame) -> str | None:
+    """Return the place that bounds of a joined scalar coordinate belong to."""
+    for key, place in first.places.items():
+        if place.scalar and key in frame.sizes and place.coordinate is not None:
+            stated = place.coordinate.attrs.get("bounds", place.coordinate.attrs.get("climatology"))
+            if stated == name:
+                return key
+    return None
+
+
+def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
+    """Return, for each coordinate of the first, the name of the same coordinate in another array."""
+    if other is first:
+        return {name: name for name in first.array.coords}
+    by_identity = {identity_of(c): n for n, c in other.array.coords.items()}
+    matches = {}
+    for name, coordinate in first.array.coords.items():
+        matches[name] = name if name in other.array.coords else by_identity.get(identity_of(coordinate), name)
+    for name, coordinate in first.array.coords.items():
+        stated = coordinate.attrs.get("bounds", coordinate.attrs.get("climatology"))
+        twin = other.array.coords.get(matches[name])
+        if stated in matches and twin is not None:
+            matches[stated] = twin.attrs.get("bounds", twin.attrs.get("climatology", stated))
+    return matches
+
+
+def _joined(
+    found: Sequence[Candidate], matches: Sequence[Mapping[str, str]], name: str, spans: tuple[list[str], Frame], rules: Rules, as_master: Oriented
+) -> MasterArray:
+    """Join one coordinate over the candidates that differ in the places it spans."""
+    spanned, frame = spans
+    order, upwards = as_master
+    rows = _distinct_rows(frame, spanned, len(found)) if spanned else [0]
+    own = frame.take(rows)
+    pieces = []
+    for row in rows:
+        candidate = found[row]
+        coordinate = candidate.array.coords[matches[row][name]]
+        wanted = _coordinate_order(found[0], name, spanned, order)
+        names = {**unplaced_names(candidate, coordinate, wanted), **_names(candidate, order)}
+        pieces.append(same_vertices(oriented(candidate, names, wanted, upwards, coordinate), pieces))
+    if not spanned and not rules.units:
+        return pieces[0]
+    shape = pieces[0].shape
+    boxes = np.stack([np.array([[0, n] for n in shape], np.int64).reshape(-1, 2) for _ in rows])
+    for axis, dimension in enumerate(pieces[0].dimensions):
+        key = next((k for k in spanned if order[k] == dimension), None)
+        if key is not None:
+            starts, stops = own.starts[key], own.stops[key]
+            span = [starts, stops] if upwards[dimension] else [own.sizes[key] - stops, own.sizes[key] - starts]
+            boxes[:, axis] = np.stack(span, axis=-1)
+    overlap = "first" if rules.overlap == "refuse" else rules.overlap
+    return assemble(pieces, boxes, replace(rules, overlap=overlap), [found[r].uri for r in rows])
+
+
+def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:
+    """Return the dimensions of a coordinate in the master: its own, led by joined ones that it was a scalar of."""
+    own = list(first.array.coords[name].dimensions)
+    return [order[k] for k in spanned if order[k] not in own] + own
+
+
+def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
+    """Turn pairs of bounds to run as those of the first piece do."""
+    for d in piece.dimensions if before else ():
+        axis = piece.dimensions.index(d)
+        if piece.directions[axis] != before[0].directions[axis]:
+            piece = piece.flip(d)
+    return piece
+
+
+def _distinct_rows(frame: Frame, spanned: Sequence[str], count: int) -> list[int]:
+    """Return the first candidate at each distinct place of the dimensions spanned."""
+    columns = np.stack([c[k] for k in spanned for c in (frame.starts, frame.stops)], axis=-1)
+    _, rows = np.unique(columns, axis=0, return_index=True)
+    return sorted(rows.tolist())

@@ -1,0 +1,146 @@
+"""Where do arrays lie along a dimension, judged by their coordinates?
+
+Coordinates are given as ascending values in common units. `lay_out` finds the positions of each in the union of all, equal
+values (within the tolerance) being one position; `clusters` tells which of them can share a dimension: no value of one may
+fall between values of another. Pure functions on values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Positions of coordinates in their union.
+
+    ``classes``: per coordinate the number of its class, equal coordinates sharing one; ``positions``: per class strictly
+    increasing int64 positions in the union; ``size``: of the union; ``spacing``: the smallest within any coordinate, or 0;
+    ``tolerance``: below which values were taken as equal.
+    """
+
+    classes: list[int]
+    positions: list[np.ndarray]
+    size: int
+    spacing: float
+    tolerance: float
+
+    def contiguous(self, number: int) -> bool:
+        """Tell whether a class fills its range of the union without a gap."""
+        found = self.positions[number]
+        return len(found) == 0 or int(found[-1] - found[0]) + 1 == len(found)
+
+
+def smallest_spacing(values: np.ndarray) -> float:
+    """Return the smallest distance between neighbours of an ascending coordinate, 0 where there is none.
+
+    >>> smallest_spacing(np.array([0.0, 2.0, 3.0])), smallest_spacing(np.array([5.0]))
+    (1.0, 0.0)
+    """
+    if len(values) < 2 or values.dtype.kind not in "iuf":
+        return 0.0
+    return float(np.diff(values).min())
+
+
+def rounding(values: np.ndarray, eps: float) -> float:
+    """Return how far values of a dtype of this machine epsilon may be off by rounding alone."""
+    if not len(values) or values.dtype.kind not in "iuf":
+        return 0.0
+    return 4 * eps * float(np.abs(values[[0, -1]]).max())
+
+
+def lay_out(coordinates: Sequence[np.ndarray], fraction: float, eps: float) -> Layout:
+    """Find the positions of ascending coordinates in their union.
+
+    ``fraction``: of the smallest spacing, within which values are equal; ``eps``: machine epsilon of the coarsest dtype.
+
+    >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, 1e-16)
+    >>> found.classes, [p.tolist() for p in found.positions], found.size
+    ([0, 1, 1], [[0, 1], [2, 3]], 4)
+    """
+    digests: dict[tuple[int, bytes], int] = {}
+    distinct: list[np.ndarray] = []
+    numbers = []
+    for values in coordinates:
+        key = (len(values), values.tobytes() if values.dtype.kind in "iuf" else repr(values.tolist()).encode())
+        if key not in digests:
+            digests[key] = len(distinct)
+            distinct.append(values)
+        numbers.append(digests[key])
+    spacings = [s for s in map(smallest_spacing, distinct) if s > 0]
+    spacing = min(spacings, default=0.0)
+    tolerance = fraction * spacing + max((rounding(v, eps) for v in distinct), default=0.0)
+    positions, size = _union(distinct, tolerance)
+    classes: dict[bytes, int] = {}
+    of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
+    kept = {number: p for p, number in zip(positions, of, strict=True)}
+    return Layout([of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, tolerance)
+
+
+def _union(distinct: list[np.ndarray], tolerance: float) -> tuple[list[np.ndarray], int]:
+    """Number the sorted values of all coordinates; neighbours within the tolerance get one number."""
+    values = np.concatenate(distinct) if distinct else np.zeros(0)
+    if not len(values):
+        return [np.zeros(0, np.int64) for _ in distinct], 0
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    new = ordered[1:] - ordered[:-1] > tolerance if values.dtype.kind in "iuf" else ordered[1:] != ordered[:-1]
+    number = np.empty(len(values), np.int64)
+    number[order] = np.concatenate([[0], np.cumsum(new)])
+    ends = np.cumsum([len(v) for v in distinct])
+    return [number[e - len(v) : e] for v, e in zip(distinct, ends, strict=True)], int(number.max()) + 1
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Classes that share a dimension: all their positions, and the ranges that they span."""
+
+    values: np.ndarray
+    low: list[int] = field(default_factory=list)
+    high: list[int] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+
+    def accepts(self, positions: np.ndarray) -> bool:
+        """Tell whether neither has a position between the other's."""
+        first, last = np.searchsorted(self.values, [positions[0], positions[-1] + 1])
+        if not np.isin(self.values[first:last], positions).all():
+            return False
+        new = positions[~np.isin(positions, self.values)]
+        order = np.argsort(self.low)
+        reach = np.maximum.accumulate(np.array(self.high)[order])
+        before = np.searchsorted(np.array(self.low)[order], new, side="right") - 1
+        return not (reach[before[before >= 0]] >= new[before >= 0]).any()
+
+    def add(self, number: int, positions: np.ndarray) -> None:
+        self.values = np.union1d(self.values, positions)
+        self.low.append(int(positions[0]))
+        self.high.append(int(positions[-1]))
+        self.members.append(number)
+
+
+def clusters(layout: Layout) -> list[list[int]]:
+    """Return the classes in groups that can share the dimension, those of most arrays first.
+
+    >>> thirds = [np.array([0.0, 3.0]), np.array([1.0, 4.0]), np.array([5.0])]
+    >>> clusters(lay_out(thirds, 1e-5, 1e-16))
+    [[0, 2], [1]]
+    """
+    if all(layout.contiguous(n) for n in range(len(layout.positions))):
+        return [list(range(len(layout.positions)))]
+    uses = np.bincount(layout.classes, minlength=len(layout.positions))
+    order = sorted(range(len(layout.positions)), key=lambda n: (-uses[n], layout.positions[n][:1].tolist()))
+    found: list[_Cluster] = []
+    for number in order:
+        positions = layout.positions[number]
+        if not len(positions):
+            continue
+        cluster = next((c for c in found if c.accepts(positions)), None)
+        if cluster is None:
+            cluster = _Cluster(np.zeros(0, np.int64))
+            found.append(cluster)
+        cluster.add(number, positions)
+    empty = [n for n in order if not len(layout.positions[n])]
+    if found:
+        found[0].members.extend(empty)
+    return [sorted(c.members) for c in found] or [empty]

@@ -1,0 +1,186 @@
+"""Which variables of a file are data, and what hangs on them?
+
+Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
+``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity (2.7). What hangs on
+nothing is data; ancillary variables and formula terms are data too.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.conform import fill_for
+from aggarray.errors import AggarrayError
+from aggarray.formats.base import Attributes, Structure, Variable, basename, words
+from aggarray.master import MasterArray
+from aggarray.scan import is_decreasing, template_of, text_attribute
+from aggarray.table import Template, single
+from aggarray.units import normal_calendar
+
+#: Attributes that are parameters of an array, not descriptions of it.
+PARAMETERS = frozenset(
+    "units calendar _FillValue missing_value valid_min valid_max valid_range scale_factor add_offset _Unsigned _Encoding".split()
+)
+
+
+def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, str]]]:
+    """Return the data variables of a file as arrays of one partition, coordinates hung on them.
+
+    Also returns (variable, reason) for each one that cannot be used.
+    """
+    file = _File(structure)
+    hung: set[str] = set()
+    roles = {v.name: dict(file.hanging(v)) for v in structure.variables}
+    for name, names in roles.items():
+        hung.update(h for h in names.values() if h != name)
+    data = [v.name for v in structure.variables if v.name not in hung and not file.is_coordinate(v)]
+    reached = {h for name in data for h in roles[name].values()}
+    data += [v.name for v in structure.variables if v.name not in reached and v.name not in data and file.stands_alone(v, roles, reached)]
+    skipped = list(structure.skipped)
+    arrays = []
+    for name in data:
+        try:
+            array = file.array(name)
+        except AggarrayError as error:
+            skipped.append((name, str(error)))
+            continue
+        coords = {}
+        for key, other in roles[name].items():
+            try:
+                coords[key] = file.array(other)
+            except AggarrayError as error:
+                skipped.append((other, str(error)))
+        arrays.append(replace(array, coords=coords))
+    return arrays, list(dict.fromkeys(skipped))
+
+
+class _File:
+    """The variables of one file by name, and the arrays made of them."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.variables = {v.name: v for v in structure.variables}
+        self._arrays: dict[str, MasterArray] = {}
+        self._parents: dict[str, str] = {}
+        for v in structure.variables:
+            for attribute in ("bounds", "climatology"):
+                for found in self.named(v, words(v.attrs.get(attribute))):
+                    self._parents.setdefault(found, v.name)
+
+    def find(self, name: str, group: str) -> str | None:
+        """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
+        if name.startswith("/"):
+            return name[1:] if name[1:] in self.variables else None
+        while True:
+            path = f"{group}/{name}" if group else name
+            if path in self.variables:
+                return path
+            if not group:
+                return None
+            group = group.rpartition("/")[0]
+
+    def named(self, variable: Variable, names: list[str]) -> Iterator[str]:
+        """Yield the variables that names in an attribute of ``variable`` stand for."""
+        group = variable.name.rpartition("/")[0]
+        for name in names:
+            found = self.find(name, group)
+            if found is not None and found != variable.name:
+                yield found
+
+    def coordinate(self, variable: Variable, dimension: str) -> str | None:
+        """Return the coordinate variable of a dimension of a variable."""
+        found = self.find(dimension, variable.name.rpartition("/")[0])
+        return found if found is not None and self.is_coordinate(self.variables[found]) else None
+
+    def is_coordinate(self, variable: Variable) -> bool:
+        """Tell whether a variable is the coordinate variable of its own dimension."""
+        return variable.dimensions == (basename(variable.name),)
+
+    def hanging(self, variable: Variable) -> Iterator[tuple[str, str]]:
+        """Yield (key, variable) for all that hangs on a variable; the key is the base name."""
+        direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
+        stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
+        direct += [c for c in self.named(variable, stated) if set(self.variables[c].dimensions) <= set(variable.dimensions)]
+        if not direct and variable.name in self._parents:
+            return
+        for name in dict.fromkeys(direct):
+            yield basename(name), name
+        for name in dict.fromkeys([variable.name, *direct]):
+            yield from ((basename(b), b) for b in self.bounds(self.variables[name]))
+        for name in self.named(variable, [w for w in words(variable.attrs.get("cell_measures")) if not w.endswith(":")]):
+            if set(self.variables[name].dimensions) <= set(variable.dimensions):
+                yield basename(name), name
+        mapping = words(variable.attrs.get("grid_mapping"))
+        stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
+        yield from ((basename(name), name) for name in self.named(variable, stated))
+
+    def bounds(self, variable: Variable) -> list[str]:
+        """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""
+        found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
+        return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
+
+    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]], reached: set[str]) -> bool:
+        """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
+        parent = self._parents.get(variable.name)
+        return parent is None or variable.name not in roles[parent].values()
+
+    def array(self, name: str) -> MasterArray:
+        """Return a variable as an array of one partition; bounds take units they lack from their coordinate (CF 7.1)."""
+        if name not in self._arrays:
+            self._arrays[name] = self._array(self.variables[name])
+        return self._arrays[name]
+
+    def _array(self, variable: Variable) -> MasterArray:
+        parent = self.variables.get(self._parents.get(variable.name, ""))
+        template = template_of(variable, self.structure, self._directions(variable))
+        if parent is not None and template.units is None:
+            units = text_attribute(parent.attrs.get("units"))
+            template = replace(template, units=units, calendar=normal_calendar(units, text_attribute(parent.attrs.get("calendar"))))
+        elif parent is not None and "calendar" not in variable.attrs:
+            template = replace(template, calendar=normal_calendar(template.units, text_attribute(parent.attrs.get("calendar"))))
+        decoding = template.encoding
+        return MasterArray(
+            variable.name,
+            decoding.dtype,
+            template.units,
+            template.calendar,
+            fill_for(decoding.dtype, decoding.fill_value),
+            single(template, self.structure.uri, variable.name),
+            {k: v for k, v in variable.attrs.items() if k not in PARAMETERS},
+            self._file_attrs(variable),
+            {},
+            None if variable.values is None else _decoded(template, variable.values),
+        )
+
+    def _file_attrs(self, variable: Variable) -> Attributes:
+        group = variable.name.rpartition("/")[0]
+        if not group:
+            return self.structure.attrs
+        found = dict(self.structure.attrs)
+        parts = group.split("/")
+        for depth in range(len(parts)):
+            found.update(self.structure.groups.get("/".join(parts[: depth + 1]), {}))
+        return found
+
+    def _directions(self, variable: Variable) -> list[bool]:
+        """Directions as the coordinates have them; pairs of bounds that run downwards are a direction too."""
+        forward = []
+        for d in variable.dimensions:
+            name = variable.name if self.is_coordinate(variable) else self.coordinate(variable, d)
+            forward.append(not is_decreasing(self.variables[name].values if name else None))
+        pairs = variable.values
+        if variable.name in self._parents and pairs is not None and pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iuf":
+            forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
+        return forward
+
+
+def _decoded(template: Template, stored: np.ndarray) -> Any:
+    """Return values and mask of a coordinate that the scan read; missing ones are NaN where there is one."""
+    values, mask = template.encoding.decode(stored)
+    if mask is not None:
+        values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
+    values = values.view()
+    values.flags.writeable = False
+    return values, mask

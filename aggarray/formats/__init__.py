@@ -1,0 +1,106 @@
+"""Which format is a file of, and how is it scanned or opened?
+
+A format is a module of this folder with a ``FORMAT`` object, or an object that another package registers under the
+entry point ``aggarray.formats``: there is no list to edit. Files are known by content, never by suffix.
+"""
+
+import functools
+import importlib
+import os
+import pkgutil
+import stat
+import warnings
+from importlib import metadata
+
+from aggarray.errors import FormatError, MissingFileError
+from aggarray.formats.base import Format, Handle, Structure, blaming
+
+#: Bytes of a file that formats are shown.
+HEAD = 512
+
+_STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+
+
+@functools.cache
+def formats() -> tuple[Format, ...]:
+    """Return every format there is: this folder's in order of module name, then those of other packages.
+
+    >>> [f.name for f in formats()][:3]
+    ['HDF5', 'netCDF3', 'Zarr']
+    """
+    found: list[Format] = []
+    for module in sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")):
+        candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
+        if isinstance(candidate, Format):
+            found.append(candidate)
+    for entry in metadata.entry_points(group="aggarray.formats"):
+        try:
+            candidate = entry.load()
+        except (ImportError, AttributeError) as error:
+            warnings.warn(f"format {entry.name} ({entry.value}) does not load: {error}", RuntimeWarning, stacklevel=2)
+            continue
+        if isinstance(candidate, Format):
+            found.append(candidate)
+    return tuple(found)
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a folder is a Zarr store (a group or an array)."""
+    return any(os.path.isfile(os.path.join(path, mark)) for mark in _STORE_MARKS)
+
+
+def identify(path: str | os.PathLike[str]) -> Format:
+    """Return the format of a file or folder, by content.
+
+    Raises MissingFileError where there is nothing, FormatError for whatever is not a data file or cannot be read.
+    """
+    path = os.fspath(path)
+    head = _head(path)
+    for candidate in formats():
+        if candidate.recognises(path, head):
+            return candidate
+    if os.path.isdir(path):
+        raise FormatError(f"{path}: a folder that is no Zarr store; name the files in it, or a pattern such as {path}/*.nc")
+    known = ", ".join(f.name for f in formats())
+    raise FormatError(f"{path}: not a data file that aggarray knows ({known}); it begins with {head[:8]!r}")
+
+
+def scan(path: str | os.PathLike[str]) -> Structure:
+    """Return structure, attributes and coordinate values of a file; the file is opened once.
+
+    Raises MissingFileError or FormatError, naming file, variable and the library's reason.
+    """
+    path = os.path.abspath(os.fspath(path))
+    found = identify(path)
+    with blaming(path):
+        return found.scan(path)
+
+
+def open_file(path: str | os.PathLike[str]) -> Handle:
+    """Open a file for reading values. Raises MissingFileError or FormatError."""
+    path = os.path.abspath(os.fspath(path))
+    found = identify(path)
+    with blaming(path):
+        return found.open(path)
+
+
+def _head(path: str) -> bytes:
+    """Return the first bytes of a file, none of a folder."""
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            return b""
+        # Opening a pipe would wait for its other end.
+        if not stat.S_ISREG(mode):
+            raise FormatError(f"{path}: neither a file nor a folder")
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(HEAD)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"{path}: no such file or folder; check the path") from error
+    except FormatError:
+        raise
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be opened: {error.strerror or error}") from error
+    if not head:
+        raise FormatError(f"{path}: an empty file (0 bytes); fetch or write it again")
+    return head

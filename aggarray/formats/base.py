@@ -1,0 +1,273 @@
+"""What does every file format give, and how are its stored values asked for?
+
+A format is one module of this package with a `FORMAT` object (or an object registered under the entry point
+``aggarray.formats``). It recognises a file by its content, scans it once into a `Structure`, and opens it as a
+`Handle` that reads boxes of stored values: not unpacked, missing values as stored, bytes in native order.
+"""
+
+import math
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from aggarray.errors import AggarrayError, FormatError
+
+#: Held around every call into HDF5 or netCDF-C: neither library is safe under threads.
+LIBRARY_LOCK = threading.RLock()
+
+#: Coordinates of more elements than this are not read by a scan, but when they are compared.
+SCAN_ELEMENTS = 1 << 20
+
+#: What libraries raise over a damaged file; programming errors of ours and lack of memory pass through.
+LIBRARY_ERRORS = (
+    *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
+    *(struct.error, zlib.error),
+)
+
+Attributes = Mapping[str, Any]
+Box = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable as a file holds it.
+
+    ``name`` is its path in the file without a leading slash; ``dimensions`` are base names, unique within the variable;
+    ``dtype`` is that of the stored values in native byte order (StringDType for text, the string-length dimension
+    gone); ``attrs`` are as written, ``_FillValue`` among them; ``values`` are the stored values where the scan read them.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    dimensions: tuple[str, ...]
+    attrs: Attributes
+    values: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a scan finds in one file.
+
+    ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason).
+    """
+
+    uri: str
+    format: str
+    attrs: Attributes
+    variables: tuple[Variable, ...]
+    groups: Mapping[str, Attributes]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+class Handle(Protocol):
+    """An open file."""
+
+    def read(self, variable: str, box: tuple[slice, ...]) -> np.ndarray:
+        """Return the stored values of a box: one slice per dimension, start and stop given, step >= 1."""
+
+    def mapped(self, variable: str) -> np.ndarray | None:
+        """Return the whole variable as a read-only memory-mapped view, or None where it is not stored that way."""
+
+    def close(self) -> None:
+        """Close the file; views handed out stay valid."""
+
+
+@runtime_checkable
+class Format(Protocol):
+    """A file format: one object per module of this package."""
+
+    name: str
+
+    def recognises(self, path: str, head: bytes) -> bool:
+        """Tell whether the file (``head``: its first bytes) or folder (``head`` empty) is of this format."""
+
+    def scan(self, path: str) -> Structure:
+        """Read structure, attributes and coordinate values, opening the file once."""
+
+    def open(self, path: str) -> Handle:
+        """Open for reading values."""
+
+
+def basename(name: str) -> str:
+    """Return the last part of a variable's path."""
+    return name.rpartition("/")[2]
+
+
+def unique_dimensions(names: Iterable[str | None]) -> tuple[str, ...]:
+    """Name every dimension of a variable, once: nameless ones by position, repeated ones with a suffix.
+
+    >>> unique_dimensions([None, "x", "x"])
+    ('dim_0', 'x', 'x_2')
+    """
+    found: list[str] = []
+    for position, name in enumerate(names):
+        wanted = given = name or f"dim_{position}"
+        count = 1
+        while wanted in found:
+            count += 1
+            wanted = f"{given}_{count}"
+        found.append(wanted)
+    return tuple(found)
+
+
+def words(attribute: Any) -> list[str]:
+    """Split a blank-separated attribute such as ``coordinates``; anything but text has no words."""
+    return attribute.split() if isinstance(attribute, str) else []
+
+
+def scan_values(variables: Sequence[Variable]) -> set[str]:
+    """Return the names of the variables whose values a scan reads.
+
+    These are coordinate variables (CF section 5) and what ``coordinates``, ``bounds`` and ``climatology`` name, up to
+    `SCAN_ELEMENTS` elements each.
+    """
+    named: set[str] = set()
+    for variable in variables:
+        for attribute in ("coordinates", "bounds", "climatology"):
+            named.update(basename(word) for word in words(variable.attrs.get(attribute)))
+    return {
+        v.name
+        for v in variables
+        if (basename(v.name) in named or v.dimensions == (basename(v.name),)) and math.prod(v.shape) <= SCAN_ELEMENTS
+    }
+
+
+def characters_to_text(characters: np.ndarray, encoding: str = "utf-8") -> np.ndarray:
+    """Join the last dimension of a character array into text, trailing NULs and blanks dropped (CF section 2.2).
+
+    ``characters``: bytes of length one, shape (..., length), or () for a single character.
+    Returns StringDType of shape (...). Raises UnicodeDecodeError where the bytes are not in ``encoding``.
+    """
+    if characters.ndim == 0:
+        characters = characters[np.newaxis]
+    length = characters.shape[-1]
+    lead = characters.shape[:-1]
+    if length == 0:
+        return np.full(lead, "", dtype=np.dtypes.StringDType())
+    joined = np.ascontiguousarray(characters).astype("S1", copy=False).view(f"S{length}").reshape(lead)
+    return bytes_to_text(joined, encoding)
+
+
+def bytes_to_text(values: np.ndarray, encoding: str = "utf-8") -> np.ndarray:
+    """Decode fixed-length or object bytes (or str) into StringDType of the same shape, trailing NULs and blanks dropped."""
+    flat = [v.decode(encoding) if isinstance(v, bytes) else str(v) for v in values.ravel().tolist()]
+    text = np.array([v.rstrip("\x00 ") for v in flat], dtype=np.dtypes.StringDType())
+    return text.reshape(values.shape)
+
+
+def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Sequence[slice | np.ndarray]) -> np.ndarray:
+    """Read an orthogonal selection through a reader of boxes.
+
+    ``selection``: per dimension a slice (step >= 1) or a strictly increasing int64 array. Indices near each other are
+    read as one box and picked in memory; far ones in several boxes.
+    """
+    for axis, chosen in enumerate(selection):
+        if isinstance(chosen, slice):
+            continue
+        if chosen.size == 0:
+            return select_outer(read, [*selection[:axis], slice(0, 0, 1), *selection[axis + 1 :]])
+        cuts = np.flatnonzero(np.diff(chosen) > 32) + 1
+        blocks = []
+        for run in np.split(chosen, cuts):
+            first, last = int(run[0]), int(run[-1])
+            box = [*selection[:axis], slice(first, last + 1, 1), *selection[axis + 1 :]]
+            block = select_outer(read, box)
+            blocks.append(block if run.size == last - first + 1 else block.take(run - first, axis=axis))
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=axis)
+    return read(tuple(s for s in selection if isinstance(s, slice)))
+
+
+@contextmanager
+def blaming(path: str, variable: str | None = None) -> Iterator[None]:
+    """Turn what a library raises inside the block into one line that names file and variable (FormatError)."""
+    try:
+        yield
+    except AggarrayError:
+        raise
+    except LIBRARY_ERRORS as error:
+        raise FormatError(f"{path}{f', variable {variable!r}' if variable else ''}: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line what an exception of a library says."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"text that is not {error.encoding} (byte {error.object[error.start]:#04x}); set the attribute _Encoding"
+    if isinstance(error, OSError) and error.strerror:
+        return str(error.strerror)
+    return f"cannot be read: {' '.join(str(error).split()) or type(error).__name__}"
+
+
+def stored_variable(
+    name: str, stored: np.dtype[Any], shape: Sequence[int], dimensions: Sequence[str | None], attrs: Attributes
+) -> Variable:
+    """Describe a variable by how it is stored: ``stored`` dtype, ``shape`` and ``dimensions`` before text is joined.
+
+    >>> stored_variable("name", np.dtype("S1"), (3, 8), ("station", "length"), {}).dimensions
+    ('station',)
+    """
+    if is_characters(stored, len(shape)):
+        shape, dimensions = shape[:-1], dimensions[:-1]
+    dtype = np.dtypes.StringDType() if stored.kind in "SUOT" else np.dtype(stored.newbyteorder("=").str)
+    return Variable(name, dtype, tuple(int(n) for n in shape), unique_dimensions(dimensions), attrs)
+
+
+def is_characters(stored: np.dtype[Any], ndim: int) -> bool:
+    """Tell whether an array is one of single characters, the last dimension the string length."""
+    return stored.kind == "S" and stored.itemsize == 1 and ndim > 0
+
+
+def stored_values(values: np.ndarray, attrs: Attributes) -> np.ndarray:
+    """Return what was read as the values of a Variable: characters joined, text decoded by ``_Encoding``, native bytes.
+
+    >>> stored_values(np.array([b"a", b"b"], "S1"), {}).tolist()
+    'ab'
+    """
+    encoding = attrs.get("_Encoding")
+    # "none" and "bytes" say that nobody knows the encoding: every byte has a character in latin-1.
+    encoding = "latin-1" if encoding in ("none", "bytes") else encoding if isinstance(encoding, str) else "utf-8"
+    if is_characters(values.dtype, values.ndim):
+        return characters_to_text(values, encoding)
+    if values.dtype.kind in "SUOT":
+        return bytes_to_text(values, encoding)
+    # The plain dtype: HDF5's notes on enumerations do not travel on.
+    return values.astype(np.dtype(values.dtype.newbyteorder("=").str), copy=False)
+
+
+def with_values(variables: Sequence[Variable], read: Callable[[Variable], np.ndarray]) -> tuple[Variable, ...]:
+    """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read."""
+    wanted = scan_values(variables)
+    return tuple(_with_values(v, read) if v.name in wanted else v for v in variables)
+
+
+def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> Variable:
+    try:
+        values = read(variable)
+    except UnicodeDecodeError:
+        return variable
+    values.flags.writeable = False
+    return replace(variable, values=values)
+
+
+def counts(box: Box) -> tuple[int, ...]:
+    """Return how many elements a box takes along each dimension.
+
+    >>> counts((slice(0, 5, 2), slice(3, 3, 1)))
+    (3, 0)
+    """
+    return tuple(len(range(s.start, s.stop, s.step or 1)) for s in box)
+
+
+def whole(shape: Iterable[int]) -> Box:
+    """Return the box that is all of an array.
+
+    >>> whole((2,))
+    (slice(0, 2, 1),)
+    """
+    return tuple(slice(0, n, 1) for n in shape)

@@ -1,0 +1,301 @@
+"""What does a netCDF-4 or plain HDF5 file hold, and what are the values of a box?
+
+netCDF-4 files are scanned by netCDF4, which is the fastest at it and the authority on their dimensions; files that it does
+not see whole (plain HDF5, unknown types) by h5py. Values are read by h5py in both cases. Every call into either library
+holds `LIBRARY_LOCK`.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import FormatError, NotFoundError
+from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype, refusal, scan_structure
+from aggarray.formats.base import (
+    LIBRARY_ERRORS,
+    LIBRARY_LOCK,
+    Box,
+    Handle,
+    Structure,
+    Variable,
+    blaming,
+    counts,
+    is_characters,
+    stored_values,
+    stored_variable,
+    whole,
+    with_values,
+)
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+class _HDF5:
+    """netCDF-4 and plain HDF5."""
+
+    name = "HDF5"
+
+    def recognises(self, path: str, head: bytes) -> bool:
+        """Tell whether the signature lies at the beginning or, after a user block, at 512, 1024, 2048, ... bytes."""
+        if head.startswith(_SIGNATURE):
+            return True
+        if not head:
+            return False
+        with open(path, "rb", buffering=0) as file:
+            size, at = os.fstat(file.fileno()).st_size, 512
+            while at + len(_SIGNATURE) <= size:
+                if os.pread(file.fileno(), len(_SIGNATURE), at) == _SIGNATURE:
+                    return True
+                at *= 2
+        return False
+
+    def scan(self, path: str) -> Structure:
+        """Read structure, attributes and coordinate values."""
+        with LIBRARY_LOCK:
+            found = _scan_netcdf(path)
+            if isinstance(found, Structure):
+                return found
+            with blaming(path), _opened(path) as file:
+                return scan_structure(path, file, found, lambda v: _File(path, file).values(v.name, whole(v.shape)))
+
+    def open(self, path: str) -> Handle:
+        """Open for reading values."""
+        with blaming(path), LIBRARY_LOCK:
+            return _File(path, _open(path))
+
+
+# netCDF-4 through netCDF4
+
+
+def _scan_netcdf(path: str) -> Structure | str:
+    """Scan with netCDF4; where it does not see all of the file, return the name of the format instead."""
+    import netCDF4
+
+    try:
+        dataset = netCDF4.Dataset(path, "r")
+    except (*LIBRARY_ERRORS, Warning):
+        return "HDF5"
+    try:
+        dataset.set_auto_maskandscale(False)
+        dataset.set_auto_chartostring(False)
+        groups = dict(_netcdf_groups(dataset, ""))
+        dimensions = [name for group in groups.values() for name in group.dimensions]
+        if any(name.startswith("phony_dim_") for name in dimensions):
+            return "HDF5"
+        if not _written_by_netcdf(dataset):
+            if not dimensions:
+                return "HDF5"
+            if _unseen(path, groups):
+                return "netCDF4"
+        return _netcdf_structure(path, groups)
+    except (*LIBRARY_ERRORS, Warning):
+        # h5py either manages or names the variable at fault.
+        return "netCDF4"
+    finally:
+        dataset.close()
+
+
+def _netcdf_groups(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    yield prefix, group
+    for name, child in group.groups.items():
+        yield from _netcdf_groups(child, f"{prefix}{name}/")
+
+
+def _written_by_netcdf(dataset: Any) -> bool:
+    """Tell whether the netCDF library itself wrote the file, so that it overlooks nothing in it."""
+    try:
+        return ",netcdf=" in dataset.getncattr("_NCProperties")
+    except LIBRARY_ERRORS:
+        return False
+
+
+def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
+    """Tell whether the file holds datasets that netCDF4 left out without a word (references, opaque types)."""
+    import h5py
+
+    seen = {f"{prefix}{name}" for prefix, group in groups.items() for name in (*group.variables, *group.dimensions)}
+    names: list[str] = []
+
+    def note(name: bytes, info: Any) -> None:
+        if info.type == h5py.h5o.TYPE_DATASET:
+            names.append(name.decode("utf-8", "replace"))
+
+    with _opened(path) as file:
+        h5py.h5o.visit(file.id, note, info=True)
+    return not {name.replace(NOT_COORDINATE, "") for name in names} <= seen
+
+
+def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
+    variables: list[Variable] = []
+    sources: dict[str, Any] = {}
+    skipped = []
+    for prefix, group in groups.items():
+        for name, source in group.variables.items():
+            dtype = _netcdf_dtype(source)
+            if isinstance(dtype, str):
+                skipped.append((prefix + name, dtype))
+                continue
+            variables.append(stored_variable(prefix + name, dtype, source.shape, source.dimensions, _netcdf_attrs(source)))
+            sources[prefix + name] = source
+
+    def read(variable: Variable) -> np.ndarray:
+        source = sources[variable.name]
+        if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
+            # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
+            raise ValueError("two unlimited dimensions: left to h5py")
+        values = np.asarray(source[...])
+        return stored_values(values, variable.attrs).astype(variable.dtype, copy=False)
+
+    filled = with_values(variables, read)
+    attrs = {prefix[:-1]: _netcdf_attrs(group) for prefix, group in groups.items()}
+    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped))
+
+
+def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:
+    """Return the stored dtype, or why it cannot be read."""
+    import netCDF4
+
+    kind = source.datatype
+    if isinstance(kind, netCDF4.EnumType):
+        # h5py's booleans, which it also reads as such.
+        boolean = kind.enum_dict == {"FALSE": 0, "TRUE": 1} and kind.dtype == np.int8
+        return np.dtype(bool) if boolean else np.dtype(kind.dtype)
+    if isinstance(kind, netCDF4.CompoundType):
+        return refusal("compound")
+    if source.dtype is str:
+        return np.dtypes.StringDType()
+    return refusal("variable-length") if isinstance(kind, netCDF4.VLType) else np.dtype(source.dtype)
+
+
+def _netcdf_attrs(source: Any) -> dict[str, Any]:
+    found = {}
+    for name in source.ncattrs():
+        try:
+            found[name] = source.getncattr(name)
+        except LIBRARY_ERRORS:
+            # An attribute of a type that netCDF4 does not read says nothing that CF knows.
+            continue
+    return found
+
+
+# Values through h5py
+
+
+def _open(path: str) -> Any:
+    import h5py
+
+    try:
+        # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
+        return h5py.File(path, "r", locking=False)
+    except OSError:
+        # Another part of this process has the file open with locking: the two must agree.
+        return h5py.File(path, "r")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    file = _open(path)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+class _File:
+    """An open netCDF-4 or HDF5 file; datasets are looked up once."""
+
+    def __init__(self, path: str, file: Any):
+        self._path, self._file = path, file
+        self._datasets: dict[str, tuple[Any, np.dtype[Any], dict[str, Any]]] = {}
+
+    def _dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
+        """Return a variable's dataset, its stored dtype and its text encoding as an attribute."""
+        import h5py
+
+        known = self._datasets.get(variable)
+        if known is not None:
+            return known
+        parent, _, base = variable.rpartition("/")
+        # The second name is that of a variable named like a dimension which it does not stand for.
+        paths = (f"{parent}/{NOT_COORDINATE}{base}", variable)
+        dataset = next((self._file[p] for p in paths if isinstance(self._file.get(p), h5py.Dataset)), None)
+        if dataset is None:
+            raise NotFoundError(f"{self._path}: no variable {variable!r}; at its top are {', '.join(self._file)}")
+        dtype = plain_dtype(dataset)
+        if isinstance(dtype, str):
+            raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
+        encoding = dataset.attrs.get("_Encoding")
+        encoding = encoding.decode("ascii", "replace") if isinstance(encoding, bytes) else encoding
+        self._datasets[variable] = known = (dataset, dtype, {} if encoding is None else {"_Encoding": encoding})
+        return known
+
+    def values(self, variable: str, box: Box) -> np.ndarray:
+        """Return the values of a box as they are, errors too; the lock must be held."""
+        dataset, dtype, encoding = self._dataset(variable)
+        if dataset.shape is None:
+            # A dataset without a dataspace holds nothing.
+            return stored_values(np.empty(counts(box), dtype), {})
+        if is_characters(dtype, len(dataset.shape)):
+            box = (*box, slice(0, dataset.shape[-1], 1))
+        values = _read_box(dataset, box)
+        return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding)
+
+    def read(self, variable: str, box: Box) -> np.ndarray:
+        """Return the stored values of a box."""
+        with blaming(self._path, variable), LIBRARY_LOCK:
+            return self.values(variable, box)
+
+    def mapped(self, variable: str) -> np.ndarray | None:
+        """Return the whole variable as a read-only view of the mapped file, or None unless it lies there in one piece."""
+        with blaming(self._path, variable), LIBRARY_LOCK:
+            dataset, dtype, _ = self._dataset(variable)
+            offset = _position(dataset, dtype)
+            if offset is None or offset + dataset.nbytes > os.path.getsize(self._path):
+                return None
+            return np.memmap(self._path, dtype, "r", offset, dataset.shape)
+
+    def close(self) -> None:
+        """Close the file."""
+        with LIBRARY_LOCK:
+            self._datasets.clear()
+            self._file.close()
+
+
+def _read_box(dataset: Any, box: Box) -> np.ndarray:
+    """Read a box; what lies beyond the end along an unlimited dimension has not been written and is fill value."""
+    inner = tuple(slice(min(s.start, n), min(s.stop, n), s.step) for s, n in zip(box, dataset.shape, strict=True))
+    if inner == box:
+        return np.asarray(dataset[box])
+    for chosen, n, most in zip(box, dataset.shape, dataset.maxshape, strict=True):
+        if chosen.stop > n and most is not None:
+            raise ValueError(f"only {n} of the wanted {chosen.stop} elements are there; the file has changed, open it again")
+    # netCDF-4 lets one variable lengthen a dimension without touching the others that have it.
+    out = np.full(counts(box), dataset.fillvalue, dataset.dtype)
+    written = tuple(slice(0, n) for n in counts(inner))
+    out[written] = dataset[inner]
+    return out
+
+
+def _position(dataset: Any, dtype: np.dtype[Any]) -> int | None:
+    """Return where in the file the values lie as they are, or None where they do not."""
+    import h5py
+
+    if dtype.kind not in "iuf" or not dataset.size:
+        return None
+    made = dataset.id.get_create_plist()
+    if made.get_layout() != h5py.h5d.CONTIGUOUS or made.get_external_count():
+        return None
+    stored = dataset.id.get_type()
+    if isinstance(stored, h5py.h5t.TypeEnumID):
+        stored = stored.get_super()
+    # Numbers of an odd precision are stored otherwise than NumPy holds them.
+    if not stored.equal(h5py.h5t.py_create(dtype)):
+        return None
+    offset = dataset.id.get_offset()
+    return None if offset is None else int(offset)
+
+
+FORMAT = _HDF5()

@@ -1,0 +1,354 @@
+"""What does a Zarr store hold, and what are the values of a box?
+
+Stores of version 2 and 3 in local folders: groups nested or not, consolidated or not, and single arrays. The structure is read
+from the JSON metadata, which takes a fraction of the time that opening every array takes; values come through zarr-python.
+A chunk that is not there holds the fill value. Pickled objects are never decoded.
+"""
+
+import base64
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Literal
+
+import numpy as np
+
+from aggarray.errors import FormatError, NotFoundError
+from aggarray.formats.base import (
+    LIBRARY_ERRORS,
+    Box,
+    Handle,
+    Structure,
+    Variable,
+    basename,
+    blaming,
+    is_characters,
+    stored_values,
+    stored_variable,
+    whole,
+    with_values,
+)
+
+_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+
+#: Attributes that other software uses to note dimensions and its own bookkeeping.
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
+_BOOKKEEPING = ("_nczarr", "_NCZARR")
+
+_NUMBERS = {
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """An array or a group as its metadata describes it; ``meta`` is None for a group."""
+
+    version: Literal[2, 3]
+    meta: Mapping[str, Any] | None
+    attrs: Mapping[str, Any]
+
+
+# Metadata
+
+
+def _json(*parts: str) -> dict[str, Any] | None:
+    """Return the object in a JSON file, None where there is no such file."""
+    path = os.path.join(*parts)
+    try:
+        with open(path, "rb") as file:
+            found = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: damaged JSON ({error}); write the store's metadata again") from error
+    return _object(found, path)
+
+
+def _object(found: Any, path: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise FormatError(f"{path}: damaged JSON (an object is wanted, not {found!r:.40}); write the store's metadata again")
+    return found
+
+
+def _load(folder: str) -> _Node | None:
+    """Return the node in a folder, None where there is none."""
+    third = _json(folder, "zarr.json")
+    if third is not None:
+        return _third(third, folder)
+    meta = _json(folder, ".zarray")
+    if meta is None and _json(folder, ".zgroup") is None:
+        return None
+    return _Node(2, meta, _json(folder, ".zattrs") or {})
+
+
+def _third(found: Any, path: str) -> _Node:
+    found = _object(found, path)
+    if found.get("node_type") not in ("array", "group"):
+        raise FormatError(f"{path}: damaged metadata (neither array nor group); write the store's metadata again")
+    attrs = _object(found.get("attributes") or {}, path)
+    return _Node(3, found if found.get("node_type") == "array" else None, attrs)
+
+
+def _nodes(path: str) -> dict[str, _Node]:
+    """Return every node of a store by its path in it, the root under the empty name."""
+    third = _json(path, "zarr.json")
+    inline = None if third is None else third.get("consolidated_metadata")
+    if third is not None and isinstance(inline, dict):
+        members = _object(inline.get("metadata"), path)
+        return {"": _third(third, path), **{name: _third(member, path) for name, member in members.items()}}
+    second = None if third is not None else _json(path, ".zmetadata")
+    if second is not None:
+        return _consolidated(_object(second.get("metadata"), path), path)
+    return dict(_walk(path, ""))
+
+
+def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, _Node]:
+    found = {}
+    for key, value in entries.items():
+        name, _, kind = key.rpartition("/")
+        if kind in (".zarray", ".zgroup"):
+            attrs = _object(entries.get(f"{name}/.zattrs" if name else ".zattrs") or {}, path)
+            found[name] = _Node(2, _object(value, path) if kind == ".zarray" else None, attrs)
+    return found
+
+
+def _walk(folder: str, name: str) -> Iterator[tuple[str, _Node]]:
+    node = _load(folder)
+    if node is None:
+        return
+    yield name, node
+    if node.meta is None:
+        # An array's folder is not listed: it may hold a million chunks.
+        for child in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
+            yield from _walk(os.path.join(folder, child), f"{name}/{child}" if name else child)
+
+
+# One array
+
+
+def _dtype(node: _Node) -> np.dtype[Any] | str:
+    """Return the stored dtype, or why the array cannot be read."""
+    meta = node.meta or {}
+    if _names_pickle(meta):
+        return "pickled objects; reading them could run foreign code"
+    given = meta.get("dtype") if node.version == 2 else meta.get("data_type")
+    try:
+        dtype = _dtype_2(given, meta) if node.version == 2 else _dtype_3(given)
+    except LIBRARY_ERRORS:
+        dtype = None
+    if dtype is None or dtype.kind not in "biufcmMSUT":
+        return f"values of type {given!r:.60}; aggarray reads numbers and text"
+    return dtype
+
+
+def _dtype_2(given: Any, meta: Mapping[str, Any]) -> np.dtype[Any] | None:
+    dtype = np.dtype(given) if isinstance(given, str) else None
+    if dtype is not None and dtype.kind == "O":
+        text = any(f.get("id") == "vlen-utf8" for f in meta.get("filters") or ())
+        return np.dtypes.StringDType() if text else None
+    return dtype
+
+
+def _dtype_3(given: Any) -> np.dtype[Any] | None:
+    name, settings = (given["name"], given.get("configuration") or {}) if isinstance(given, dict) else (given, {})
+    if name in _NUMBERS:
+        return np.dtype(name)
+    if name == "string":
+        return np.dtypes.StringDType()
+    if name in ("numpy.datetime64", "numpy.timedelta64"):
+        return np.dtype(f"<{'M' if 'date' in name else 'm'}8[{settings.get('scale_factor', 1)}{settings['unit']}]")
+    if name == "null_terminated_bytes":
+        return np.dtype(f"S{settings['length_bytes']}")
+    if name == "fixed_length_utf32":
+        return np.dtype(f"<U{settings['length_bytes'] // 4}")
+    return None
+
+
+def _names_pickle(meta: Any) -> bool:
+    """Tell whether a codec of the metadata, at any depth, unpickles what it reads."""
+    if isinstance(meta, dict):
+        codec = meta.get("id", meta.get("name"))
+        return (isinstance(codec, str) and codec.endswith("pickle")) or any(
+            _names_pickle(v) for k, v in meta.items() if k not in ("attributes", "consolidated_metadata")
+        )
+    return isinstance(meta, list) and any(_names_pickle(v) for v in meta)
+
+
+def _shape(node: _Node) -> tuple[int, ...]:
+    shape = (node.meta or {}).get("shape")
+    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise ValueError(f"damaged metadata: shape {shape!r:.60}")
+    return tuple(shape)
+
+
+def _dimensions(node: _Node, rank: int) -> list[str | None]:
+    """Return the names of an array's dimensions, None for those that have none."""
+    names = (node.meta or {}).get("dimension_names") if node.version == 3 else None
+    names = names or node.attrs.get(_DIMENSIONS)
+    if names is None:
+        own = node.attrs.get("_nczarr_array") or node.attrs.get("_NCZARR_ARRAY") or {}
+        names = own.get("dimension_references") or own.get("dimrefs") if isinstance(own, dict) else None
+    if not isinstance(names, list) or len(names) != rank:
+        return [None] * rank
+    return [basename(n) if isinstance(n, str) and n else None for n in names]
+
+
+def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as the other formats give them: text, lists of texts, NumPy scalars and arrays."""
+    return {k: _attribute(v) for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 1:
+        return _attribute(value[0])
+    numbers = value if isinstance(value, list) else [value]
+    if not numbers or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers):
+        return value
+    array = np.array(value)
+    # Integers beyond 64 bits stay Python's.
+    return value if array.dtype.kind == "O" else array[()]
+
+
+def _variable(name: str, node: _Node, stored: np.dtype[Any]) -> Variable:
+    shape = _shape(node)
+    attrs = _attributes(node.attrs)
+    # In version 2 the fill value says what is missing; in version 3 the attribute alone does.
+    fill = node.attrs.get("_FillValue", (node.meta or {}).get("fill_value") if node.version == 2 else None)
+    if fill is not None and (fill != "" or "_FillValue" in attrs):
+        attrs["_FillValue"] = _fill_value(fill, stored)
+    return stored_variable(name, stored, shape, _dimensions(node, len(shape)), attrs)
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value of the array's dtype; what does not decode stays as it is.
+
+    Floats may be numbers, ``"NaN"``, ``"Infinity"``, or, as xarray writes them, base64 of a little-endian double.
+
+    >>> _fill_value("AAAAAAAA+H8=", np.dtype("f4")), _fill_value(-1, np.dtype("i2"))
+    (np.float32(nan), np.int16(-1))
+    """
+    try:
+        if dtype.kind == "f":
+            return dtype.type(_real(value))
+        if dtype.kind == "c":
+            return dtype.type(complex(*map(_real, value)) if isinstance(value, list) else value)
+        if dtype.kind == "S":
+            return base64.b64decode(value, validate=True).decode("utf-8").rstrip("\x00")
+        if dtype.kind in "mM":
+            return np.int64(np.iinfo(np.int64).min if value == "NaT" else value).view(dtype)
+        return dtype.type(value) if dtype.kind in "biu" else value
+    except LIBRARY_ERRORS:
+        return value
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
+        return float(struct.unpack("<d", base64.b64decode(value, validate=True))[0])
+    return float(value)
+
+
+# Values
+
+
+class _Store:
+    """An open Zarr store; arrays are opened once."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
+
+    def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
+        """Return a variable's array and its attributes."""
+        import zarr
+
+        known = self._arrays.get(variable)
+        if known is not None:
+            return known
+        parts = variable.split("/")
+        single = (_load(self._path) or _NO_NODE).meta is not None
+        folder = self._path if single else os.path.join(self._path, *parts)
+        node = None if {"", ".", ".."} & set(parts) else _load(folder)
+        if node is None or node.meta is None:
+            raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
+        dtype = _dtype(node)
+        if isinstance(dtype, str):
+            raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
+        array = zarr.open_array(zarr.storage.LocalStore(folder, read_only=True), mode="r", zarr_format=node.version)
+        self._arrays[variable] = known = (array, node.attrs)
+        return known
+
+    def values(self, variable: str, box: Box) -> np.ndarray:
+        """Return the values of a box as they are, errors too."""
+        array, attrs = self._array(variable)
+        if is_characters(array.dtype, array.ndim):
+            box = (*box, slice(0, array.shape[-1], 1))
+        return stored_values(np.asarray(array[box]), attrs)
+
+    def read(self, variable: str, box: Box) -> np.ndarray:
+        """Return the stored values of a box."""
+        with blaming(self._path, variable):
+            return self.values(variable, box)
+
+    def mapped(self, variable: str) -> np.ndarray | None:
+        """Return None: values in chunks do not lie in one piece."""
+        return None
+
+    def close(self) -> None:
+        """Forget the arrays."""
+        self._arrays.clear()
+
+
+_NO_NODE = _Node(2, None, {})
+
+
+def _arrays(path: str) -> list[str]:
+    return [name or PurePath(path).stem for name, node in _nodes(path).items() if node.meta is not None]
+
+
+class _Zarr:
+    """Zarr stores of version 2 and 3 in local folders."""
+
+    name = "Zarr"
+
+    def recognises(self, path: str, head: bytes) -> bool:
+        """Tell whether a folder holds Zarr metadata."""
+        return not head and any(os.path.isfile(os.path.join(path, mark)) for mark in _MARKS)
+
+    def scan(self, path: str) -> Structure:
+        """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
+        nodes = _nodes(path)
+        root = nodes.get("", _NO_NODE)
+        version = next(iter(nodes.values()), _NO_NODE).version
+        skipped, variables = [], []
+        for name, node in nodes.items():
+            if node.meta is None:
+                continue
+            name = name or PurePath(path).stem
+            with blaming(path, name):
+                stored = _dtype(node)
+                if isinstance(stored, str):
+                    skipped.append((name, stored))
+                else:
+                    variables.append(_variable(name, node, stored))
+        store = _Store(path)
+
+        def read(variable: Variable) -> np.ndarray:
+            with blaming(path, variable.name):
+                return store.values(variable.name, whole(variable.shape))
+
+        groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
+        attrs = _attributes(root.attrs) if root.meta is None else {}
+        return Structure(path, f"{self.name}{version}", attrs, with_values(variables, read), groups, tuple(skipped))
+
+    def open(self, path: str) -> Handle:
+        """Open for reading values."""
+        return _Store(path)
+
+
+FORMAT = _Zarr()

@@ -1,0 +1,358 @@
+"""What is one array out of many? `MasterArray`: its parameters, reading, and the lazy operations that touch no file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray import labels as label_search
+from aggarray.adapters.coverage import plot_coverage
+from aggarray.conform import convert, fill_for
+from aggarray.errors import AggregationError, NotFoundError, SelectionError, UnitsError
+from aggarray.master.build import from_subarrays
+from aggarray.master.partitions import PartitionMatrix
+from aggarray.master.subarray import Reading, SubArray, read_or_view
+from aggarray.plan import along, runs
+from aggarray.read import Target
+from aggarray.selection import Range, Selector, as_range, normalise
+from aggarray.table import Matrix, Step
+from aggarray.tiling import reverse, select, transpose
+from aggarray.units import conversion, datetime_kind, datetimes, is_reference_time, normal_calendar
+
+Known = tuple[np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MasterArray:
+    """One array out of many files: parameters as the aggregation specification names them (section 1).
+
+    ``fill_value``: what missing elements read as (NaN in floating arrays); ``attrs``: attributes equal in all pieces
+    (units, packing and missing values are parameters, not attributes); ``file_attrs``: global attributes equal in all
+    files; ``coords``: coordinates, bounds, cell measures and grid mappings by name.
+
+    >>> a = MasterArray.from_subarrays([([(0, 2)], SubArray.from_array([1.0, 2.0])), ([(3, 4)], SubArray.from_array([4.0]))], dimensions=("x",))
+    >>> a.shape, a.pmshape, a[::-1].tolist()
+    ((4,), (3,), [4.0, nan, 2.0, 1.0])
+    """
+
+    name: str | None
+    dtype: np.dtype[Any]
+    units: str | None
+    calendar: str | None
+    fill_value: Any
+    _matrix: Matrix
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    file_attrs: Mapping[str, Any] = field(default_factory=dict)
+    coords: "Mapping[str, MasterArray]" = field(default_factory=dict)
+    _known: Known | None = None
+    _missing: str = "raise"
+
+    @classmethod
+    def from_subarrays(
+        cls,
+        pieces: Sequence[tuple[Sequence[tuple[int, int]], SubArray]],
+        *,
+        dimensions: Sequence[str],
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        units: str | None = None,
+        calendar: str | None = None,
+        directions: Sequence[bool] | None = None,
+        fill_value: Any = None,
+        name: str | None = None,
+    ) -> "MasterArray":
+        """Put sub-arrays together by hand; edges need not align, places that no piece covers are missing.
+
+        ``pieces``: (location, sub-array), location = one (start, stop) per dimension. ``shape`` None: as far as the pieces
+        reach. ``dtype`` None: the common type; ``units`` None: the first piece's; ``directions`` None: all increasing.
+        Raises AggregationError for pieces that overlap, do not fit their location or cut the array into more than 10
+        million partitions; UnitsError for units that do not convert.
+        """
+        given = Step(units, normal_calendar(units, calendar), np.dtype(dtype)) if dtype is not None else None
+        matrix, step = from_subarrays(list(pieces), tuple(dimensions), shape, directions, given or (units, calendar))
+        declared = fill_value if fill_value is not None else _declared_fill(matrix)
+        return cls(name, step.dtype, step.units, step.calendar, fill_for(step.dtype, declared), matrix)
+
+    # Parameters
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        return self._matrix.dimensions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size per dimension."""
+        return self._matrix.shape
+
+    @property
+    def directions(self) -> tuple[bool, ...]:
+        """Sense of each dimension, True = increasing."""
+        return self._matrix.directions
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._matrix.dimensions)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the whole array takes when read."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def partitions(self) -> PartitionMatrix:
+        """The partition matrix."""
+        return PartitionMatrix(self._matrix, self.units, self.calendar)
+
+    @property
+    def pmdimensions(self) -> tuple[str, ...]:
+        """The dimensions along which the array is partitioned."""
+        return self.partitions.dimensions
+
+    @property
+    def pmshape(self) -> tuple[int, ...]:
+        """The number of partitions along each of these."""
+        return self.partitions.shape
+
+    # Reading
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        """Read a selection: a fresh, native, writable array; index arrays and masks apply per dimension, orthogonally."""
+        return self.read(key)
+
+    def read(
+        self, key: Any = ..., masked: bool = False, out: np.ndarray | None = None, copy: bool | None = True, threads: int | None = None
+    ) -> np.ndarray:
+        """Read a selection.
+
+        ``masked``: a masked array whose mask is that of the files. ``out``: an array of the right shape and dtype to fill.
+        ``copy``: None gives a read-only view (in the file's byte order) where one piece serves the key as it is, False that
+        view or an AggregationError. ``threads``: None = the option. Raises SelectionError for keys that do not fit,
+        FormatError, MissingFileError and UnitsError naming file and variable.
+        """
+        selectors = normalise(key, self.shape, self.dimensions)
+        return read_or_view(self._matrix, self._target, selectors, Reading(masked, out, copy, threads))
+
+    @property
+    def _target(self) -> Target:
+        return Target(Step(self.units, self.calendar, self.dtype), self.fill_value, self._missing)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a master array is read from its pieces: it cannot become a NumPy array without a copy")
+        values = self.read()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Yield the elements along the first dimension; a few megabytes are read at a time."""
+        block = max(1, (8 << 20) // max(1, self.nbytes // max(1, len(self))))
+        for start in range(0, len(self), block):
+            for item in self.read(slice(start, start + block)):
+                yield np.array(item)
+
+    def datetimes(self, key: Any = ...) -> np.ndarray:
+        """Return reference times as datetime64, or as cftime objects where the calendar needs them.
+
+        The type depends on the whole array, never on the key. Missing times are NaT or None. UnitsError for other units.
+        """
+        if self.units is None or not is_reference_time(self.units):
+            raise UnitsError(f"{self.name or 'array'}: units {self.units!r} are no reference time ('days since ...')")
+        everything = self._values_and_mask()
+        times = _with_nan(*everything)
+        valid = times[np.isfinite(times)]
+        kind = datetime_kind(self.units, self.calendar, *((float(valid.min()), float(valid.max())) if valid.size else (None, None)))
+        values = self.read(key, masked=True)
+        return datetimes(_with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), self.units, self.calendar, kind)
+
+    def _values_and_mask(self) -> Known:
+        """The whole array: what is known of it from scanning, else read."""
+        if self._known is not None:
+            return self._known
+        values = self.read(masked=True)
+        return np.ma.getdata(values), np.ma.getmaskarray(values)
+
+    # Lazy operations
+
+    @property
+    def lazy(self) -> "_Lazy":
+        """``a.lazy[key]``: the master array of a selection; no file is touched."""
+        return _Lazy(self)
+
+    def _selected(self, selectors: Mapping[str, Selector]) -> "MasterArray":
+        """Select per dimension; dimensions that this array lacks are none of its business."""
+        matrix, known = self._matrix, self._known
+        for dimension, selector in selectors.items():
+            if dimension in matrix.dimensions:
+                axis = matrix.axis(dimension)
+                if not (isinstance(selector, Range) and selector.is_full(matrix.shape[axis])):
+                    matrix, known = _select_matrix(matrix, axis, selector), _select_known(known, axis, selector)
+        return replace(self, _matrix=matrix, _known=known)
+
+    def _with_coords(self, change: Any) -> "MasterArray":
+        """Apply the same change to the array and to its coordinates."""
+        return replace(change(self), coords={name: change(c) for name, c in self.coords.items()})
+
+    def transpose(self, *dimensions: str) -> "MasterArray":
+        """Return the array with its dimensions in another order; without arguments reversed. Coordinates keep theirs."""
+        wanted = _names(dimensions) or self.dimensions[::-1]
+        if sorted(wanted) != sorted(self.dimensions):
+            raise SelectionError(f"transpose to {wanted}: name each of {self.dimensions} once")
+        order = [self.dimensions.index(d) for d in wanted]
+        known = self._known and (self._known[0].transpose(order), None if self._known[1] is None else self._known[1].transpose(order))
+        return replace(self, _matrix=transpose(self._matrix, order), _known=known)
+
+    def flip(self, *dimensions: str) -> "MasterArray":
+        """Return the array with dimensions (all, without arguments) turned round; `directions` tells so."""
+        wanted = _names(dimensions) or self.dimensions
+        for d in wanted:
+            self._matrix.axis(d)
+        selectors = {d: Range(n - 1, n, -1) for d, n in zip(self.dimensions, self.shape, strict=True) if d in wanted and n}
+        flipped = self._with_coords(lambda a: a._turned(selectors))
+        return flipped
+
+    def _turned(self, selectors: Mapping[str, Range]) -> "MasterArray":
+        """Turn dimensions round, single elements too: their direction changes all the same."""
+        turned = self
+        for d, whole in selectors.items():
+            if d in self.dimensions:
+                axis = self._matrix.axis(d)
+                turned = replace(turned, _matrix=reverse(turned._matrix, axis), _known=_select_known(turned._known, axis, whole))
+        return turned
+
+    def to_units(self, units: str, calendar: str | None = None) -> "MasterArray":
+        """Return the array in other units: floating arrays keep their dtype, integers become float64.
+
+        Raises UnitsError where the units or calendars do not convert.
+        """
+        calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
+        conversion(self.units, self.calendar, units, calendar)
+        return self._stepped(Step(units, calendar, self.dtype if self.dtype.kind in "fc" else np.dtype("f8")))
+
+    def astype(self, dtype: Any) -> "MasterArray":
+        """Return the array in another data type, cast as NumPy does; missing values stay missing."""
+        return self._stepped(Step(self.units, self.calendar, np.dtype(dtype)))
+
+    def _stepped(self, step: Step) -> "MasterArray":
+        """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
+        now = Step(self.units, self.calendar, self.dtype)
+        templates = [t if t.last_step == now else replace(t, steps=(*t.steps, now)) for t in self._matrix.references.templates]
+        matrix = replace(self._matrix, references=self._matrix.references.with_templates(templates))
+        known = self._known and convert(*self._known, now, step)
+        fill = fill_for(step.dtype, self.fill_value if self.dtype.kind in "iu" else None)
+        return replace(self, dtype=step.dtype, units=step.units, calendar=step.calendar, fill_value=fill, _matrix=matrix, _known=known)
+
+    def sel(self, method: str | None = None, tolerance: Any = None, **labels: Any) -> "MasterArray":
+        """Select lazily by coordinate values, meaning as xarray's ``sel``: slices include both ends.
+
+        Times may be given as text ("2000-01"), datetime, datetime64 or cftime objects. Raises NotFoundError for labels or
+        dimensions that are not there, SelectionError for labels of a wrong kind.
+
+        >>> lat = MasterArray.from_subarrays([([(0, 3)], SubArray.from_array([-45.0, 0.0, 45.0], dimensions=("lat",)))], dimensions=("lat",))
+        >>> lat.sel(lat=slice(1, 2))[:].tolist()
+        [1.0]
+        """
+        selectors = {d: self._located(d, label, method, tolerance) for d, label in labels.items()}
+        return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
+
+    def _located(self, dimension: str, label: Any, method: str | None, tolerance: Any) -> Any:
+        if dimension not in self.dimensions:
+            hint = f"; {dimension!r} is a coordinate without a dimension of its own" if dimension in self.coords else ""
+            raise NotFoundError(f"no dimension {dimension!r} to select along: there is {', '.join(self.dimensions) or 'none'}{hint}")
+        coordinate = self.coords.get(dimension)
+        if coordinate is None:
+            if method is not None or tolerance is not None:
+                raise SelectionError(f"dimension {dimension!r} has no coordinate: method and tolerance need one; select by position")
+            return label
+        if coordinate.units and is_reference_time(coordinate.units):
+            values = coordinate.datetimes()
+        else:
+            values = coordinate._values_and_mask()[0]
+        return label_search.locate(values, label, method=method, tolerance=tolerance, dimension=dimension)
+
+    # For people
+
+    def plot_coverage(self, ax: Any = None) -> Any:
+        """Draw which file covers what (matplotlib, an optional extra); returns the axes."""
+        return plot_coverage(self, ax)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
+        lines = [f"<aggarray.MasterArray {self.name or ''} ({sizes}) {self.dtype} {self.units or ''}".rstrip() + ">"]
+        missing = int((self._matrix.refs < 0).sum())
+        matrix = " x ".join(f"{n} {d}" for d, n in zip(self.pmdimensions, self.pmshape, strict=True)) or "1"
+        lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
+        lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
+        return "\n  ".join(lines)
+
+
+class _Lazy:
+    """Indexing that gives master arrays."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: MasterArray) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> MasterArray:
+        array = self._array
+        selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
+        return array._with_coords(lambda a: a._selected(selectors))
+
+
+def _names(dimensions: Sequence[Any]) -> tuple[str, ...]:
+    """Accept names one by one or as one sequence, as NumPy's transpose does."""
+    if len(dimensions) == 1 and not isinstance(dimensions[0], str):
+        return tuple(dimensions[0])
+    return tuple(dimensions)
+
+
+def _select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
+    if isinstance(selector, int):
+        return select(matrix, axis, along(selector, matrix.edges[axis]))
+    wanted = selector if isinstance(selector, Range) else as_range(selector)
+    if wanted is not None and wanted.step > 0:
+        return select(matrix, axis, along(wanted, matrix.edges[axis]))
+    if wanted is not None:
+        return reverse(select(matrix, axis, along(wanted.reversed(), matrix.edges[axis])), axis)
+    indices = np.asarray(selector)
+    if (np.diff(indices) < 0).all():
+        return reverse(select(matrix, axis, runs(indices[::-1], matrix.edges[axis])), axis)
+    return select(matrix, axis, runs(indices, matrix.edges[axis]))
+
+
+def _select_known(known: Known | None, axis: int, selector: Selector) -> Known | None:
+    if known is None:
+        return None
+    chosen: Any = selector.as_slice() if isinstance(selector, Range) else selector
+    index = (*(slice(None),) * axis, chosen)
+    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
+
+
+def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    return values if mask is None or not mask.any() else np.where(mask, np.nan, values)
+
+
+def _declared_fill(matrix: Matrix) -> Any:
+    """Return the first missing value that a sub-array declares."""
+    declared = (t.encoding.fill_value for t in matrix.references.templates)
+    return next((f for f in declared if f is not None), None)
+
+
+def require_array(item: Any) -> MasterArray:
+    """Return the item if it is a MasterArray, else raise AggregationError."""
+    if isinstance(item, MasterArray):
+        return item
+    raise AggregationError(f"{type(item).__name__} is no MasterArray: give arrays of an aggregation or of MasterArray.from_subarrays")

@@ -1,0 +1,207 @@
+"""What does a partition refer to? A sub-array: a variable of a file, or an array in memory, with its own parameters."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.encoding import default_fill, encoding
+from aggarray.errors import AggregationError, NotFoundError
+from aggarray.formats import scan
+from aggarray.read import Target, read, view
+from aggarray.scan import template_of
+from aggarray.selection import normalise
+from aggarray.table import Matrix, References, Template, single
+from aggarray.units import normal_calendar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubArray:
+    """An array outside any master: a variable of a file, or values in memory. Make one with `from_file` or `from_array`.
+
+    >>> s = SubArray.from_array([[1.0, 2.0]], dimensions=("y", "x"), units="K")
+    >>> s.shape, s.units, s.uri
+    ((1, 2), 'K', None)
+    """
+
+    template: Template
+    uri: str | None
+    source: str | np.ndarray
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], variable: str) -> "SubArray":
+        """Return a variable of a file. FormatError where the file does not open, NotFoundError lists its variables."""
+        structure = scan(path)
+        for found in structure.variables:
+            if found.name == variable:
+                return cls(template_of(found, structure), structure.uri, variable)
+        reason = dict(structure.skipped).get(variable)
+        names = ", ".join(v.name for v in structure.variables) or "none"
+        raise NotFoundError(f"{structure.uri}: no variable {variable!r}: {reason or f'it has {names}'}")
+
+    @classmethod
+    def from_array(
+        cls,
+        array: Any,
+        *,
+        dimensions: Sequence[str] | None = None,
+        units: str | None = None,
+        calendar: str | None = None,
+        directions: Sequence[bool] | None = None,
+        fill_value: Any = None,
+    ) -> "SubArray":
+        """Return values in memory (not copied, never written to); ``fill_value`` is the value that means missing.
+
+        Masked arrays keep their mask. Raises AggregationError where dimensions or directions do not fit the array.
+        """
+        values, fill_value = _plain(array, fill_value)
+        names = tuple(f"dim_{i}" for i in range(values.ndim)) if dimensions is None else tuple(dimensions)
+        forward = (True,) * values.ndim if directions is None else tuple(bool(d) for d in directions)
+        if not len(names) == len(set(names)) == len(forward) == values.ndim:
+            raise AggregationError(f"dimensions {names} and directions {forward} for an array of shape {values.shape}: give one of each per dimension")
+        attrs = {} if fill_value is None else {"_FillValue": fill_value}
+        decoding = encoding(values.dtype.newbyteorder("="), attrs)
+        return cls(Template(values.shape, names, forward, units, normal_calendar(units, calendar), decoding), None, values)
+
+    @property
+    def variable(self) -> str | None:
+        """Name of the variable in its file, None in memory."""
+        return self.source if isinstance(self.source, str) else None
+
+    @property
+    def format(self) -> str:
+        """Format of the file, or "memory"."""
+        return self.template.format
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size per dimension."""
+        return self.template.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of what `read` returns: unpacked, native."""
+        return self.template.encoding.dtype
+
+    @property
+    def fill_value(self) -> Any:
+        """What `read` returns for missing values: NaN in floating arrays; None for integers that declare none."""
+        decoding = self.template.encoding
+        declared = decoding.fill_value
+        return default_fill(decoding.dtype) if declared is None and decoding.may_miss else declared
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        return self.template.dimensions
+
+    @property
+    def directions(self) -> tuple[bool, ...]:
+        """Sense of each dimension, True = increasing."""
+        return self.template.directions
+
+    @property
+    def units(self) -> str | None:
+        """Units as the file has them."""
+        return self.template.units
+
+    @property
+    def calendar(self) -> str | None:
+        """Calendar of reference times, None for other units."""
+        return self.template.calendar
+
+    @property
+    def scale_factor(self) -> Any:
+        """Packing: what stored values are multiplied with, or None."""
+        return self.template.encoding.scale_factor
+
+    @property
+    def add_offset(self) -> Any:
+        """Packing: what is then added, or None."""
+        return self.template.encoding.add_offset
+
+    def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray:
+        """Return the sub-array's own values, unpacked but not conformed to anything; missing values as `fill_value`.
+
+        ``copy``: True gives a fresh array; None a read-only view where possible; False that view or an AggregationError.
+
+        >>> SubArray.from_array([1, -9, 3], fill_value=-9).read(masked=True).mask.tolist()
+        [False, True, False]
+        """
+        template = self.template
+        selectors = normalise(key, self.shape, self.dimensions)
+        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value), selectors, Reading(masked=masked, copy=copy))
+
+    def matrix(self) -> Matrix:
+        """Return the matrix of one partition that shows the whole sub-array."""
+        return single(self.template, self.uri, self.source)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.uri is None else f"{self.variable!r} of {self.uri}"
+        sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
+        return f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">")
+
+
+def subarray_at(references: References, row: int) -> SubArray:
+    """Return the object for one row of a table of sub-arrays."""
+    uri, code = references.uri_of(row), references.variable[row]
+    return SubArray(references.template_of(row), uri, references.memory[code] if uri is None else references.variables[code])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a selection is wanted: with the mask, into an array, as a view, by so many threads."""
+
+    masked: bool = False
+    out: np.ndarray | None = None
+    copy: bool | None = True
+    threads: int | None = None
+
+
+def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: Reading) -> np.ndarray:
+    """Read a selection as wished; a masked array carries the mask of the files."""
+    if wish.copy is not True and wish.out is None:
+        found = view(matrix, target, selectors)
+        if isinstance(found, np.ndarray):
+            return np.ma.MaskedArray(found, mask=False) if wish.masked else found
+        if wish.copy is False:
+            raise AggregationError(f"no view without a copy: {found}; read with copy=None or copy=True")
+    elif wish.copy is False:
+        raise AggregationError("copy=False and out= contradict each other: leave one out")
+    values, mask = read(matrix, target, selectors, wish.out, wish.masked, wish.threads)
+    return values if mask is None else np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
+
+
+def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:
+    return fill if dtype.kind in "iufcbmM" else None
+
+
+def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
+    """Return values as a read-only array of a plain dtype, and the value that marks missing ones."""
+    if np.ma.isMaskedArray(array):
+        array, fill_value = _filled(array, fill_value)
+    values = np.asarray(array)
+    if values.dtype.kind in "OUS":
+        if values.dtype.kind == "O" and not all(isinstance(v, str) for v in values.ravel()):
+            raise AggregationError("an array of Python objects that are not text: give numbers, text or times")
+        values = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+        values = values.astype(np.dtypes.StringDType())
+    if values.dtype.kind not in "iufcbmMT":
+        raise AggregationError(f"an array of dtype {values.dtype}: give numbers, text or times")
+    values = values.view()
+    values.flags.writeable = False
+    return values, fill_value
+
+
+def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:
+    """Write a value over masked elements that no valid element has."""
+    mask = np.ma.getmaskarray(array)
+    if not mask.any():
+        return np.ma.getdata(array), fill_value
+    fill = fill_value if fill_value is not None else np.nan if array.dtype.kind in "fc" else array.fill_value
+    values = array.filled(fill)
+    if (values[~mask] == fill).any():
+        raise AggregationError(f"fill_value {fill!r} is also a valid value of the masked array: give another")
+    return values, fill

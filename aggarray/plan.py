@@ -1,0 +1,234 @@
+"""Which partitions does a selection touch, which elements of each, and where do they go?
+
+Per dimension: `along` cuts a selector at the edges of the partitions by binary search, so a selection costs what it touches
+and never the whole matrix. `pieces` multiplies the dimensions last: one `Piece` per touched partition, in terms of
+sub-array indices. Everything here is pure; `read` executes it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from aggarray.selection import Range, Selector, as_range
+from aggarray.table import Matrix, Template
+
+Indices = slice | np.ndarray
+
+
+class Place(NamedTuple):
+    """Where the elements of an index array go: ``positions`` in the result, ``take`` out of the elements read."""
+
+    positions: np.ndarray
+    take: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Along:
+    """The partitions that a selection touches along one dimension, as columns with one row per run of elements.
+
+    ``cells``: partition numbers; a run takes ``count`` elements ``first + step * i`` of the partition (counted in the
+    master's direction), or ``picks[row]`` (strictly increasing) where step is 0, and fills the result from ``out`` on, or at
+    ``places[row]``. ``size``: length of the result; ``dropped``: the dimension does not appear in it; ``backwards``: the
+    result runs against the rows.
+    """
+
+    size: int
+    cells: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+    step: np.ndarray
+    out: np.ndarray
+    picks: Mapping[int, np.ndarray] = field(default_factory=dict)
+    places: Mapping[int, Place] = field(default_factory=dict)
+    dropped: bool = False
+    backwards: bool = False
+
+
+def along(selector: Selector, edges: np.ndarray) -> Along:
+    """Cut a selector at the edges of the partitions of one dimension; each partition is touched once.
+
+    >>> rows = along(Range(1, 4, 2), np.array([0, 4, 10]))
+    >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist(), rows.out.tolist()
+    ([0, 1], [1, 1], [2, 2], [0, 2])
+    """
+    if isinstance(selector, int):
+        return _range_rows(Range(selector, 1), edges, dropped=True)
+    progression = selector if isinstance(selector, Range) else as_range(selector)
+    if progression is None:
+        return _array_rows(selector, edges)  # type: ignore[arg-type]  # as_range gives None for arrays alone
+    if progression.step < 0:
+        return _range_rows(progression.reversed(), edges, backwards=True)
+    return _range_rows(progression, edges)
+
+
+def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> Along:
+    """Rows of an increasing progression."""
+    if wanted.count == 0:
+        none = np.zeros(0, np.int64)
+        return Along(0, none, none, none, none, none)
+    low, high = np.searchsorted(edges, [wanted.start, wanted.last], side="right") - 1
+    cuts = -((wanted.start - edges[low : high + 2]) // wanted.step)  # first element at or beyond each edge: a ceiling
+    cuts[0], cuts[-1] = 0, wanted.count
+    count = np.diff(cuts)
+    cells = np.arange(low, high + 1)
+    if wanted.step > 1:
+        touched = np.flatnonzero(count)
+        cells, count, cuts = cells[touched], count[touched], cuts[:-1][touched]
+    else:
+        cuts = cuts[:-1]
+    first = wanted.start + wanted.step * cuts - edges[cells]
+    return Along(wanted.count, cells, first, count, np.full(len(cells), wanted.step), cuts, dropped=dropped, backwards=backwards)
+
+
+def _array_rows(indices: np.ndarray, edges: np.ndarray) -> Along:
+    """Rows of an index array in any order, repeats included: one row per partition touched."""
+    order = np.argsort(indices, kind="stable")
+    ordered = indices[order]
+    number = np.searchsorted(edges, ordered, side="right") - 1
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(number)) + 1])
+    ends = np.concatenate([begins[1:], [len(ordered)]])
+    cells = number[begins]
+    rows: list[tuple[int, int, int]] = []
+    picks: dict[int, np.ndarray] = {}
+    places: dict[int, Place] = {}
+    for row, (begin, end, cell) in enumerate(zip(begins, ends, cells, strict=True)):
+        local, take = np.unique(ordered[begin:end] - edges[cell], return_inverse=True)
+        rows.append(_run(local, row, picks))
+        places[row] = Place(order[begin:end], take if len(local) < end - begin else None)
+    first, count, step = np.array(rows, np.int64).T
+    return Along(len(indices), cells, first, count, step, begins, picks, places)
+
+
+def _run(local: np.ndarray, row: int, picks: dict[int, np.ndarray]) -> tuple[int, int, int]:
+    """Return (first, count, step) of strictly increasing indices, kept in ``picks`` where they are no progression."""
+    progression = as_range(local)
+    if progression is None:
+        picks[row] = local
+        return 0, len(local), 0
+    return progression.start, progression.count, progression.step
+
+
+def runs(indices: np.ndarray, edges: np.ndarray) -> Along:
+    """Cut an index array into runs that increase within one partition, in the order given.
+
+    This is how a lazy selection keeps its order: each run becomes a partition of its own.
+
+    >>> rows = runs(np.array([5, 6, 1, 1]), np.array([0, 4, 10]))
+    >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist()
+    ([1, 0, 0], [1, 1, 1], [2, 1, 1])
+    """
+    number = np.searchsorted(edges, indices, side="right") - 1
+    begins = np.concatenate([[0], np.flatnonzero((np.diff(number) != 0) | (np.diff(indices) <= 0)) + 1])
+    ends = np.concatenate([begins[1:], [len(indices)]])
+    picks: dict[int, np.ndarray] = {}
+    rows = [_run(indices[b:e] - edges[number[b]], row, picks) for row, (b, e) in enumerate(zip(begins, ends, strict=True))]
+    first, count, step = np.array(rows, np.int64).T
+    return Along(len(indices), number[begins], first, count, step, begins, picks)
+
+
+class Piece(NamedTuple):
+    """One read: ``selection`` of sub-array ``ref`` (per dimension of the sub-array), axes to ``flip``, and where it goes.
+
+    ``ref`` is -1 for a missing partition, whose selection is empty. ``out`` and ``take`` have one entry per dimension of the
+    master; ``shape`` is that of the block in the master's dimensions.
+    """
+
+    ref: int
+    selection: tuple[Indices, ...]
+    flip: tuple[int, ...]
+    out: tuple[Indices, ...]
+    take: tuple[np.ndarray | None, ...]
+    shape: tuple[int, ...]
+
+
+def pieces(matrix: Matrix, rows: Sequence[Along]) -> Iterator[Piece]:
+    """Yield one piece per touched partition, of rows that `along` or `runs` gave for each dimension."""
+    strides = [int(np.prod(matrix.cells[d + 1 :])) for d in range(len(rows))]
+    columns = [_entries(r, stride) for r, stride in zip(rows, strides, strict=True)]
+    for combination in product(*columns):
+        yield _piece(matrix, sum(entry.offset for entry in combination), combination)
+
+
+class _Entry(NamedTuple):
+    """One row of an `Along` as plain numbers; ``offset``: what it adds to the flat number of the cell."""
+
+    offset: int
+    number: int
+    first: int
+    count: int
+    step: int
+    pick: np.ndarray | None
+    out: Indices
+    take: np.ndarray | None
+
+
+def _entries(rows: Along, stride: int) -> list[_Entry]:
+    found = []
+    columns = zip(rows.cells.tolist(), rows.first.tolist(), rows.count.tolist(), rows.step.tolist(), rows.out.tolist(), strict=True)
+    for row, (cell, first, count, step, out) in enumerate(columns):
+        place = rows.places.get(row)
+        where: Indices = slice(out, out + count) if place is None else place.positions
+        found.append(_Entry(cell * stride, cell, first, count, step, rows.picks.get(row), where, place and place.take))
+    return found
+
+
+def _piece(matrix: Matrix, cell: int, entries: tuple[_Entry, ...]) -> Piece:
+    ref = int(matrix.refs[cell])
+    out = tuple(e.out for e in entries)
+    take = tuple(e.take for e in entries)
+    shape = tuple(e.count for e in entries)
+    if ref < 0:
+        return Piece(ref, (), (), out, take, shape)
+    template = matrix.references.template_of(ref)
+    selection: list[Indices] = []
+    flip = []
+    for position, name in enumerate(template.dimensions):
+        if name in matrix.dimensions:
+            d = matrix.dimensions.index(name)
+            against = template.directions[position] != matrix.directions[d]
+            selection.append(_compose(matrix, cell, d, entries[d], against))
+            if against and entries[d].count > 1:
+                flip.append(position)
+        else:
+            start, step = matrix.parts.at(name, cell)
+            start += int(matrix.parts.picks[-step][0]) if step <= 0 else 0
+            selection.append(slice(start, start + 1, 1))
+    return Piece(ref, tuple(selection), tuple(flip), out, take, shape)
+
+
+def _compose(matrix: Matrix, cell: int, d: int, entry: _Entry, against: bool) -> Indices:
+    """Return what a row takes of a cell, in indices of the sub-array, increasing."""
+    extent = int(matrix.edges[d][entry.number + 1] - matrix.edges[d][entry.number])
+    start, step = matrix.parts.at(matrix.dimensions[d], cell)
+    if entry.pick is None:
+        last = entry.first + (entry.count - 1) * entry.step
+        first = extent - 1 - last if against else entry.first
+        if step > 0:
+            begin, stride = start + step * first, step * entry.step
+            return slice(begin, begin + stride * (entry.count - 1) + 1, stride)
+        local = first + entry.step * np.arange(entry.count)
+    else:
+        local = (extent - 1 - entry.pick)[::-1] if against else entry.pick
+    return start + (step * local if step > 0 else matrix.parts.picks[-step][local])
+
+
+def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[Indices, ...]:
+    """Return which part of its sub-array a cell shows, per dimension of the sub-array, in its own direction.
+
+    ``cell``: one index per dimension of the master. Whole dimensions are ``slice(0, size, 1)``.
+    """
+    rows = [Along(n, *(np.array([v]) for v in (i, 0, n, 1, 0))) for i, n in zip(cell, _extents(matrix, cell), strict=True)]
+    piece = next(pieces(matrix, rows))
+    return tuple(_tight(s) for s in piece.selection)
+
+
+def _extents(matrix: Matrix, cell: Sequence[int]) -> list[int]:
+    return [int(e[i + 1] - e[i]) for e, i in zip(matrix.edges, cell, strict=True)]
+
+
+def _tight(indices: Indices) -> Indices:
+    progression = None if isinstance(indices, slice) else as_range(indices)
+    return indices if progression is None else progression.as_slice()

@@ -1,0 +1,284 @@
+"""How is a read plan carried out?
+
+Each touched piece is fetched (from an open file or from memory), decoded, conformed and placed into the one output array.
+Files are kept open in a bounded cache; pieces of different files are worked on by several threads.
+"""
+
+import os
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.conform import arrange, conform
+from aggarray.errors import AggarrayError, FormatError, MissingFileError, SelectionError
+from aggarray.formats import open_file
+from aggarray.formats.base import Handle, select_outer
+from aggarray.options import get_options
+from aggarray.plan import Along, Piece, along, pieces
+from aggarray.selection import Selector
+from aggarray.table import Matrix, Step, Template
+from aggarray.units import conversion
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the values of a master array are: units, calendar and dtype, what stands for missing, what a lost file does."""
+
+    step: Step
+    fill_value: Any
+    missing: str = "raise"
+
+
+@dataclass(slots=True)
+class _Lease:
+    handle: Handle
+    state: tuple[int, ...]
+    users: int = 0
+
+
+class OpenFiles:
+    """A bounded cache of open files: the least recently used one that nobody reads is closed first.
+
+    A file that was replaced or changed since it was opened is opened anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leases: OrderedDict[str, _Lease] = OrderedDict()
+        self._process = os.getpid()
+
+    @contextmanager
+    def use(self, path: str) -> Iterator[Handle]:
+        """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open."""
+        lease = self._take(path)
+        try:
+            yield lease.handle
+        finally:
+            with self._lock:
+                lease.users -= 1
+                self._shrink()
+
+    def _take(self, path: str) -> _Lease:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            self.forget(path)
+            raise MissingFileError(f"{path}: {error.strerror}: restore the file, or open with missing='fill'") from error
+        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        with self._lock:
+            if self._process != os.getpid():
+                # After a fork the handles belong to the parent: they are left to it, not closed.
+                self._leases, self._process = OrderedDict(), os.getpid()
+            lease = self._leases.pop(path, None)
+            if lease is not None and lease.state == state:
+                self._leases[path] = lease
+                lease.users += 1
+                return lease
+        fresh = _Lease(open_file(path), state, 1)
+        with self._lock:
+            self._leases[path] = fresh
+        return fresh
+
+    def forget(self, path: str) -> None:
+        """Drop a file from the cache; its handle closes when the last reader lets go of it."""
+        with self._lock:
+            self._leases.pop(path, None)
+
+    def _shrink(self) -> None:
+        surplus = len(self._leases) - get_options().open_files
+        for path in [p for p, lease in self._leases.items() if lease.users == 0][: max(0, surplus)]:
+            self._leases.pop(path).handle.close()
+
+    def close(self) -> None:
+        """Close every file that nobody reads."""
+        with self._lock:
+            for path in [p for p, lease in self._leases.items() if lease.users == 0]:
+                self._leases.pop(path).handle.close()
+
+
+_files = OpenFiles()
+
+
+def close_files() -> None:
+    """Close the files kept open for later reads, for instance before deleting them."""
+    _files.close()
+
+
+def fetch(matrix: Matrix, piece: Piece) -> np.ndarray:
+    """Return the stored values of a piece, dimensions as in its sub-array; errors name file and variable."""
+    references = matrix.references
+    uri = references.uri_of(piece.ref)
+    code = references.variable[piece.ref]
+    if uri is None:
+        return _pick(references.memory[code], piece.selection)
+    variable = references.variables[code]
+    with _files.use(uri) as handle:
+        try:
+            return select_outer(lambda box: handle.read(variable, box), piece.selection)
+        except AggarrayError:
+            raise
+        except (OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
+            raise FormatError(f"{uri}: variable {variable!r} cannot be read: {error}") from error
+
+
+def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:
+    chosen = array[tuple(s if isinstance(s, slice) else slice(None) for s in selection)]
+    for axis, indices in enumerate(selection):
+        if not isinstance(indices, slice):
+            chosen = chosen.take(indices, axis=axis)
+    return chosen
+
+
+def _block(matrix: Matrix, piece: Piece, target: Target) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Return values and mask of a piece in the master's dimensions, dtype and units; None where it is missing."""
+    if piece.ref < 0:
+        return None
+    template = matrix.references.template_of(piece.ref)
+    try:
+        raw = fetch(matrix, piece)
+    except MissingFileError:
+        if target.missing == "fill":
+            return None
+        raise
+    values, mask = conform(*template.encoding.decode(raw), template, target.step)
+
+    def laid(array: np.ndarray) -> np.ndarray:
+        block = arrange(array, template.dimensions, piece.flip, matrix.dimensions)
+        for axis, take in enumerate(piece.take):
+            block = block if take is None else block.take(take, axis=axis)
+        return block
+
+    return laid(values), None if mask is None else laid(mask)
+
+
+def _place(out: np.ndarray, mask_out: np.ndarray | None, piece: Piece, block: tuple[np.ndarray, np.ndarray | None] | None, fill: Any) -> None:
+    where: Any = piece.out
+    if not all(isinstance(w, slice) for w in where):
+        where = np.ix_(*(np.arange(w.start, w.stop) if isinstance(w, slice) else w for w in where))
+    if block is None:
+        out[where] = fill
+        if mask_out is not None:
+            mask_out[where] = True
+        return
+    values, mask = block
+    out[where] = values if mask is None else np.where(mask, np.asarray(fill, out.dtype), values)
+    if mask_out is not None and mask is not None:
+        mask_out[where] = mask
+
+
+def _by_file(matrix: Matrix, rows: Sequence[Along]) -> list[list[Piece]]:
+    """Group the pieces so that each file is read by one thread at a time, once it is open."""
+    groups: dict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces(matrix, rows):
+        groups[int(matrix.references.uri[piece.ref]) if piece.ref >= 0 else -1].append(piece)
+    return list(groups.values())
+
+
+def read(
+    matrix: Matrix, target: Target, selectors: Sequence[Selector], out: np.ndarray | None = None, masked: bool = False, threads: int | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Read a selection of a matrix: values of the target's dtype, fresh and writable or in ``out``, and the mask if wanted.
+
+    ``selectors``: one per dimension, as `selection.normalise` gives them. Raises FormatError, MissingFileError or
+    UnitsError naming file and variable; SelectionError where ``out`` does not fit.
+    """
+    rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    shape = tuple(r.size for r in rows if not r.dropped)
+    result = _output(out, shape, target.step.dtype)
+    mask = np.zeros(shape, bool) if masked else None
+    aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
+    view, mask_view = result[aim or ...], None if mask is None else mask[aim or ...]
+
+    def work(group: list[Piece]) -> None:
+        for piece in group:
+            _place(view, mask_view, piece, _named(matrix, piece, lambda p: _block(matrix, p, target)), target.fill_value)
+
+    if result.size:
+        _run(work, _by_file(matrix, rows), get_options().threads if threads is None else threads)
+    return result, mask
+
+
+def _named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
+    """Run ``work`` and let errors of conversion name the file and the variable that they met."""
+    try:
+        return work(piece)
+    except FormatError:
+        raise
+    except AggarrayError as error:
+        uri = matrix.references.uri_of(piece.ref)
+        if uri is None:
+            raise
+        raise type(error)(f"{uri}: variable {matrix.references.variables[matrix.references.variable[piece.ref]]!r}: {error}") from error
+
+
+def _output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise SelectionError(f"out is {found}{_read_only(out)}: give a writable array of {dtype} and shape {shape}")
+    return out
+
+
+def _read_only(out: Any) -> str:
+    return ", read-only" if isinstance(out, np.ndarray) and not out.flags.writeable else ""
+
+
+def _run(work: Callable[[list[Piece]], None], groups: list[list[Piece]], threads: int) -> None:
+    if threads <= 1 or len(groups) <= 1:
+        for group in groups:
+            work(group)
+        return
+    with ThreadPoolExecutor(min(threads, len(groups))) as pool:
+        for future in [pool.submit(work, group) for group in groups]:
+            future.result()
+
+
+def view(matrix: Matrix, target: Target, selectors: Sequence[Selector]) -> np.ndarray | str:
+    """Return a read-only view of a selection that one piece serves as it is, without a copy; else say why there is none.
+
+    The piece lies in memory or, contiguous and uncompressed, in a file that is then memory-mapped: the view has the
+    file's byte order, and the process is killed if another one truncates the file.
+    """
+    rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    found = [piece for group in _by_file(matrix, rows) for piece in group]
+    if len(found) != 1 or found[0].ref < 0:
+        return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"
+    piece = found[0]
+    if any(not isinstance(s, slice) for s in (*piece.selection, *piece.out)):
+        return "its indices are not evenly spaced"
+    template = matrix.references.template_of(piece.ref)
+    if not _as_stored(template, target.step):
+        return "its values must be converted"
+    whole = _whole(matrix, piece)
+    if whole is None:
+        return "it is not stored contiguous and uncompressed"
+    part = whole[piece.selection]
+    if template.encoding.may_miss and template.encoding.decode(part)[1] is not None:
+        return "it has missing values, which must be filled in"
+    laid = arrange(part, template.dimensions, piece.flip, matrix.dimensions)
+    laid = laid[tuple(0 if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)].view()
+    laid.flags.writeable = False
+    return laid
+
+
+def _as_stored(template: Template, step: Step) -> bool:
+    """Tell whether stored values are those of the master but for byte order and missing values."""
+    encoding = template.encoding
+    plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == step.dtype
+    return plain and conversion(template.units, template.calendar, step.units, step.calendar).identity
+
+
+def _whole(matrix: Matrix, piece: Piece) -> np.ndarray | None:
+    references, row = matrix.references, piece.ref
+    uri = references.uri_of(row)
+    if uri is None:
+        return references.memory[references.variable[row]]
+    with _files.use(uri) as handle:
+        return handle.mapped(references.variables[references.variable[row]])

@@ -1,0 +1,240 @@
+"""Which files does a source name, and what do they hold?
+
+`find_files` turns paths, globs, folders and lists into files. `scan_files` reads the structure of each, once; with several
+processes, helpers that run `aggarray._scan` take batches beside this one and send their results back as they come.
+"""
+
+import contextlib
+import functools
+import glob
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
+
+from aggarray.encoding import encoding
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats import is_store, scan
+from aggarray.formats.base import Structure, Variable
+from aggarray.table import Template
+from aggarray.units import normal_calendar
+
+#: A helper takes this many files at a time.
+BATCH = 16
+#: Fewer files than this are not worth the start of a helper.
+FEW_FILES = 64
+
+Source = str | os.PathLike[str] | Iterable[Any]
+Progress = Callable[[int, int, str], None]
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
+
+
+def template_of(variable: Variable, structure: Structure, directions: Sequence[bool] | None = None) -> Template:
+    """Return what a variable of a file is as a sub-array.
+
+    ``directions`` None: taken from the coordinate variables of the file (CF section 5): decreasing ones give False.
+    """
+    attrs = variable.attrs
+    units = text_attribute(attrs.get("units"))
+    if directions is None:
+        known = {v.name: v.values for v in structure.variables if v.dimensions == (v.name,) and v.values is not None}
+        directions = [not is_decreasing(known.get(d)) for d in variable.dimensions]
+    return Template(
+        variable.shape,
+        variable.dimensions,
+        tuple(directions),
+        units,
+        normal_calendar(units, text_attribute(attrs.get("calendar"))),
+        encoding(variable.dtype, attrs, variable.name),
+        structure.format,
+    )
+
+
+def text_attribute(value: Any) -> str | None:
+    """Return an attribute as text where it is text, numbers such as ``units = 1`` written out; None if absent."""
+    if value is None or isinstance(value, str):
+        return value.strip() if value else value
+    return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
+
+
+def is_decreasing(values: Any) -> bool:
+    """Tell whether the values of a 1-d coordinate run downwards throughout."""
+    if values is None or values.ndim != 1 or len(values) < 2 or values.dtype.kind in "OT":
+        return False
+    return bool((values[1:] < values[:-1]).all())
+
+
+def find_files(source: Source) -> list[str]:
+    """Return the absolute paths of the files (and Zarr stores) that a source names, each once, sorted.
+
+    ``source``: a path, a glob (``**`` allowed), a folder (searched to its bottom, hidden names and links to folders left
+    out) or an iterable of these. Raises MissingFileError for a path or pattern that names nothing.
+    """
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    found: dict[str, None] = {}
+    for item in sources:
+        found.update(dict.fromkeys(_expand(os.path.expanduser(os.fspath(item)))))
+    if not found:
+        raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
+    return sorted(found)
+
+
+def _expand(path: str) -> Iterator[str]:
+    if not os.path.lexists(path) and glob.has_magic(path):
+        inside = functools.cache(_inside_store)
+        matches = [m for m in glob.iglob(path, recursive=True) if not inside(os.path.dirname(m))]
+        names = [m for m in matches if os.path.isfile(m) or is_store(m)]
+        if not names:
+            raise MissingFileError(f"{path}: no file matches; check the pattern")
+        yield from map(os.path.abspath, names)
+    elif os.path.isdir(path) and not is_store(path):
+        names = sorted(_walk(path))
+        if not names:
+            raise MissingFileError(f"{path}: no files in this folder; check the path")
+        yield from map(os.path.abspath, names)
+    else:
+        yield os.path.abspath(path)
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for here, folders, files in os.walk(folder):
+        stores = [d for d in folders if is_store(os.path.join(here, d))]
+        yield from (os.path.join(here, d) for d in stores)
+        folders[:] = sorted(d for d in folders if d not in stores and not d.startswith("."))
+        yield from (os.path.join(here, f) for f in files if not f.startswith("."))
+
+
+def _inside_store(folder: str) -> bool:
+    """Tell whether a folder is or lies within a Zarr store: chunks are no files of their own."""
+    while folder and folder != os.path.dirname(folder):
+        if is_store(folder):
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+Scanned = tuple[str, Structure | AggarrayError]
+
+
+def scan_one(path: str) -> Structure | AggarrayError:
+    """Return the structure of a file, or the error that it gave: one bad file stops nobody."""
+    try:
+        return scan(path)
+    except AggarrayError as error:
+        return error
+
+
+def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
+    """Scan every file, in the order given.
+
+    ``processes``: how many work on it, this one included; None: one for few files and under MPI, else as many as cores.
+    """
+    wanted = processes if processes is not None else _usual_processes(len(paths))
+    results: list[Structure | AggarrayError | None] = [None] * len(paths)
+    batches: queue.SimpleQueue[range] = queue.SimpleQueue()
+    for start in range(0, len(paths), BATCH):
+        batches.put(range(start, min(start + BATCH, len(paths))))
+    report = _reporter(len(paths), progress)
+    helpers = [threading.Thread(target=_lead, args=(batches, paths, results, report), daemon=True) for _ in range(min(wanted - 1, len(paths) // BATCH))]
+    for helper in helpers:
+        helper.start()
+    _drain(batches, lambda number: _keep(results, number, scan_one(paths[number]), report))
+    for helper in helpers:
+        helper.join()
+    # A helper that died leaves its batch undone: it is done here.
+    for number, path in enumerate(paths):
+        if results[number] is None:
+            _keep(results, number, scan_one(path), report)
+    return [(path, result) for path, result in zip(paths, results, strict=True) if result is not None]
+
+
+def _usual_processes(files: int) -> int:
+    if files < FEW_FILES or any(name in os.environ for name in _MPI_VARIABLES):
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _reporter(total: int, progress: Progress | None) -> Callable[[], None]:
+    lock, done = threading.Lock(), 0
+
+    def report() -> None:
+        nonlocal done
+        if progress is not None:
+            with lock:
+                done += 1
+                progress(done, total, "scanning")
+
+    return report
+
+
+def _keep(results: list[Any], number: int, result: Structure | AggarrayError, report: Callable[[], None]) -> None:
+    results[number] = result
+    report()
+
+
+def _drain(batches: "queue.SimpleQueue[range]", work: Callable[[int], None]) -> None:
+    while True:
+        try:
+            batch = batches.get_nowait()
+        except queue.Empty:
+            return
+        for number in batch:
+            work(number)
+
+
+def _lead(batches: "queue.SimpleQueue[range]", paths: Sequence[str], results: list[Any], report: Callable[[], None]) -> None:
+    """Feed one helper process, batch by batch, and collect what it answers."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    search = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        helper = subprocess.Popen(
+            [sys.executable, "-m", "aggarray._scan"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": search},
+        )
+    except OSError:
+        return
+    with helper, contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+        if helper.stdin is None or helper.stdout is None:
+            return
+
+        def ask(batch: range) -> None:
+            send(helper.stdin, [paths[n] for n in batch])  # type: ignore[arg-type]
+            for number in batch:
+                _keep(results, number, receive(helper.stdout), report)  # type: ignore[arg-type]
+
+        while True:
+            try:
+                batch = batches.get_nowait()
+            except queue.Empty:
+                break
+            ask(batch)
+        helper.stdin.close()
+
+
+def send(stream: IO[bytes], item: Any) -> None:
+    """Write one object, its length first."""
+    data = pickle.dumps(item, protocol=5)
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """Read one object that `send` wrote; EOFError at the end of the stream."""
+    head = stream.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(stream.read(struct.unpack("<q", head)[0]))
+
+
+def unreadable(path: str, error: AggarrayError) -> str:
+    """Return why a file was passed over, without repeating its path."""
+    text = str(error)
+    return text.removeprefix(f"{path}: ") if isinstance(error, FormatError) else text

@@ -1,0 +1,232 @@
+"""What is a matrix of partitions, held as columns?
+
+`Matrix` is the partition matrix: cut points per dimension, and per cell (in C order) which sub-array serves it and which
+part of that sub-array. `References` lists the sub-arrays: where each is, and which `Template` (shape, dtype, units,
+packing, ...) it follows; an archive has a handful of templates. Plain data that knows no file and no format.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.encoding import Encoding
+from aggarray.errors import AggregationError
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Units and dtype that values take on the way from a sub-array to its master."""
+
+    units: str | None
+    calendar: str | None
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What sub-arrays have in common: everything but the place where their values lie.
+
+    ``dimensions`` are named as the master's; ``directions``: True = increasing; ``encoding`` turns stored values into
+    values; ``steps`` are conversions that values go through, in this order, before they are conformed.
+    """
+
+    shape: tuple[int, ...]
+    dimensions: tuple[str, ...]
+    directions: tuple[bool, ...]
+    units: str | None
+    calendar: str | None
+    encoding: Encoding
+    format: str = "memory"
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def last_step(self) -> Step:
+        """Units and dtype of the values before they are conformed to a master."""
+        return self.steps[-1] if self.steps else Step(self.units, self.calendar, self.encoding.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class References:
+    """Sub-arrays as columns: row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``.
+
+    In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
+    length.
+    """
+
+    uris: Sequence[str]
+    variables: Sequence[str]
+    templates: tuple[Template, ...]
+    memory: tuple[np.ndarray, ...]
+    uri: np.ndarray
+    variable: np.ndarray
+    template: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.template)
+
+    def uri_of(self, row: int) -> str | None:
+        """Return the URI of a sub-array, None in memory."""
+        code = int(self.uri[row])
+        return None if code < 0 else str(self.uris[code])
+
+    def template_of(self, row: int) -> Template:
+        """Return the template that a sub-array follows."""
+        return self.templates[self.template[row]]
+
+    def with_templates(self, templates: Sequence[Template]) -> "References":
+        """Return the same sub-arrays with other templates under the same numbers."""
+        return replace(self, templates=tuple(templates))
+
+
+NO_REFERENCES = References((), (), (), (), *(np.zeros(0, np.int32) for _ in range(3)))
+
+
+class ReferenceBuilder:
+    """Collects sub-arrays into `References`, each file name, variable name and template once."""
+
+    def __init__(self) -> None:
+        self._uris: dict[str, int] = {}
+        self._variables: dict[str, int] = {}
+        self._templates: dict[Template, int] = {}
+        self._seen: dict[int, tuple[Template, int]] = {}
+        self._memory: list[np.ndarray] = []
+        self._rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._single: list[tuple[int, int, int]] = []
+        self._length = 0
+
+    def _template(self, template: Template) -> int:
+        # Hashing a template costs more than looking up its identity; the pair keeps the object, and so the id, alive.
+        known = self._seen.get(id(template))
+        if known is None:
+            known = (template, self._templates.setdefault(template, len(self._templates)))
+            self._seen[id(template)] = known
+        return known[1]
+
+    def add(self, template: Template, uri: str | None, variable: str | np.ndarray) -> int:
+        """Add one sub-array (in memory: ``uri`` None and the values for ``variable``); return its row."""
+        if isinstance(variable, str):
+            place = (self._uris.setdefault(str(uri), len(self._uris)), self._variables.setdefault(variable, len(self._variables)))
+        else:
+            self._memory.append(variable)
+            place = (-1, len(self._memory) - 1)
+        self._single.append((*place, self._template(template)))
+        self._length += 1
+        return self._length - 1
+
+    def extend(self, other: References) -> int:
+        """Add all sub-arrays of ``other``; return the row of its first."""
+        if len(other) == 1:
+            code, variable = int(other.uri[0]), int(other.variable[0])
+            place = (None, other.memory[variable]) if code < 0 else (other.uris[code], other.variables[variable])
+            return self.add(other.template_of(0), *place)
+        self._flush()
+        uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
+        names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
+        templates = np.array([self._template(t) for t in other.templates], np.int32)
+        inside = other.uri < 0
+        variable = np.where(inside, other.variable + len(self._memory), 0).astype(np.int32)
+        variable[~inside] = names[other.variable[~inside]]
+        uri = np.full(len(other), -1, np.int32)
+        uri[~inside] = uris[other.uri[~inside]]
+        self._memory.extend(other.memory)
+        self._rows.append((uri, variable, templates[other.template]))
+        self._length += len(other)
+        return self._length - len(other)
+
+    def _flush(self) -> None:
+        if self._single:
+            columns = np.array(self._single, np.int32).T
+            self._rows.append((columns[0], columns[1], columns[2]))
+            self._single = []
+
+    def build(self) -> References:
+        """Return what was collected."""
+        self._flush()
+        columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
+        return References(tuple(self._uris), tuple(self._variables), tuple(self._templates), tuple(self._memory), *columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Which part of its sub-array each of n cells shows, per axis name.
+
+    A cell of extent e shows positions ``start + step * i`` (i < e) of the sub-array's dimension of that name, in the
+    sub-array's own direction; with ``step <= 0`` it shows ``start + picks[-step][i]``. Axes that are absent start at 0 with step 1.
+    """
+
+    starts: dict[str, np.ndarray] = field(default_factory=dict)
+    steps: dict[str, np.ndarray] = field(default_factory=dict)
+    picks: tuple[np.ndarray, ...] = ()
+
+    def at(self, axis: str, cell: int) -> tuple[int, int]:
+        """Return (start, step) of a cell along an axis."""
+        start = int(self.starts[axis][cell]) if axis in self.starts else 0
+        return start, (int(self.steps[axis][cell]) if axis in self.steps else 1)
+
+    def take(self, cells: np.ndarray) -> "Parts":
+        """Return the parts of some of the cells, in the order given."""
+        if not self.starts and not self.steps:
+            return self
+        return Parts({a: s[cells] for a, s in self.starts.items()}, {a: s[cells] for a, s in self.steps.items()}, self.picks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """The partition matrix of a master array.
+
+    ``edges`` per dimension: int64 cut points from 0 to the size. ``refs``: int32, one per cell in C order: the row of
+    its sub-array, -1 where missing. ``parts``: which part of it, per dimension name; it may name dimensions that the master has dropped.
+    """
+
+    dimensions: tuple[str, ...]
+    directions: tuple[bool, ...]
+    edges: tuple[np.ndarray, ...]
+    references: References
+    refs: np.ndarray
+    parts: Parts = field(default_factory=Parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size of the master per dimension."""
+        return tuple(int(e[-1]) for e in self.edges)
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """Number of partitions per dimension."""
+        return tuple(len(e) - 1 for e in self.edges)
+
+    def axis(self, dimension: str) -> int:
+        """Return the position of a dimension; AggregationError lists the dimensions where there is none of that name."""
+        try:
+            return self.dimensions.index(dimension)
+        except ValueError:
+            raise AggregationError(f"no dimension {dimension!r}: the array has {', '.join(self.dimensions) or 'none'}") from None
+
+    def flips(self, axis: int) -> np.ndarray:
+        """Tell per cell whether its sub-array runs against the master along a dimension."""
+        name, forward = self.dimensions[axis], self.directions[axis]
+        own = (dict(zip(t.dimensions, t.directions, strict=True)) for t in self.references.templates)
+        against = np.array([directions.get(name, forward) != forward for directions in own], bool)
+        if not against.any():
+            return np.zeros(len(self.refs), bool)
+        return against[self.references.template[self.refs]] & (self.refs >= 0)
+
+
+def single(template: Template, uri: str | None, variable: str | np.ndarray) -> Matrix:
+    """Return the matrix of one partition that shows a whole sub-array."""
+    edges = tuple(np.array([0, n], np.int64) for n in template.shape)
+    names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
+    place = np.zeros(1, np.int32)
+    references = References(names[0], names[1], (template,), names[2], place if names[0] else place - 1, place, place)
+    return Matrix(template.dimensions, template.directions, edges, references, np.zeros(1, np.int32))
+
+
+def check_matrix(matrix: Matrix) -> None:
+    """Raise AggregationError unless the columns of a matrix fit each other."""
+    if len(matrix.refs) != prod(matrix.cells):
+        raise AggregationError(f"{len(matrix.refs)} references for a matrix of {matrix.cells} partitions: give one per cell")
+    if len(matrix.refs) and int(matrix.refs.max()) >= len(matrix.references):
+        raise AggregationError(f"reference {int(matrix.refs.max())} of {len(matrix.references)} sub-arrays: give rows of the table")

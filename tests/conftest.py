@@ -1,0 +1,38 @@
+"""What do all tests share: where the data lie, and how hard hypothesis tries."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Benchmarks are programs, not tests.
+collect_ignore_glob = ["bench/*"]
+
+# Examples that touch files take long on a loaded machine, which says nothing about the code.
+settings.register_profile("local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data, which is not part of the project: tests that need it skip where it is absent."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("real data: no folder ../shared/data beside the project")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_archive() -> Path:
+    """The folder of the sample archive: a year of daily `tas`, one file a month, every file stored differently."""
+    return ROOT / "sample_data" / "archive"
+
+
+@pytest.fixture(scope="session")
+def sample_tiles() -> Path:
+    """The folder of the sample tiles: ten rectangles that cover one 8 x 7 matrix."""
+    return ROOT / "sample_data" / "tiles"

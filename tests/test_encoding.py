@@ -1,0 +1,280 @@
+"""Are stored values decoded as netCDF4-python decodes them, and is every other rule of the attributes kept?"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import hypothesis.extra.numpy as hnp
+import netCDF4
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggarray.encoding import Encoding, default_fill, encoding
+from aggarray.errors import FormatError
+
+INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+TEXT = np.dtypes.StringDType()
+
+
+def through_netcdf4(path: Path, stored: np.ndarray, attrs: dict[str, Any]) -> np.ma.MaskedArray:
+    """Return what netCDF4-python makes of stored values with these attributes, written as netCDF-4."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", stored.size)
+        fill = attrs.get("_FillValue", False)
+        variable = file.createVariable("v", stored.dtype, ("x",), fill_value=fill)
+        variable.set_auto_maskandscale(False)
+        variable[:] = stored
+        variable.setncatts({key: value for key, value in attrs.items() if key != "_FillValue"})
+    with netCDF4.Dataset(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.ma.masked_array(file["v"][:])
+
+
+def assert_decodes_alike(path: Path, stored: np.ndarray, attrs: dict[str, Any]) -> None:
+    expected = through_netcdf4(path, stored, attrs)
+    found = encoding(stored.dtype, attrs)
+    values, mask = found.decode(stored)
+    expected_mask = np.ma.getmaskarray(expected)
+    assert values.dtype == expected.dtype == found.dtype
+    np.testing.assert_array_equal(np.zeros(stored.shape, bool) if mask is None else mask, expected_mask)
+    np.testing.assert_array_equal(values[~expected_mask], expected.data[~expected_mask])
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("encoding") / "v.nc"
+
+
+def scalars(dtype: str) -> st.SearchStrategy[Any]:
+    """Scalars of a dtype that do not overflow what they are multiplied with."""
+    if dtype[0] == "f":
+        width = int(dtype[1]) * 8
+        return st.floats(-1000, 1000, width=width, allow_subnormal=False).map(np.dtype(dtype).type)
+    return st.integers(-100 if dtype[0] == "i" else 0, 100).map(np.dtype(dtype).type)
+
+
+@given(data=st.data(), dtype=st.sampled_from([*INTEGERS, "f4", "f8"]))
+def test_unpacking_is_that_of_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
+    elements = {"allow_nan": False, "allow_infinity": False, "min_value": -1e4, "max_value": 1e4} if dtype[0] == "f" else None
+    stored = data.draw(hnp.arrays(dtype, 6, elements=elements))
+    stored[stored == default_fill(stored.dtype)] = 1  # netCDF4 masks these even where nobody declared them
+    attrs = {}
+    for key in ("scale_factor", "add_offset"):
+        kind = data.draw(st.sampled_from([None, "f4", "f8", "i2", "i4"]))
+        if kind is not None:
+            neutral = np.dtype(kind).type(1 if key == "scale_factor" else 0)
+            attrs[key] = data.draw(st.one_of(st.just(neutral), scalars(kind)))
+    attrs["_FillValue"] = stored[0]
+    assert_decodes_alike(scratch, stored, attrs)
+
+
+@given(data=st.data(), dtype=st.sampled_from(INTEGERS))
+def test_missing_integers_are_those_of_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
+    stored = data.draw(hnp.arrays(dtype, 12, elements=st.integers(1, 9)))
+    few = st.integers(0, 10)
+    attrs: dict[str, Any] = {"_FillValue": np.dtype(dtype).type(data.draw(few))}
+    # A vector holds one number at least twice as netCDF gives vectors of one back as scalars.
+    attrs["missing_value"] = np.array(
+        data.draw(st.lists(few, min_size=1, max_size=3)), data.draw(st.sampled_from([dtype, "f8", "i4"]))
+    )
+    if data.draw(st.booleans()):
+        attrs["valid_min"] = np.dtype(dtype).type(data.draw(few))
+    if data.draw(st.booleans()):
+        attrs["valid_max"] = np.dtype(dtype).type(data.draw(few))
+    if data.draw(st.booleans()):
+        attrs["valid_range"] = np.array(sorted([data.draw(few), data.draw(few)]), dtype)
+    assert_decodes_alike(scratch, stored, attrs)
+
+
+@given(data=st.data(), dtype=st.sampled_from(["f4", "f8"]))
+def test_missing_floats_are_those_of_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
+    some = st.sampled_from([np.nan, np.inf, -0.0, 1e20, -999.0, 0.5, 3.0, 7.25])
+    stored = data.draw(hnp.arrays(dtype, 12, elements=some.map(lambda v: float(np.dtype(dtype).type(v)))))
+    attrs = {"_FillValue": np.dtype(dtype).type(data.draw(some)), "missing_value": np.dtype(dtype).type(data.draw(some))}
+    if data.draw(st.booleans()):
+        attrs["valid_range"] = np.array([0, 5], dtype)
+    assert_decodes_alike(scratch, stored, attrs)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_unsigned_is_that_of_netcdf4(scratch: Path, dtype: str, packed: bool) -> None:
+    stored = np.array([-1, -2, 0, 5, 100, -128], dtype)
+    attrs = {"_Unsigned": "true", "_FillValue": np.dtype(dtype).type(-1), "valid_max": np.dtype(dtype).type(-2)}
+    if packed:
+        attrs |= {"scale_factor": np.float32(0.1), "add_offset": np.float32(2)}
+    assert_decodes_alike(scratch, stored, attrs)
+
+
+def test_a_double_attribute_means_the_float_next_to_it() -> None:
+    found = encoding(np.dtype("f4"), {"missing_value": 1e20, "_FillValue": np.float64(-9999.9)})
+    _, mask = found.decode(np.array([1e20, -9999.9, 1.0], "f4"))
+    assert mask is not None and mask.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("value", [1e20, np.nan, 0.5, np.inf, 40_000, "abc", "", b"\xff", None, [], {}, 1j, 10**30, "1e999"])
+@pytest.mark.parametrize("key", ["_FillValue", "missing_value", "valid_min", "valid_max"])
+def test_what_cannot_occur_is_dropped(key: str, value: Any) -> None:
+    if key.startswith("valid") and value in (0.5,):
+        return
+    raw = np.array([0, 1, -32768], "i2")
+    found = encoding(raw.dtype, {key: value})
+    assert found == encoding(raw.dtype, {}) and found.trivial
+    values, mask = found.decode(raw)
+    assert values is raw and mask is None
+
+
+@pytest.mark.parametrize(
+    "value", ["-999", b"-999", " -999.0 ", np.array(["-999"]), [-999], np.array(-999.0), np.array([-999], ">i4")]
+)
+def test_missing_values_may_be_text_or_vectors(value: Any) -> None:
+    for dtype in ("i2", "f4", "f8", "i8"):
+        _, mask = encoding(np.dtype(dtype), {"missing_value": value}).decode(np.array([-999, 1], dtype))
+        assert mask is not None and mask.tolist() == [True, False]
+
+
+def test_large_integers_are_not_rounded() -> None:
+    for value in (2**63 - 1, str(2**63 - 1)):
+        found = encoding(np.dtype("i8"), {"_FillValue": value})
+        _, mask = found.decode(np.array([2**63 - 1, 2**63 - 2]))
+        assert mask is not None and mask.tolist() == [True, False]
+
+
+def test_signed_view_of_unsigned() -> None:
+    found = encoding(np.dtype("u1"), {"_Unsigned": "false", "_FillValue": np.int8(-1), "valid_min": np.uint8(254)})
+    values, mask = found.decode(np.array([255, 254, 253, 3], "u1"))
+    assert found.dtype == values.dtype == np.int8 and values.tolist() == [-1, -2, -3, 3]
+    assert mask is not None and mask.tolist() == [True, False, True, False]
+    assert found.fill_value == -1
+
+
+def test_undeclared_nan_is_data() -> None:
+    raw = np.array([np.nan, 1, 3])
+    assert encoding(raw.dtype, {"_FillValue": 1.0}).decode(raw)[1].tolist() == [False, True, False]  # type: ignore[union-attr]
+    assert encoding(raw.dtype, {"valid_range": [0.0, 2.0]}).decode(raw)[1].tolist() == [False, False, True]  # type: ignore[union-attr]
+
+
+def test_valid_bounds_of_packed_data() -> None:
+    raw = np.array([0, 10, 20, 30], "i2")
+    packing = {"scale_factor": 0.5}
+    for bounds in (
+        {"valid_range": np.array([10, 20], "i2")},
+        {"valid_range": np.array([5.0, 10.0])},
+        {"valid_min": 5.0, "valid_max": 20},
+    ):
+        _, mask = encoding(raw.dtype, packing | bounds).decode(raw)
+        assert mask is not None and mask.tolist() == [True, False, False, True]
+    # Not packed, there is one scale only.
+    _, mask = encoding(raw.dtype, {"valid_min": 0.5, "valid_max": 29.5}).decode(raw)
+    assert mask is not None and mask.tolist() == [True, False, False, True]
+
+
+def test_encodings_with_nan_are_equal() -> None:
+    one, other = (encoding(np.dtype("f4"), {"_FillValue": np.float32("nan"), "missing_value": np.float64("nan")}) for _ in "12")
+    assert one == other and hash(one) == hash(other) and one.missing_nan and one.missing == ()
+    assert len({one, other, encoding(np.dtype("f4"), {})}) == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attrs", "expected"),
+    [
+        ("i2", {"_FillValue": np.int16(-5), "missing_value": np.int16(-6)}, -5),
+        ("i2", {"_FillValue": 1e20, "missing_value": np.int16(-6)}, -6),
+        ("i2", {}, None),
+        ("i2", {"_FillValue": np.int16(-5), "scale_factor": np.int16(2)}, None),
+        ("u1", {"_FillValue": 255}, 255),
+        ("?", {"_FillValue": False}, False),
+        (TEXT, {"_FillValue": "-"}, ""),
+    ],
+)
+def test_fill_value(dtype: Any, attrs: dict[str, Any], expected: Any) -> None:
+    assert encoding(np.dtype(dtype), attrs).fill_value == expected
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "M8[s]", "m8[D]"])
+def test_fill_value_unlike_itself(dtype: str) -> None:
+    fill = encoding(np.dtype(dtype), {"_FillValue": 0}).fill_value
+    assert fill != fill and np.asarray(fill).dtype == np.dtype(dtype)
+
+
+def test_fill_values_of_netcdf() -> None:
+    for name in INTEGERS:
+        assert default_fill(np.dtype(name)) == netCDF4.default_fillvals[name]
+        assert default_fill(np.dtype(name)).dtype == np.dtype(name)
+
+
+def test_text() -> None:
+    raw = np.array(["a", "none", "", "-"], dtype=TEXT)
+    values, mask = encoding(TEXT, {"_FillValue": "-", "missing_value": "none", "scale_factor": 2.0}).decode(raw)
+    assert values is raw and mask is not None and mask.tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("raw", [np.array([True, False]), np.array(["2000", "NaT"], "M8[s]"), np.array([0, 1], "m8[D]")])
+def test_other_dtypes_pass_through(raw: np.ndarray) -> None:
+    values, mask = encoding(raw.dtype, {"_FillValue": raw[0], "scale_factor": 2.0, "valid_min": 1}).decode(raw)
+    assert values is raw and mask is None
+
+
+def test_complex() -> None:
+    raw = np.array([1 + 1j, 1e20, np.nan], "c8")
+    values, mask = encoding(raw.dtype, {"_FillValue": 1e20, "missing_value": np.nan}).decode(raw)
+    assert values is raw and mask is not None and mask.tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3), (1, 1, 1)])
+def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
+    raw = np.ones(shape, "i2")
+    raw.flags.writeable = False
+    found = encoding(raw.dtype, {"scale_factor": 0.5, "add_offset": 1.0, "_FillValue": 1, "missing_value": 2, "valid_max": 7})
+    values, mask = found.decode(raw)
+    assert isinstance(values, np.ndarray) and values.shape == shape and (values == 1.5).all()
+    assert (mask is None) == (raw.size == 0)
+    assert mask is None or (isinstance(mask, np.ndarray) and mask.shape == shape and mask.dtype == bool)
+
+
+def test_big_endian_is_taken_too() -> None:
+    found = encoding(np.dtype(">i2"), {"_FillValue": np.array(-1, ">i2"), "scale_factor": np.array([0.5], ">f4")})
+    values, mask = found.decode(np.array([4, -1], ">i2"))
+    assert found.stored == np.dtype("i2") and values.dtype == np.float32 and values.dtype.isnative
+    assert values[0] == 2 and mask is not None and mask.tolist() == [False, True]
+
+
+def test_missing_values_may_overflow() -> None:
+    raw = np.array([9.96921e36, 1], "f4")
+    values, mask = encoding(raw.dtype, {"_FillValue": raw[0], "scale_factor": np.float32(1e9)}).decode(raw)
+    assert values[1] == np.float32(1e9) and mask is not None and mask.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("value", ["abc", [1.0, 2.0], np.nan, {}, [], np.inf, 1j])
+@pytest.mark.parametrize("key", ["scale_factor", "add_offset"])
+def test_packing_that_is_no_number_is_an_error(key: str, value: Any) -> None:
+    with pytest.raises(FormatError, match=rf"variable t2m: {key} .* is not one finite number"):
+        encoding(np.dtype("i2"), {key: value}, "t2m")
+
+
+def test_packing_as_text_or_blank() -> None:
+    assert encoding(np.dtype("i2"), {"scale_factor": "0.5"}).decode(np.array([4], "i2"))[0].tolist() == [2.0]
+    assert not encoding(np.dtype("i2"), {"scale_factor": " "}).packed
+
+
+def test_the_real_archive_decodes_as_netcdf4_does(shared_data: Path) -> None:
+    names = ("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned")
+    seen: set[Encoding] = set()
+    for path in sorted(shared_data.rglob("*.nc"))[:6]:
+        with netCDF4.Dataset(path) as file:
+            for variable in file.variables.values():
+                if not isinstance(variable.dtype, np.dtype) or variable.dtype.kind not in "iuf" or 0 in variable.shape:
+                    continue
+                key = tuple(slice(0, 2) if size < 100 else slice(0, 100) for size in variable.shape)
+                expected = np.ma.masked_array(variable[key])
+                variable.set_auto_maskandscale(False)
+                attrs = {name: variable.getncattr(name) for name in names if name in variable.ncattrs()}
+                found = encoding(variable.dtype, attrs, variable.name)
+                values, mask = found.decode(np.asarray(variable[key]))
+                hidden = np.ma.getmaskarray(expected)
+                np.testing.assert_array_equal(np.zeros(hidden.shape, bool) if mask is None else mask, hidden)
+                np.testing.assert_array_equal(values[~hidden], expected.data[~hidden])
+                seen.add(found)
+    assert seen

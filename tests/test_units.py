@@ -1,0 +1,514 @@
+"""Do units convert as UDUNITS, cftime and exact fractions say, and are calendars kept apart?"""
+
+import datetime
+import threading
+import time
+from fractions import Fraction
+from typing import Any
+
+import cf_units
+import cftime
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggarray.errors import UnitsError
+from aggarray.units import (
+    Conversion,
+    canonical,
+    conversion,
+    datetime_kind,
+    datetimes,
+    epoch,
+    equivalent,
+    from_datetime,
+    is_reference_time,
+    normal_calendar,
+    same,
+    same_calendar,
+    why_not,
+)
+
+CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]
+STEPS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1, "milliseconds": Fraction(1, 1000)}
+DATES = [
+    "1850-01-01",
+    "2000-01-01 00:00:00",
+    "1970-1-1T12:30:00Z",
+    "1999-12-30 23:59:59.5",
+    "2000-02-28 06:00:00 +01:00",
+    "1583-01-01 00:00 -0330",
+    "0001-01-01",
+]
+
+
+def ulps(found: float, exact: Fraction) -> float:
+    """Return by how many units in the last place a float differs from an exact number."""
+    return float(abs(Fraction(found) - exact) / Fraction(float(np.spacing(abs(float(exact)))))) if exact else abs(found)
+
+
+@pytest.mark.parametrize(
+    ("units", "calendar", "expected"),
+    [
+        ("days since 2000-01-01", None, "standard"),
+        ("DAYS SINCE 2000-01-01", " Gregorian ", "gregorian"),
+        ("days since 2000-01-01", "", "standard"),
+        ("days", "noleap", None),
+        (None, "noleap", None),
+        ("sincere", None, None),
+    ],
+)
+def test_normal_calendar(units: str | None, calendar: str | None, expected: str | None) -> None:
+    assert normal_calendar(units, calendar) == expected
+    assert is_reference_time(units) == (expected is not None)
+
+
+def test_names_of_one_calendar() -> None:
+    for names in (("standard", "GREGORIAN", None, ""), ("noleap", "365_day"), ("all_leap", "366_Day"), ("360_day",)):
+        for a in names:
+            assert all(same_calendar(a, b) for b in names)
+            assert not same_calendar(a, "julian") and not same_calendar(a, "proleptic_gregorian")
+
+
+SAME = [
+    ("degrees_north", "degree_north"),
+    ("kg m-2 s-1", "kg/m2/s"),
+    (None, None),
+    ("", None),
+    ("  ", ""),
+    ("psu", "psu"),
+    ("(0 - 1)", "(0 - 1) "),
+    ("Pa", "N m-2"),
+    ("days since 2000-01-01", "day since 2000-1-1 00:00:00Z"),
+    ("hours since 2000-01-01 01:00 +01:00", "h since 2000-01-01"),
+    ("months since 2000-01-01", "month since 2000-1-1"),
+]
+EQUIVALENT = [("K", "degC"), ("hPa", "Pa"), ("dBZ", "mm6 m-3"), ("%", "1"), ("degrees_east", "1"), ("m s-1", "km/h")]
+APART = [
+    ("m", "s", "different quantities"),
+    ("s", "Hz", "different quantities"),
+    (None, "1", "has none"),
+    ("m", "", "has none"),
+    ("psu", "1", "'psu' is not a unit that UDUNITS knows"),
+    ("1", "(0 - 1)", "is not a unit that UDUNITS knows"),
+    ("days", "days since 2000-01-01", "reference time"),
+    ("days since 2000-01-01", "metres since 2000-01-01", "not a unit of time"),
+    ("days since 2000-01-01", "days since yesterday", "not a date"),
+    ("days since 2000-01-01", "days since 2000-01-01 25:00", "time of day"),
+    ("days since 2000-01-01", "days since 2001-02-29", "invalid day"),
+    ("days since 2000-01-01", "days since 0000-01-01", "no year 0"),
+    ("months since 2000-01-01", "days since 2000-01-01", "a month has no fixed length"),
+    ("years since 2000-01-01", "years since 2000-01-02", "a year has no fixed length"),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), SAME)
+def test_same(a: str | None, b: str | None) -> None:
+    assert same(a, None, b, None) and same(b, None, a, None) and equivalent(a, None, b, None)
+    assert conversion(a, None, b, None).identity
+    assert canonical(a).strip() == canonical(b).strip()
+
+
+@pytest.mark.parametrize(("a", "b"), EQUIVALENT)
+def test_equivalent(a: str, b: str) -> None:
+    assert equivalent(a, None, b, None) and equivalent(b, None, a, None) and why_not(a, None, b, None) is None
+    assert not same(a, None, b, None) and canonical(a) == canonical(b)
+
+
+@pytest.mark.parametrize(("a", "b", "words"), APART)
+def test_apart(a: str | None, b: str | None, words: str) -> None:
+    for one, other in ((a, b), (b, a)):
+        assert not equivalent(one, None, other, None) and not same(one, None, other, None)
+        assert words in (why_not(one, None, other, None) or "")
+        with pytest.raises(UnitsError) as caught:
+            conversion(one, None, other, None)
+        assert repr(one) in str(caught.value) and repr(other) in str(caught.value) and "\n" not in str(caught.value)
+    assert canonical(a) != canonical(b)
+
+
+def test_udunits_is_not_heard(capfd: pytest.CaptureFixture[str]) -> None:
+    for units in ("(0 - 1)", "(0-1)", "0 - 1", "0", "code table 4.2", "level", "K @ 273.15", "10 m", "1e0"):
+        canonical(units)
+    assert capfd.readouterr() == ("", "")
+    assert equivalent("10 m", None, "km", None) and equivalent("K @ 0", None, "K", None)
+
+
+@given(
+    st.lists(st.sampled_from(["m", "s-1", "kg", "K", "Pa", "W", "hPa", "mm day-1", "J", "degC", "%"]), min_size=1, max_size=3)
+)
+def test_canonical_agrees_with_udunits(words: list[str]) -> None:
+    units = " ".join(words)
+    for other in ("m", "kg s-2", "Pa m", "W m-2", "1", "K", "m2 s-2"):
+        ours, theirs = cf_units.Unit(units), cf_units.Unit(other)
+        reciprocal = equivalent(units, None, f"({other})-1", None) and canonical(other) != "1"
+        if not reciprocal:
+            assert (canonical(units) == canonical(other)) == ours.is_convertible(theirs)
+
+
+LINEAR = [
+    ("hPa", "Pa", Fraction(100), Fraction(0)),
+    ("Pa", "hPa", Fraction(1, 100), Fraction(0)),
+    ("h", "day", Fraction(1, 24), Fraction(0)),
+    ("m s-1", "km h-1", Fraction(18, 5), Fraction(0)),
+    ("kg m-2 s-1", "kg m-2 day-1", Fraction(86400), Fraction(0)),
+    ("ft", "m", Fraction(3048, 10000), Fraction(0)),
+    ("K", "degC", Fraction(1), Fraction(-273.15)),
+    ("degC", "K", Fraction(1), Fraction(273.15)),
+    ("degF", "degC", Fraction(5, 9), Fraction(-160, 9)),
+    ("degC", "degF", Fraction(9, 5), Fraction(32)),
+    ("degF", "K", Fraction(5, 9), Fraction(45967, 180)),
+    ("1", "%", Fraction(100), Fraction(0)),
+    ("g", "t", Fraction(1, 10**6), Fraction(0)),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "slope", "offset"), LINEAR)
+@given(value=st.floats(-1e30, 1e30).filter(lambda v: v == 0 or abs(v) > 1e-30))
+def test_one_rounding(a: str, b: str, slope: Fraction, offset: Fraction, value: float) -> None:
+    found = conversion(a, None, b, None)
+    assert (found.slope, found.offset) == (slope, offset)
+    for dtype in ("f8", "f4"):
+        given_value = np.array(value, dtype)
+        result = found(given_value)
+        assert result.dtype == np.float64 and result.shape == ()
+        assert ulps(float(result), Fraction(float(given_value)) * slope + offset) <= 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [("K", "degF"), ("degree", "radian"), ("dBZ", "mm6 m-3"), ("W", "dBm"), ("mol m-2", "DU"), ("knot", "m/s"), ("year", "s")],
+)
+def test_udunits_says_the_same(a: str, b: str) -> None:
+    values = np.linspace(0.25, 400, 77)
+    for one, other in ((a, b), (b, a)):
+        expected = cf_units.Unit(one).convert(values.copy(), cf_units.Unit(other))
+        np.testing.assert_allclose(conversion(one, None, other, None)(values), expected, rtol=1e-13, atol=1e-11)
+
+
+@given(
+    st.sampled_from(CALENDARS),
+    st.sampled_from([*STEPS]),
+    st.sampled_from([*STEPS]),
+    st.sampled_from(DATES),
+    st.sampled_from(DATES),
+    st.floats(-1e7, 1e7),
+)
+def test_times_are_exact(calendar: str, step_a: str, step_b: str, date_a: str, date_b: str, value: float) -> None:
+    a, b = f"{step_a} since {date_a}", f"{step_b} since {date_b}"
+    first, second = (cftime.num2date(0, f"days since {d}", calendar, only_use_cftime_datetimes=True) for d in (date_a, date_b))
+    shift = Fraction(round((first - second) / datetime.timedelta(microseconds=1)), 10**6)
+    exact = (Fraction(value) * STEPS[step_a] + shift) / STEPS[step_b]
+    found = conversion(a, calendar, b, calendar)
+    assert found.limit is None
+    if abs(exact) > 1e-290:
+        assert ulps(float(found(np.array([value]))[0]), exact) <= 1
+    whole = np.array([int(value)], np.int32)
+    result = found(whole)
+    exact = (Fraction(int(value)) * STEPS[step_a] + shift) / STEPS[step_b]
+    assert result.dtype == (np.int64 if found.integer_exact else np.float64)
+    assert int(result[0]) == exact if found.integer_exact else ulps(float(result[0]), exact) <= 1
+
+
+def test_integers_stay_integers() -> None:
+    found = conversion("days since 2000-01-01", None, "hours since 1999-12-31", None)
+    for dtype in ("i1", "u1", "i2", ">i4", "i8", "u8"):
+        result = found(np.array([[1, 2]], dtype))
+        assert result.dtype == np.dtype("i8") and result.tolist() == [[48, 72]]
+    assert not conversion("hours since 2000-01-01", None, "days since 2000-01-01", None).integer_exact
+    back = conversion("microseconds since 1970-01-01", None, "days since 1970-01-01", None)
+    for value in (2**62 + 1, -(2**62) - 1, 2**53 + 1, 2**63 - 1, -(2**63)):
+        assert ulps(float(back(np.array(value, "i8"))), Fraction(value, 86_400_000_000)) <= 1
+    assert ulps(float(back(np.array(2**64 - 1, "u8"))), Fraction(2**64 - 1, 86_400_000_000)) <= 1
+
+
+def test_integers_beyond_64_bits() -> None:
+    found = conversion("days since 2000-01-01", None, "microseconds since 2000-01-01", None)
+    values = np.array([1, 2**40])
+    with pytest.raises(UnitsError, match=r"1099511627776 converts to .* beyond 64 bits"):
+        found(values)
+    assert found(values, mask=np.array([False, True]))[0] == 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    "pair", [("K", "degC"), ("hPa", "Pa"), ("Pa", "hPa"), ("degF", "degC"), ("dBZ", "mm6 m-3"), ("K", "K")]
+)
+@pytest.mark.parametrize("dtype", ["f4", ">f8", "f2", "i2", ">i8", "u8", "g"])
+def test_any_dtype_and_shape(pair: tuple[str, str], dtype: str) -> None:
+    found = conversion(pair[0], None, pair[1], None)
+    for shape in ((), (0,), (3, 0), (2, 3), (1, 5, 4)):
+        values = np.full(shape, 3, dtype)
+        values.flags.writeable = False
+        result = found(values)
+        assert isinstance(result, np.ndarray) and result.shape == shape and result.dtype.isnative
+        whole = values.dtype.kind in "iu" and found.integer_exact
+        assert result.dtype == (np.int64 if whole else np.longdouble if dtype == "g" else np.float64)
+        assert not np.shares_memory(result, values)
+        np.testing.assert_allclose(result.astype("f8"), found(np.full(shape, 3.0)), rtol=1e-15)
+    if values.dtype.kind == "f":
+        odd = np.array([np.nan, np.inf, -np.inf], dtype)
+        result = found(odd)
+        assert np.isnan(result[0]) and result[1] == np.inf
+
+
+def test_strided_and_long_arrays() -> None:
+    found = conversion("degF", None, "degC", None)
+    values = np.arange(200_000.0).reshape(400, 500)[::-2, ::3]
+    np.testing.assert_allclose(found(values), (values - 32) * 5 / 9, rtol=1e-14)
+
+
+def test_complex_and_longdouble() -> None:
+    assert conversion("hPa", None, "Pa", None)(np.array([1 + 2j], "c8")).tolist() == [100 + 200j]
+    assert conversion("hPa", None, "Pa", None)(np.array([1 + 2j], "G")).dtype == np.dtype("G")
+    for pair in (("K", "degC"), ("dBZ", "mm6 m-3")):
+        with pytest.raises(UnitsError, match="complex128"):
+            conversion(pair[0], None, pair[1], None)(np.array([1j]))
+    third = conversion("h", None, "day", None)(np.array([8], "g"))
+    assert third[0] == np.longdouble(1) / 3
+
+
+def test_values_without_units() -> None:
+    text = np.array(["a"], dtype=np.dtypes.StringDType())
+    assert conversion("m", None, "m", None)(text).tolist() == ["a"]
+    for values in (text, np.array([True]), np.array(["2000"], "M8[D]")):
+        with pytest.raises(UnitsError, match="do not convert"):
+            conversion("m", None, "km", None)(values)
+
+
+def test_conversions_are_values() -> None:
+    one, other = conversion("K", None, "degC", None), conversion("kelvin", None, "celsius", None)
+    assert one == other and hash(one) == hash(other) and one != Conversion()
+    assert conversion("K", None, "degC", None) is one
+
+
+def test_the_gregorian_calendars_meet_late() -> None:
+    proleptic, standard = "days since 0001-01-01", "days since 1850-01-01"
+    found = conversion(proleptic, "proleptic_gregorian", standard, "standard")
+    date = cftime.DatetimeProlepticGregorian(1990, 5, 6)
+    number = cftime.date2num(date, proleptic, "proleptic_gregorian")
+    expected = cftime.date2num(cftime.DatetimeGregorian(1990, 5, 6), standard, "standard")
+    assert found(np.array([number])).tolist() == [expected]
+    # The same text means reference dates two days apart.
+    assert conversion(proleptic, "proleptic_gregorian", proleptic, "standard")(np.array([number])).tolist() == [number + 2]
+    cut = cftime.date2num(cftime.DatetimeProlepticGregorian(1582, 10, 15), proleptic, "proleptic_gregorian")
+    assert found.limit == cut and not found.identity and found.integer_exact
+    found(np.array([cut, np.nan]))
+    for values in (np.array([cut - 1]), np.array(cut - 1), np.array([cut - 0.5])):
+        with pytest.raises(UnitsError, match=rf"value {values.min()} lies before 1582-10-15"):
+            found(values)
+    assert found(np.array([cut - 1, cut]), mask=np.array([True, False]))[1] == cut + found.offset
+    back = conversion(standard, "gregorian", proleptic, "proleptic_gregorian")
+    assert back(np.array([expected])).tolist() == [number]
+    with pytest.raises(UnitsError, match="1582-10-15"):
+        back(np.array([-98000]))
+    assert not conversion(standard, None, standard, "proleptic_gregorian").identity
+    assert canonical(standard, None) == canonical(proleptic, "PROLEPTIC_gregorian")
+
+
+def test_calendars_are_not_mixed() -> None:
+    units = "days since 2000-01-01"
+    for a in [*CALENDARS, "tai", "none", "utc"]:
+        for b in [*CALENDARS, "tai", "none", "utc"]:
+            meet = a == b or {a, b} == {"standard", "proleptic_gregorian"}
+            assert equivalent(units, a, units, b) == meet
+            assert (canonical(units, a) == canonical(units, b)) == meet
+    assert "noleap and 360_day" in (why_not(units, "365_day", units, "360_day") or "")
+    # A calendar that nobody knows allows the same text alone.
+    assert same(units, "none", units, "NONE") and not equivalent(units, "none", "hours since 2000-01-01", "none")
+
+
+def test_months_and_years() -> None:
+    assert conversion("months since 2000-01-01", "360_day", "days since 2000-01-01", "360_day").slope == 30
+    assert conversion("years since 2000-01-01", "360_day", "months since 2000-01-01", "360_day").slope == 12
+    assert conversion("years since 2000-01-01", "noleap", "days since 1999-01-01", "noleap").offset == 365
+    assert conversion("yr since 2000-01-01", "366_day", "days since 2000-01-01", "366_day").slope == 366
+    assert conversion("common_years since 2000-01-01", None, "weeks since 2000-01-01", None).slope == Fraction(365, 7)
+    for calendar in ("standard", "noleap"):
+        assert not equivalent("months since 2000-01-01", calendar, "days since 2000-01-01", calendar)
+    with pytest.raises(UnitsError, match="a month has no fixed length in the standard calendar"):
+        datetimes(np.array([1]), "months since 2000-01-01", None, "numpy")
+
+
+@pytest.mark.parametrize("calendar", CALENDARS)
+@pytest.mark.parametrize("date", [*DATES, "1582-10-15", "1582-10-04", "-0004-02-28", "-0001-12-30", "1-1-1 00:00:0.0"])
+def test_epochs_are_those_of_cftime(calendar: str, date: str) -> None:
+    origin = cftime.datetime(2000, 1, 1, calendar=calendar)
+    with pytest.warns(cftime.CFWarning) if date[0] == "-" and calendar in ("standard", "julian") else _nothing():
+        theirs = cftime.num2date(0, f"days since {date}", calendar, only_use_cftime_datetimes=True)
+    shift = (theirs - origin) // datetime.timedelta(microseconds=1)
+    found = epoch(f"days since {date}", calendar)
+    assert found.microseconds - epoch("s since 2000-01-01", calendar).microseconds == shift
+
+
+class _nothing:  # noqa: N801
+    def __enter__(self) -> None: ...
+    def __exit__(self, *args: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("2000-01-01 12", "2000-01-01 12:00"),
+        ("2000-01-01 00:00:00 -3:30", "2000-01-01 03:30"),
+        ("2000-01-01 00:00:00 1:00", "1999-12-31 23:00"),
+        ("2000-01-01 0:0:0.", "2000-01-01"),
+        ("2000-01", "2000-01-01"),
+        ("2000", "2000-01-01"),
+        ("20000102", "2000-01-02"),
+        ("2000-01-01 UTC", "2000-01-01"),
+        ("2000-01-01t06:00:00z", "2000-01-01 06:00"),
+    ],
+)
+def test_dates_as_udunits_reads_them(text: str, plain: str) -> None:
+    assert epoch(f"days since {text}") == epoch(f"days since {plain}")
+
+
+@given(
+    st.sampled_from(["standard", "proleptic_gregorian"]),
+    st.sampled_from([*STEPS]),
+    st.sampled_from(DATES),
+    st.floats(-3e5, 3e5),
+)
+def test_numpy_dates_are_exact(calendar: str, step: str, date: str, value: float) -> None:
+    units = f"{step} since {date}"
+    start = epoch(units, calendar)
+    exact = start.microseconds + Fraction(value) * start.length() - 2_440_588 * 86_400_000_000
+    kind = datetime_kind(units, calendar, value, value)
+    if kind == "numpy":
+        found = datetimes(np.array([value, np.nan]), units, calendar, "numpy")
+        assert found.dtype == np.dtype("M8[us]") and np.isnat(found[1])
+        assert abs(int(found[0].astype("i8")) - exact) <= Fraction(501, 1000)
+    else:
+        with pytest.raises(UnitsError, match="standard calendar: ask for cftime"):
+            datetimes(np.array([value]), units, calendar, "numpy")
+
+
+@given(
+    st.sampled_from(CALENDARS),
+    st.sampled_from(["days", "hours", "seconds"]),
+    st.sampled_from(DATES[:-1]),
+    st.integers(-50_000, 50_000),
+)
+def test_cftime_dates_are_those_of_cftime(calendar: str, step: str, date: str, number: int) -> None:
+    units = f"{step} since {date}"
+    values = np.array([[number, number + 1], [number - 1000, number]])
+    expected = cftime.num2date(values, units, calendar, only_use_cftime_datetimes=True)
+    found = datetimes(values, units, calendar, "cftime")
+    assert found.dtype == object and found.shape == (2, 2)
+    assert found.tolist() == expected.tolist() and type(found[0, 0]) is type(expected[0, 0])
+    back = [from_datetime(date, units, calendar) for date in found.ravel()]
+    assert back == values.ravel().tolist()
+
+
+def test_fractions_of_a_day() -> None:
+    found = datetimes(np.array([0.1, 1 / 3, 1e-11, 0.5]), "days since 2000-01-01", None, "numpy")
+    assert found.astype(str).tolist() == [
+        "2000-01-01T02:24:00.000000",
+        "2000-01-01T08:00:00.000000",
+        "2000-01-01T00:00:00.000001",
+        "2000-01-01T12:00:00.000000",
+    ]
+    assert datetimes(np.array([1_600]), "nanoseconds since 2000-01-01", None, "numpy")[0] == np.datetime64(
+        "2000-01-01T00:00:00.000002"
+    )
+    other = datetimes(np.array([np.nan, 0.1], "f4"), "days since 2000-01-01", "noleap", "cftime")
+    assert other[0] is None and abs(other[1] - cftime.DatetimeNoLeap(2000, 1, 1, 2, 24)) < datetime.timedelta(seconds=1)
+
+
+def test_dates_of_any_shape() -> None:
+    for kind in ("numpy", "cftime"):
+        for shape in ((), (0,), (2, 0, 3), (2, 3)):
+            assert datetimes(np.zeros(shape, ">i2"), "days since 2000-01-01", None, kind).shape == shape
+
+
+@pytest.mark.parametrize("value", [np.inf, 1e300, 9.96921e36, 2**62, -(2**62)])
+@pytest.mark.parametrize("kind", ["numpy", "cftime"])
+def test_dates_out_of_range(value: Any, kind: str) -> None:
+    with pytest.raises(UnitsError, match="not a date that microseconds"):
+        datetimes(np.array([0, value]), "days since 2000-01-01", None, kind)
+
+
+@pytest.mark.parametrize(
+    ("units", "calendar", "low", "high", "expected"),
+    [
+        ("days since 2000-01-01", None, 0, 10.5, "numpy"),
+        ("days since 2000-01-01", None, None, None, "numpy"),
+        ("days since 2000-01-01", None, np.nan, np.float32(2), "numpy"),
+        ("days since 0001-01-01", None, 0, 10, "cftime"),
+        ("days since 0001-01-01", "gregorian", 577_737, 800_000, "numpy"),
+        ("days since 0001-01-01", "gregorian", 577_736, 800_000, "cftime"),
+        ("days since 0001-01-01", "proleptic_gregorian", -400, 10, "numpy"),
+        ("days since 0001-01-01", "proleptic_gregorian", 0, 10**9, "cftime"),
+        ("days since 2000-01-01", "360_day", 0, 1, "cftime"),
+        ("days since 2000-01-01", "julian", 0, 1, "cftime"),
+    ],
+)
+def test_datetime_kind(units: str, calendar: str | None, low: Any, high: Any, expected: str) -> None:
+    assert datetime_kind(units, calendar, low, high) == expected
+
+
+def test_a_million_dates_are_quick() -> None:
+    values = np.linspace(0, 1e5, 1_000_000)
+    start = time.perf_counter()
+    datetimes(values, "days since 1850-01-01", None, "numpy")
+    assert time.perf_counter() - start < 2
+
+
+def test_from_datetime() -> None:
+    units = "hours since 2000-01-01"
+    east = datetime.timezone(datetime.timedelta(hours=2))
+    for value, expected in [
+        (datetime.datetime(2000, 1, 1, 6, 30), 6.5),
+        (datetime.datetime(2000, 1, 1, 6, 30, tzinfo=east), 4.5),
+        (datetime.date(2000, 1, 2), 24),
+        (np.datetime64("2000-01-02"), 24),
+        (np.datetime64("2000-02"), 31 * 24),
+        (np.datetime64("2000-01-01T01:00:00.000000000"), 1),
+        (np.datetime64(1, "D"), (1 - 10957) * 24),
+        (cftime.DatetimeGregorian(2000, 1, 2), 24),
+        (cftime.DatetimeProlepticGregorian(2000, 1, 2), 24),
+        ("2000-01-01 03:00", 3),
+    ]:
+        found = from_datetime(value, units)
+        assert isinstance(found, float) and found == expected
+    assert np.isnan(from_datetime(np.datetime64("NaT"), units))
+    assert from_datetime("2000-02-30", "days since 2000-01-01", "360_day") == 59
+    assert from_datetime(np.datetime64("1500-01-01"), "days since 1500-01-01", "proleptic_gregorian") == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "calendar"),
+    [
+        (datetime.datetime(2000, 1, 1), "noleap"),
+        (np.datetime64("2000"), "360_day"),
+        (datetime.date(1500, 1, 1), "standard"),
+        (cftime.DatetimeGregorian(1500, 1, 1), "proleptic_gregorian"),
+        (cftime.DatetimeNoLeap(2000, 1, 1), "standard"),
+        (cftime.datetime(2000, 1, 1, calendar=""), "standard"),
+        ("2000-02-30", "standard"),
+        (12, "standard"),
+    ],
+)
+def test_dates_of_another_calendar(value: Any, calendar: str) -> None:
+    with pytest.raises(UnitsError):
+        from_datetime(value, "days since 2000-01-01", calendar)
+
+
+def test_threads_may_convert() -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for place in range(60):
+                factor = conversion(f"{number * 100 + place + 1} m", None, "km", None)
+                assert abs(factor(np.array(1.0)) * 1000 - (number * 100 + place + 1)) < 1e-9
+                conversion("dBZ", None, f"{place + 1} m3", None)(np.ones(3))
+        except (AssertionError, UnitsError, ValueError) as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
