@@ -203,8 +203,9 @@ def test_groups_types_and_names(tmp_path: Path) -> None:
     assert handle.mapped("enum") is not None
     with pytest.raises(FormatError, match=r"a.nc, variable 'pair': .*compound"):
         handle.read("pair", whole((3,)))
-    with pytest.raises(NotFoundError):
-        handle.read("out put", ())
+    for name in ("out put", "", "out put/none", "none/none"):
+        with pytest.raises(NotFoundError, match="no variable"):
+            handle.read(name, ())
     handle.close()
 
 
@@ -269,6 +270,9 @@ def test_plain_hdf5(tmp_path: Path) -> None:
     assert read["complex"].tolist() == [1 + 2j]
     assert read["null"].shape == (0,)
     assert read["unwritten"].tolist() == read["late"].tolist() == [9, 9, 9, 9]
+    (tmp_path / "other.h5").write_bytes(path.read_bytes())
+    with pytest.raises(NotFoundError):
+        handle.read("outside", ())
     assert handle.mapped("late") is None
     assert handle.mapped("vlen") is None
     handle.close()

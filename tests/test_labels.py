@@ -70,7 +70,7 @@ def near(draw: st.DrawFn, values: np.ndarray) -> Any:
     return draw(st.sampled_from([number, float(number), number + 0.5]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data(), coordinates())
 def test_one_number_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     label = data.draw(near(values))
@@ -80,7 +80,7 @@ def test_one_number_as_in_xarray(data: st.DataObject, values: np.ndarray) -> Non
     assert ours(values, label, method, tolerance) == xarrays(values, label, method, tolerance)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data(), coordinates())
 def test_lists_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     wanted = data.draw(st.lists(near(values), min_size=1, max_size=5))
@@ -90,7 +90,7 @@ def test_lists_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) 
     assert ours(values, wanted, method, tolerance) == xarrays(values, wanted, method, tolerance)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.data(), coordinates())
 def test_slices_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     start, stop = (data.draw(st.none() | near(values)) for _ in range(2))
@@ -98,7 +98,7 @@ def test_slices_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray)
     assert ours(values, label) == xarrays(values, label)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.lists(st.sampled_from(["a", "b", "bb", "c", "d", "e"]), max_size=6), st.booleans())
 def test_text_as_in_xarray(data: st.DataObject, names: list[str], ordered: bool) -> None:
     names = sorted(names) if ordered else names
@@ -136,7 +136,7 @@ def some_time(values: np.ndarray) -> st.SearchStrategy[Any]:
     return st.one_of(text, moment, moment.map(lambda m: np.datetime64(m, "ns")), moment.map(lambda m: np.datetime64(m, "s")))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data(), time_axes())
 def test_times_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     one = some_time(values)
@@ -170,7 +170,7 @@ def dates(values: np.ndarray, calendar: str) -> np.ndarray:
     return np.asarray(cftime.num2date(seconds, units, calendar, only_use_cftime_datetimes=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), time_axes(), st.sampled_from(["noleap", "360_day", "standard"]), st.booleans())
 def test_cftime_as_in_xarray(data: st.DataObject, times: np.ndarray, calendar: str, down: bool) -> None:
     values = dates(times, calendar)
@@ -230,6 +230,10 @@ def test_thirty_days_has_february() -> None:
     noleap = cftime.num2date(np.arange(120), "days since 2000-01-01", "noleap")
     with pytest.raises(NotFoundError, match="calendar noleap has no '2000-02-29'"):
         locate(noleap, "2000-02-29", dimension="time")
+    standard = cftime.num2date(np.arange(120), "days since 1582-10-01", "standard")
+    assert ours(standard, "1582-10-04") == [3] and ours(standard, "1582-10-15") == [4]
+    for absent in ("1582-10-10", "0000"):
+        assert ours(standard, absent) is NotFoundError and ours(standard, slice(absent, None)) is NotFoundError
 
 
 def test_dates_cross_between_gregorian_calendars_only() -> None:

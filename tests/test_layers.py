@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("master",),
     ("aggregate", "indexes"),
     ("api",),
-    ("mpi", "xarray_engine", "report"),
+    ("mpi", "xarray_engine", "report", "facts"),
     ("cli",),
     ("dap", "__main__"),
     ("__init__",),

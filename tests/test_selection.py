@@ -56,7 +56,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[Any], tuple[int, ...]]:
     return tuple(parts[:start]), parts[:start] + whole[start:], shape
 
 
-@settings(deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_a_key_chooses_what_numpy_chooses_dimension_by_dimension(case: tuple[Any, list[Any], tuple[int, ...]]) -> None:
     key, parts, shape = case
@@ -79,7 +79,7 @@ def test_a_key_chooses_what_numpy_chooses_dimension_by_dimension(case: tuple[Any
         assert length(selector) == len(listed(selector))
 
 
-@settings(deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.integers(0, 12))
 def test_composing_equals_selecting_twice(data: st.DataObject, size: int) -> None:
     (first,) = normalise(data.draw(part_for(size, integers=False)), (size,))
@@ -91,7 +91,7 @@ def test_composing_equals_selecting_twice(data: st.DataObject, size: int) -> Non
         assert isinstance(both, Range)
 
 
-@settings(deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(-3, 3).filter(bool))
 def test_ranges_list_reverse_and_come_back(start: int, count: int, step: int) -> None:
     positions = start + step * np.arange(count)
@@ -108,7 +108,7 @@ def test_ranges_list_reverse_and_come_back(start: int, count: int, step: int) ->
     assert len(chosen) == count
 
 
-@settings(deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 6), max_size=5))
 def test_as_range_takes_progressions_only(positions: list[int]) -> None:
     array = np.array(positions, np.int64)

@@ -17,7 +17,7 @@ from aggarray.master import MasterArray
 from aggarray.scan import is_decreasing
 from aggarray.table import Matrix
 from aggarray.tiling import expand, relabel, rename, reverse, transpose
-from aggarray.units import canonical, conversion
+from aggarray.units import canonical, conversion, is_reference_time
 
 Signature = dict[str, Any]
 
@@ -86,9 +86,7 @@ def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Ca
     uris = array._matrix.references.uris
     found = Candidate(array, str(min(uris)) if len(uris) else "", number)
     for name, size in zip(array.dimensions, array.shape, strict=True):
-        coordinate = array.coords.get(name)
-        if coordinate is not None and coordinate.dimensions != (name,):
-            coordinate = None
+        coordinate = _coordinate_along(name, array)
         key = identity_of(coordinate) if coordinate is not None else name
         found.places[key if key not in found.places else name] = _place(name, size, coordinate)
     for name, coordinate in array.coords.items():
@@ -97,6 +95,22 @@ def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Ca
             found.places.setdefault(key, _place(name, 1, coordinate))
     found.signature = _signature(found, separate_by)
     return found
+
+
+def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
+    """Return the coordinate that says where a dimension lies.
+
+    That is its coordinate variable; one without units or standard_name says nothing, so that a time among the auxiliary
+    coordinates of the dimension goes before it (NEMO's ``time_counter`` is a mere 0 in every file).
+    """
+    own = array.coords.get(dimension)
+    if own is not None and own.dimensions == (dimension,) and (own.units or "standard_name" in own.attrs):
+        return own
+    times = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
+    named = [c for c in times if c.attrs.get("standard_name") == "time"] or times
+    if named:
+        return named[0]
+    return own if own is not None and own.dimensions == (dimension,) else None
 
 
 def _measures(array: MasterArray) -> set[str]:

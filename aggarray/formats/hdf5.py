@@ -219,8 +219,8 @@ class _File:
         if known is not None:
             return known
         parent, _, base = variable.rpartition("/")
-        # The second name is that of a variable named like a dimension which it does not stand for.
-        paths = (f"{parent}/{NOT_COORDINATE}{base}", variable)
+        # The first name is that of a variable named like a dimension which it does not stand for.
+        paths = (f"{parent}/{NOT_COORDINATE}{base}", variable) if base and not _leads_outside(self._file, variable) else ()
         dataset = next((self._file[p] for p in paths if isinstance(self._file.get(p), h5py.Dataset)), None)
         if dataset is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; at its top are {', '.join(self._file)}")
@@ -262,6 +262,15 @@ class _File:
         with LIBRARY_LOCK:
             self._datasets.clear()
             self._file.close()
+
+
+def _leads_outside(file: Any, path: str) -> bool:
+    """Tell whether a path runs through a link into another file, which nobody named."""
+    import h5py
+
+    parts = path.split("/")
+    starts = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
+    return any(isinstance(file.get(start, getlink=True), h5py.ExternalLink) for start in starts if start)
 
 
 def _read_box(dataset: Any, box: Box) -> np.ndarray:

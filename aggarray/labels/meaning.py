@@ -179,6 +179,8 @@ def _numpy_period(fields: list[int], fraction: str) -> tuple[np.datetime64, np.d
 
 
 def _cftime_period(fields: list[int], fraction: str, axis: Axis) -> tuple[Any, Any]:
+    if fields[0] == 0 and axis.keys.size and not axis.keys[0].has_year_zero:
+        raise ValueError("no year zero")  # cftime only warns
     start = _date([*fields, int(f"{fraction:0<6}"[:6])] if fraction else fields, axis)
     if len(fields) == 1:
         return start, start.replace(year=fields[0] + 1)

@@ -57,8 +57,8 @@ def common(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def same(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Compare element by element; NaN equals NaN."""
-    same: np.ndarray = keys == wanted
-    return same | ((keys != keys) & (wanted != wanted)) if keys.dtype.kind == "f" else same
+    equal: np.ndarray = keys == wanted
+    return equal | ((keys != keys) & (wanted != wanted)) if keys.dtype.kind == "f" else equal
 
 
 def distance(keys: Any, wanted: Any) -> Any:

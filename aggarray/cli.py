@@ -1,0 +1,134 @@
+"""Which commands does a shell have? ``aggarray info`` and ``aggarray explain``.
+
+Facts go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to standard
+error. Exit status: 0 done, 1 problems found, 2 wrong usage. A traceback appears only with ``--debug``.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggarray.errors import AggarrayError
+
+if TYPE_CHECKING:
+    from aggarray.api import Aggregation
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="aggarray")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+@click.pass_context
+def commands(context: click.Context, debug: bool) -> None:
+    """One array out of many netCDF, HDF5 and Zarr files."""
+    context.obj = debug
+
+
+def _source(command: Any) -> Any:
+    """Add what every command that opens a source takes."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")(command)
+    command = click.option("-v", "--variable", "variables", multiple=True, metavar="NAME", help="Keep only this variable (repeatable).")(command)
+    return click.argument("source", nargs=-1, required=True)(command)
+
+
+def _open(source: Sequence[str], variables: Sequence[str]) -> "Aggregation":
+    # The package's heavy parts load only here, so that --help answers at once.
+    from aggarray.api import open as open_source
+
+    return open_source(list(source), variables=list(variables) or None, progress=True if sys.stderr.isatty() else None)
+
+
+@commands.command()
+@_source
+def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+    """List the arrays of SOURCE: files, folders or quoted patterns such as 'data/**/*.nc'."""
+    from aggarray import facts
+
+    agg = _open(source, variables)
+    found = [facts.array_facts(a) for a in agg]
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    rows = []
+    for fact in found:
+        matrix = " x ".join(f"{n} {d}" for d, n in zip(fact["partitions"]["dimensions"], fact["partitions"]["shape"], strict=True)) or "1"
+        missing = fact["partitions"]["missing"]
+        times = " to ".join(dict.fromkeys(fact["time"] or ()))
+        shape = " x ".join(map(str, fact["shape"])) or "scalar"
+        rows.append([fact["name"], " ".join(fact["dimensions"]), shape, fact["units"] or "", matrix + (f" ({missing} missing)" if missing else ""), times])
+    click.echo(facts.table(rows, ["name", "dimensions", "shape", "units", "partitions", "time range"]))
+    _notes(agg, "aggarray explain says why")
+
+
+def _notes(agg: "Aggregation", hint: str) -> None:
+    """Tell on standard error that there is more to know."""
+    counts = [f"{len(agg.refusals)} arrays stayed apart"] if agg.refusals else []
+    counts += [f"{len(agg.skipped)} files or variables were skipped"] if agg.skipped else []
+    if counts:
+        click.echo(f"{' and '.join(counts)}: {hint}", err=True)
+
+
+@commands.command()
+@_source
+def explain(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+    """Say how the arrays of SOURCE were joined, what is conformed on reading, and why others stayed apart."""
+    from aggarray import facts
+
+    found = facts.explanation(_open(source, variables))
+    click.echo(json.dumps(found, indent=2) if as_json else _explained(found))
+
+
+def _explained(found: dict[str, Any]) -> str:
+    """Return an explanation as text: arrays, what stayed apart, what was skipped."""
+    from aggarray.facts import printable
+
+    lines = [line for array in found["arrays"] for line in [*_explained_array(array), ""]]
+    if found["refusals"]:
+        apart = (f"  {' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in found["refusals"])
+        lines += ["stayed apart", *map(printable, apart), ""]
+    if found["skipped"]:
+        names = (f"  {s['file']}{': variable ' + repr(s['variable']) if s['variable'] else ''}: {s['reason']}" for s in found["skipped"])
+        lines += ["skipped", *map(printable, names)]
+    return "\n".join(lines).rstrip()
+
+
+def _explained_array(array: dict[str, Any]) -> list[str]:
+    """Return the lines on one array: its shape, its partitions, its time range and what reading conforms."""
+    from aggarray.facts import printable, table
+
+    sizes = ", ".join(f"{d}: {n}" for d, n in zip(array["dimensions"], array["shape"], strict=True))
+    lines = [printable(f"{array['name']} ({sizes}) {array['dtype']} {array['units'] or ''}".rstrip())]
+    matrix = array["partitions"]
+    count = " x ".join(f"{n} {d}" for d, n in zip(matrix["dimensions"], matrix["shape"], strict=True)) or "1"
+    holes = f", {matrix['missing']} missing" if matrix["missing"] else ""
+    files = "one file" if array["files"] == 1 else f"{array['files']} files"
+    lines.append(printable(f"  partitions {count}{holes}, from {files}"))
+    if array["time"]:
+        lines.append(f"  time {' to '.join(dict.fromkeys(array['time']))}")
+    if array["conformed"]:
+        head = ["conformed", "in the file", "in the array", "sub-arrays", "such as"]
+        rows = [
+            [c["kind"], c["found"], c["master"], f"{c['count']} of {array['subarrays']}", os.path.basename(c["example"] or "in memory")]
+            for c in array["conformed"]
+        ]
+        lines += ["  " + line for line in table(rows, head).splitlines()]
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; errors are one line on standard error."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        commands.main(args=arguments, prog_name="aggarray")
+    except AggarrayError as error:
+        if "--debug" in arguments:
+            raise
+        click.echo(f"aggarray: {error}", err=True)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""What can be said of an array in plain data, for people and for scripts?
+
+`array_facts` gives what `aggarray info` prints; `conformed` lists in what the sub-arrays differ from their master, and so
+what reading them changes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.api import Aggregation
+from aggarray.errors import AggarrayError
+from aggarray.master import MasterArray
+from aggarray.table import Template
+from aggarray.units import is_reference_time
+
+
+@dataclass(frozen=True, slots=True)
+class Conformed:
+    """One way in which sub-arrays differ from their master: ``kind``, both sides in words, how many, and an example file."""
+
+    kind: str
+    found: str
+    master: str
+    count: int
+    example: str | None
+
+
+def conformed(array: MasterArray) -> list[Conformed]:
+    """List the differences between the sub-arrays of an array and the array itself, most frequent first."""
+    references = array._matrix.references
+    used = np.unique(array._matrix.refs[array._matrix.refs >= 0])
+    numbers = references.template[used]
+    counts: dict[tuple[str, str, str], tuple[int, str | None]] = {}
+    for number in np.unique(numbers):
+        rows = used[numbers == number]
+        for difference in _differences(references.templates[number], array):
+            count, example = counts.get(difference, (0, references.uri_of(int(rows[0]))))
+            counts[difference] = (count + len(rows), example)
+    found = [Conformed(*difference, count, example) for difference, (count, example) in counts.items()]
+    return sorted(found, key=lambda c: (-c.count, c.kind))
+
+
+def _differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, sub-array's, master's) for everything in which a template differs from its master."""
+    encoding = template.encoding
+    if template.units != array.units:
+        yield "units", str(template.units), str(array.units)
+    if template.calendar != array.calendar:
+        yield "calendar", str(template.calendar), str(array.calendar)
+    if [d for d in template.dimensions if d in array.dimensions] != [d for d in array.dimensions if d in template.dimensions]:
+        yield "dimension order", " ".join(template.dimensions), " ".join(array.dimensions)
+    for dimension in set(template.dimensions) ^ set(array.dimensions):
+        here, there = ("without", "with") if dimension in array.dimensions else ("with", "without")
+        yield "size-1 dimension", f"{here} {dimension}", f"{there}"
+    ways = dict(zip(array.dimensions, array.directions, strict=True))
+    for dimension, forward in zip(template.dimensions, template.directions, strict=True):
+        if ways.get(dimension, forward) != forward:
+            yield "direction", f"{dimension} {_way(forward)}", _way(not forward)
+    if encoding.packed:
+        scale, offset = (1 if f is None else f for f in (encoding.scale_factor, encoding.add_offset or 0))
+        yield "packing", f"{encoding.viewed} x {scale:.7g} + {offset:.7g}", f"{encoding.dtype}"
+    if encoding.dtype != array.dtype:
+        yield "dtype", str(encoding.dtype), str(array.dtype)
+    if encoding.may_miss:
+        missing = ", ".join(["NaN"] * encoding.missing_nan + [_number(m) for m in encoding.missing])
+        if missing != _number(array.fill_value):
+            yield "missing value", missing or "outside the valid range", _number(array.fill_value)
+
+
+def _number(value: Any) -> str:
+    """Return a missing value as people write it."""
+    if isinstance(value, str):
+        return repr(value)
+    return "NaN" if value != value else f"{value:g}"
+
+
+def _way(forward: bool) -> str:
+    return "increasing" if forward else "decreasing"
+
+
+def files_of(array: MasterArray) -> list[str]:
+    """Return the files that serve an array, sorted."""
+    references = array._matrix.references
+    codes = np.unique(references.uri[np.unique(array._matrix.refs[array._matrix.refs >= 0])])
+    return sorted(str(references.uris[code]) for code in codes if code >= 0)
+
+
+def time_range(array: MasterArray) -> tuple[str, str] | None:
+    """Return the first and last time of an array as ISO text, None where it has no time coordinate."""
+    for coordinate in array.coords.values():
+        if coordinate.ndim <= 1 and is_reference_time(coordinate.units) and _is_time(coordinate, array):
+            try:
+                times = coordinate.datetimes().ravel()
+            except AggarrayError:
+                return None
+            valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
+            return (_iso(min(valid)), _iso(max(valid))) if valid else None
+    return None
+
+
+def _is_time(coordinate: MasterArray, array: MasterArray) -> bool:
+    name = coordinate.name or ""
+    return coordinate.attrs.get("standard_name") == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
+
+
+def _iso(time: Any) -> str:
+    text = str(np.datetime64(time, "s")) if isinstance(time, np.datetime64) else str(time.isoformat())
+    return text.removesuffix("T00:00:00")
+
+
+def array_facts(array: MasterArray) -> dict[str, Any]:
+    """Return what `aggarray info` says of an array, as JSON can hold it."""
+    return {
+        "name": array.name,
+        "dimensions": list(array.dimensions),
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "units": array.units,
+        "calendar": array.calendar,
+        "partitions": {"dimensions": list(array.pmdimensions), "shape": list(array.pmshape), "missing": int((array._matrix.refs < 0).sum())},
+        "files": len(files_of(array)),
+        "subarrays": len(np.unique(array._matrix.refs[array._matrix.refs >= 0])),
+        "time": list(time_range(array) or []) or None,
+        "coords": list(array.coords),
+    }
+
+
+def explanation(agg: Aggregation) -> dict[str, Any]:
+    """Return what `aggarray explain` says: arrays with what is conformed, refusals and what was skipped."""
+
+    def rows(items: Any, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+        return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
+
+    arrays = [
+        {**array_facts(a), "conformed": rows(conformed(a), ("kind", "found", "master", "count", "example")), "paths": files_of(a)}
+        for a in agg
+    ]
+    return {
+        "arrays": arrays,
+        "refusals": rows(agg.refusals, ("arrays", "files", "rule", "reason")),
+        "skipped": rows(agg.skipped, ("file", "variable", "reason")),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def printable(text: Any) -> str:
+    """Return text for a terminal: control characters of names that come from files are escaped.
+
+    >>> printable("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:
+    """Lay out rows under a head, columns aligned."""
+    cells = [head, *([cell(item) for item in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    lines = ["  ".join(item.ljust(w) for item, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

@@ -1,0 +1,36 @@
+"""Units and calendars: do two pairs of them mean the same kind of quantity, and how are values converted (CF 3.1, 4.4)?
+
+Plain units are UDUNITS' business, through cf_units; reference times are exact integer arithmetic on day numbers from
+cftime. Either way a conversion is y = slope * x + offset, found once and cached. Blank units count as None. This module
+only hands names on.
+"""
+
+from aggarray.units.calendars import (
+    Epoch,
+    datetime_kind,
+    datetimes,
+    epoch,
+    from_datetime,
+    is_reference_time,
+    normal_calendar,
+    same_calendar,
+)
+from aggarray.units.compare import canonical, conversion, equivalent, same, why_not
+from aggarray.units.convert import Conversion
+
+__all__ = [
+    "Conversion",
+    "Epoch",
+    "canonical",
+    "conversion",
+    "datetime_kind",
+    "datetimes",
+    "epoch",
+    "equivalent",
+    "from_datetime",
+    "is_reference_time",
+    "normal_calendar",
+    "same",
+    "same_calendar",
+    "why_not",
+]

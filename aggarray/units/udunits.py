@@ -1,0 +1,44 @@
+"""What does UDUNITS say of a unit? Its library is reached through here only, under one lock: it is not safe under threads."""
+
+import re
+import threading
+from functools import lru_cache
+from typing import Any
+
+import cf_units
+import numpy as np
+
+#: UDUNITS complains on standard error about a factor of zero, as in "(0 - 1)".
+_ZERO = re.compile(r"(?<![\w.^*@+-])(?<!@ )0+(?:\.0*)?(?![\w.])")
+_BASE = re.compile(r"(?:m|kg|s|A|K|mol|cd)(?:-?\d+)?")
+_lock = threading.RLock()
+
+
+@lru_cache(maxsize=4096)
+def _unit(units: str) -> Any:
+    """Return the parsed units, or None if UDUNITS does not know them. Call it under the lock."""
+    if _ZERO.search(units):
+        return None
+    try:
+        unit = cf_units.Unit(units)
+    except ValueError:
+        return None
+    return None if unit.is_unknown() or unit.is_no_unit() else unit
+
+
+@lru_cache(maxsize=4096)
+def signature(units: str) -> str | None:
+    """Return the product of base units that units measure, scales, offsets and logarithms apart; None if not parsed."""
+    with _lock:
+        unit = _unit(units)
+        definition = None if unit is None else str(unit.definition)
+    if definition is None:
+        return None
+    return ".".join(sorted(word for word in re.split(r"[ .()]", definition) if _BASE.fullmatch(word))) or "1"
+
+
+def through_udunits(values: np.ndarray, units: tuple[str, str]) -> np.ndarray:
+    """Convert values of any shape by UDUNITS itself, from the first units to the second, into a new array of float64 or wider."""
+    with _lock:
+        converted = _unit(units[0]).convert(np.array(values, dtype=np.float64).reshape(-1), _unit(units[1]))
+    return np.asarray(converted).reshape(values.shape).astype(np.result_type(values.dtype, np.float64))

@@ -1,0 +1,113 @@
+"""The story so far, told on the sample data: ``make demo``.
+
+Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those that
+netCDF4-python gives, and puts ten tiles together whose edges do not align. Every claim is checked; a wrong one fails the run.
+"""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+
+import aggarray as aa
+from aggarray.facts import conformed, table
+
+HERE = Path(__file__).parent
+
+
+def show(title: str) -> None:
+    """Print a chapter's title."""
+    print(f"\n{title}\n{'=' * len(title)}\n")
+
+
+def check(true: bool, claim: str) -> None:
+    """Print what was checked; stop with an error where it does not hold."""
+    print(f"  {'checked' if true else 'WRONG'}: {claim}")
+    if not true:
+        sys.exit(1)
+
+
+def archive() -> None:
+    """Twelve files in six formats, no two quite alike, are one array."""
+    show("One array out of twelve files")
+    agg = aa.open(HERE / "archive")
+    tas = agg["tas"]
+    print(f">>> aa.open('sample_data/archive')['tas']\n{tas!r}\n")
+    rows = [
+        [p.index[0], f"{p.location[0][0]}:{p.location[0][1]}", Path(p.data.uri).name, p.data.format, " ".join(p.pdimensions), p.punits, p.data.dtype]
+        for p in tas.partitions
+    ]
+    print(table(rows, ["partition", "days", "file", "format", "dimensions", "units", "dtype"]))
+    check(len(agg) == 1 and not agg.refusals and not agg.skipped, "one array, nothing refused, nothing skipped")
+    check(tas.shape == (365, 18, 36) and tas.pmshape == (12,), "365 days from 12 partitions")
+
+    show("What reading conforms")
+    rows = [[c.kind, c.found, c.master, c.count, Path(c.example or "").name] for c in conformed(tas)]
+    print(table(rows, ["what", "in the file", "in the array", "files", "such as"]))
+
+    show("The same values as netCDF4-python gives")
+    months = [(3, "degC"), (4, "north to south"), (8, "packed in int16"), (9, "hours since 1970"), (10, "lon, lat, time")]
+    rows = [compared(tas, month, what) for month, what in months]
+    print(table(rows, ["file", "what is odd", "tas[day, 4, 7]", "netCDF4-python, converted", "whole month equal"]))
+    check(all(row[-1] == "yes" for row in rows), "every value of these months equals netCDF4-python's, converted")
+    times = tas.coords["time"].datetimes()
+    check(bool((np.diff(times) == np.timedelta64(1, "D")).all()), f"time runs day by day from {times[0]:.10} to {times[-1]:.10}".replace("'", ""))
+
+
+def compared(tas: aa.MasterArray, month: int, what: str) -> list[object]:
+    """Return a row that compares one month with netCDF4-python, conformed by hand."""
+    path = HERE / "archive" / f"tas_2001{month:02}.nc"
+    with netCDF4.Dataset(path) as file:
+        variable = file["tas"]
+        theirs = np.ma.filled(variable[:].astype("f8"), np.nan)
+        if variable.units == "degC":
+            theirs = theirs + 273.15
+        if variable.dimensions == ("lon", "lat", "time"):
+            theirs = theirs.transpose(2, 1, 0)
+        if file["lat"][0] > file["lat"][-1]:
+            theirs = theirs[:, ::-1]
+    start, stop = tas.partitions[month - 1].location[0]
+    ours = tas[start:stop]
+    equal = np.array_equal(ours, theirs, equal_nan=True)
+    return [path.name, what, f"{ours[0, 4, 7]:.6f} K", f"{theirs[0, 4, 7]:.6f} K", "yes" if equal else "NO"]
+
+
+def selecting() -> None:
+    """Selections are lazy until they are read."""
+    show("Selecting by label, lazily")
+    tas = aa.open(HERE / "archive")["tas"]
+    spring = tas.sel(time=slice("2001-03", "2001-05"), lat=slice(0, 60)).to_units("degC")
+    print(f">>> tas.sel(time=slice('2001-03', '2001-05'), lat=slice(0, 60)).to_units('degC')\n{spring!r}\n")
+    values = tas[59:151, 9:15] - 273.15
+    check(spring.pmshape == (3,) and np.allclose(spring[:], values, equal_nan=True), "three partitions, equal to the same selection read first")
+
+
+def tiles() -> None:
+    """Ten tiles whose edges do not align are one matrix of 4 x 6 partitions."""
+    show("Ten tiles whose edges do not align")
+    agg = aa.open(HERE / "tiles")
+    value = next(iter(agg))
+    print(f"{value!r}\n")
+    matrix = value.partitions
+    rows = []
+    for i, (low, high) in enumerate(pairwise(matrix.edges[0].tolist())):
+        cells = [matrix[i, j] for j in range(matrix.shape[1])]
+        rows.append([f"y {low}:{high}", *(f"{Path(p.data.uri).stem[-2:]}{' part' if p.virtual else ''}" for p in cells)])
+    print(table(rows, ["tile", *(f"x {low}:{high}" for low, high in pairwise(matrix.edges[1].tolist()))]))
+    y, x = np.mgrid[0:8, 0:7]
+    check(value.pmshape == (4, 6), "4 x 6 partitions out of 10 files, virtual ones where a tile is cut")
+    check(np.array_equal(value[:], 10 * y + x), "every value is in its place")
+
+
+def main() -> None:
+    """Tell all chapters."""
+    archive()
+    selecting()
+    tiles()
+    print("\nEverything that was claimed was checked.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The command line, as a shell runs it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+from aggarray.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Run a command in this process; return exit status, standard output, standard error."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+def write(path: Path, time: list[float], units: str = "K", name: str = "tas") -> Path:
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", len(time))
+        axis = file.createVariable("time", "f8", ("time",))
+        axis.setncatts({"units": "days since 2000-01-01", "standard_name": "time"})
+        axis[:] = time
+        variable = file.createVariable(name, "f4", ("time",))
+        variable.units = units
+        variable[:] = np.arange(len(time))
+    return path
+
+
+def test_info_prints_a_table_with_one_row_per_array(capsys: pytest.CaptureFixture[str], sample_archive: Path, sample_tiles: Path) -> None:
+    status, out, err = run(capsys, "info", sample_archive, sample_tiles)
+    lines = out.splitlines()
+    assert (status, err) == (0, "")
+    assert re.split(r"\s{2,}", lines[0]) == ["name", "dimensions", "shape", "units", "partitions", "time range"]
+    assert re.split(r"\s{2,}", lines[2]) == ["tas", "time lat lon", "365 x 18 x 36", "K", "12 time", "2001-01-01T12:00:00 to 2001-12-31T12:00:00"]
+    assert re.split(r"\s{2,}", lines[3]) == ["value", "y x", "8 x 7", "1", "4 y x 6 x"]
+
+
+def test_info_json_holds_the_same_as_data(capsys: pytest.CaptureFixture[str], sample_archive: Path) -> None:
+    status, out, _ = run(capsys, "info", "--json", sample_archive)
+    [fact] = json.loads(out)
+    assert status == 0
+    assert fact["name"] == "tas" and fact["shape"] == [365, 18, 36] and fact["units"] == "K" and fact["files"] == 12
+    assert fact["partitions"] == {"dimensions": ["time"], "shape": [12], "missing": 0}
+    assert fact["time"] == ["2001-01-01T12:00:00", "2001-12-31T12:00:00"]
+
+
+def test_explain_tells_what_is_conformed(capsys: pytest.CaptureFixture[str], sample_archive: Path) -> None:
+    status, out, _ = run(capsys, "explain", sample_archive)
+    assert status == 0
+    rows = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+    assert ["units", "degC", "K", "1 of 12", "tas_200103.nc"] in rows
+    assert ["direction", "lat decreasing", "increasing", "1 of 12", "tas_200104.nc"] in rows
+    assert ["dimension order", "lon lat time", "time lat lon", "1 of 12", "tas_200110.nc"] in rows
+
+
+def test_explain_tells_what_stayed_apart_and_what_was_skipped(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0, 1])
+    write(tmp_path / "b.nc", [2, 3], units="Pa")
+    (tmp_path / "c.nc").write_text("no data")
+    status, out, _ = run(capsys, "explain", tmp_path)
+    assert status == 0
+    assert "tas [units]: units differ: 'K' and 'Pa' do not convert: a.nc, b.nc" in out or "'Pa' and 'K'" in out
+    assert f"{tmp_path}/c.nc: not a data file" in out
+    status, out, err = run(capsys, "info", tmp_path)
+    assert "1 arrays stayed apart and 1 files or variables were skipped: aggarray explain says why" in err
+
+
+def test_explain_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0, 1])
+    write(tmp_path / "b.nc", [2, 3], units="degC")
+    _, out, _ = run(capsys, "explain", tmp_path, "--json")
+    found = json.loads(out)
+    [array] = found["arrays"]
+    assert [(c["kind"], c["found"], c["master"], c["count"]) for c in array["conformed"]] == [("units", "degC", "K", 1)]
+    assert array["paths"] == [str(tmp_path / "a.nc"), str(tmp_path / "b.nc")] and found["refusals"] == found["skipped"] == []
+
+
+def test_variables_can_be_chosen(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0], name="tas")
+    write(tmp_path / "b.nc", [0], name="pr")
+    _, out, _ = run(capsys, "info", tmp_path, "-v", "pr", "--json")
+    assert [fact["name"] for fact in json.loads(out)] == ["pr"]
+    status, _, err = run(capsys, "info", tmp_path, "-v", "psl")
+    assert status == 1 and "psl" in err and "tas" in err
+
+
+@pytest.mark.parametrize("name", ["nowhere.nc", "*.none", "empty"])
+def test_errors_are_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    status, out, err = run(capsys, "info", tmp_path / name)
+    assert status == 1 and out == ""
+    assert err.startswith("aggarray: ") and str(tmp_path / name) in err and err.count("\n") == 1
+
+
+def test_wrong_usage_gives_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "info")[0] == 2
+    assert run(capsys, "nonsense")[0] == 2
+
+
+def test_control_characters_of_names_are_escaped(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0], units="K\x1b[31m")
+    _, out, _ = run(capsys, "info", tmp_path)
+    assert "\x1b" not in out and r"K\x1b[31m" in out
+
+
+def test_the_installed_command_runs_and_debug_shows_a_traceback(sample_tiles: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "aggarray.cli"]
+    done = subprocess.run([*command, "info", str(sample_tiles)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "4 y x 6 x" in done.stdout and done.stderr == ""
+    failed = subprocess.run([*command, "--debug", "info", str(tmp_path / "x.nc")], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1 and "Traceback" in failed.stderr
