@@ -54,7 +54,8 @@ class Aggregation:
             return found[0]
         if not found:
             raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
-        raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {_telling_apart(found)}")
+        apart = _telling_apart(found)
+        raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
         """Return the arrays of a name and with attributes of the values given, looked up in `attrs`, then in `file_attrs`."""
@@ -85,15 +86,17 @@ def _telling_apart(found: Sequence[MasterArray]) -> str:
     texts = []
     for key in dict.fromkeys(k for a in found for k in (*a.file_attrs, *a.attrs)):
         values = [a.attrs.get(key, a.file_attrs.get(key)) for a in found]
-        if all(isinstance(v, str) and len(v) < 40 for v in values) and len(set(values)) > 1:
-            distinct = sorted(set(values))
+        if all(v is None or (isinstance(v, str) and len(v) < 40) for v in values) and len(set(values)) > 1:
+            distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
             more = ", ..." if len(distinct) > 8 else ""
             texts.append((len(distinct), f"{key}: {', '.join(distinct[:8])}{more}"))
     texts.sort(key=lambda t: -t[0])
-    return "they differ in " + "; ".join(t for _, t in texts[:4]) if texts else f"their shapes are {', '.join(str(a.shape) for a in found[:8])}"
+    if texts:
+        return "they differ in " + "; ".join(t for _, t in texts[:4])
+    return f"their shapes are {', '.join(str(a.shape) for a in found[:8])}"
 
 
-def open(  # noqa: A001 - the name users know from every other library
+def open(
     source: Source,
     *,
     rules: Rules = DEFAULT_RULES,
@@ -105,8 +108,8 @@ def open(  # noqa: A001 - the name users know from every other library
     """Open files as arrays: one per variable and dataset, joined along the dimensions whose coordinates differ.
 
     ``source``: a path, a glob (``**`` allowed), a folder, or a list of these. ``rules``: see `Rules`. ``variables``: names to
-    keep. ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: how many scan, None picks.
-    ``missing``: what reading a file that is gone does: "raise" or "fill".
+    keep. ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: how many scan,
+    None picks. ``missing``: what reading a file that is gone does: "raise" or "fill".
 
     One bad file among several is listed in `skipped`; where nothing at all can be read, its error is raised. Raises
     MissingFileError where the source names nothing, AggregationError for arguments that make no sense, NotFoundError for
@@ -126,6 +129,7 @@ def open(  # noqa: A001 - the name users know from every other library
         arrays += made if variables is None else [a for a in made if a.name in variables]
     _check_found(scanned, arrays, variables)
     joined, refusals = aggregate([replace(a, _missing=missing) for a in arrays] if missing != "raise" else arrays, rules)
+    skipped.sort(key=lambda s: s.file)
     return Aggregation(tuple(joined), tuple(refusals), tuple(skipped))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.encoding import default_fill
-from aggarray.errors import UnitsError
+from aggarray.errors import AggregationError, UnitsError
 from aggarray.table import Step, Template
 from aggarray.units import conversion
 
@@ -48,8 +48,33 @@ def cast(values: np.ndarray, mask: np.ndarray | None, dtype: np.dtype[Any]) -> M
         values = np.where(mask, values.dtype.type(0), values)
     if values.dtype.kind == "c" and dtype.kind != "c":
         values = values.real
-    with np.errstate(over="ignore"):
-        return values.astype(dtype), mask
+    if mask is not None and values.dtype.kind == "T":
+        values = np.where(mask, np.asarray("0", values.dtype), values)
+    try:
+        with np.errstate(over="ignore"):
+            return values.astype(dtype), mask
+    except (ValueError, TypeError) as error:
+        raise AggregationError(f"values of {values.dtype} do not become {dtype}: {error}; ask for another dtype") from error
+
+
+def plain_dtype(wanted: Any) -> np.dtype[Any]:
+    """Return what an array asked for as ``wanted`` has: native byte order, text as StringDType.
+
+    Raises AggregationError for what is no dtype, or none of numbers, text or times.
+
+    >>> plain_dtype(">i2"), plain_dtype("U5")
+    (dtype('int16'), StringDType())
+    """
+    try:
+        dtype = np.dtype(wanted)
+    except TypeError as error:
+        raise AggregationError(f"dtype {wanted!r}: {error}; give a dtype of numbers, text or times") from error
+    if dtype.kind in "UT":
+        return np.dtypes.StringDType()
+    if dtype.kind not in "iufcbmM":
+        raise AggregationError(f"dtype {dtype}: give a dtype of numbers, text or times")
+    native: np.dtype[Any] = dtype.newbyteorder("=")
+    return native
 
 
 def conform(values: np.ndarray, mask: np.ndarray | None, template: Template, target: Step) -> Masked:

@@ -43,8 +43,6 @@ def cut_points(boxes: np.ndarray, size: int) -> np.ndarray:
     >>> cut_points(np.array([[0, 3], [3, 8]]), 10).tolist()
     [0, 3, 8, 10]
     """
-    if size == 0:
-        return np.zeros(2, np.int64)
     return np.unique(np.concatenate([boxes.ravel(), np.array([0, size])])).astype(np.int64)
 
 
@@ -52,24 +50,26 @@ def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], s
     """Refine boxes into cells.
 
     ``boxes``: int64 (n, dimensions, 2), half-open, within ``shape``. Boxes without positions cover nothing, unless the
-    whole shape has none: then the first box serves the one empty cell. ``served_by``: "all" keeps every pair (or, where
-    boxes overlap, enough of them to show it), "every" really every one, "first" and "last" one box per cell.
+    whole shape has none: then the first box that is all of it serves the one empty cell.
+    ``served_by``: "all" keeps every pair (or, where boxes overlap, enough of them to show it), "every" really every one,
+    "first" and "last" one box per cell.
     Raises AggregationError for a matrix of more than 10 million cells, naming the misaligned dimensions.
 
     >>> cover = refine(np.array([[[0, 2], [0, 3]], [[2, 4], [0, 1]], [[2, 4], [1, 3]]]), (4, 3), ("y", "x"))
     >>> cover.shape, cover.box.tolist(), cover.cell.tolist()
     ((2, 2), [0, 0, 1, 2], [0, 1, 2, 3])
     """
-    boxes = np.asarray(boxes, np.int64).reshape(-1, len(shape), 2)
-    kept = np.flatnonzero((boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1) | (prod(shape) == 0))
-    kept = kept[:1] if prod(shape) == 0 else kept
+    boxes = np.asarray(boxes, np.int64).reshape(len(boxes), len(shape), 2)
+    if prod(shape) == 0:
+        return _empty_cover(boxes, shape)
+    kept = np.flatnonzero((boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1))
     boxes = boxes[kept]
     edges = tuple(cut_points(boxes[:, d], n) for d, n in enumerate(shape))
-    first = np.stack([np.searchsorted(e, boxes[:, d, 0]) for d, e in enumerate(edges)]) if shape else np.zeros((0, len(kept)), np.int64)
-    last = np.stack([np.searchsorted(e, boxes[:, d, 1]) for d, e in enumerate(edges)]) if shape else first
-    count = last - first
-    if prod(shape) == 0:
-        first, count = np.zeros_like(first), np.ones_like(count)
+    first = np.empty((len(shape), len(kept)), np.int64)
+    count = np.empty_like(first)
+    for d, e in enumerate(edges):
+        first[d] = np.searchsorted(e, boxes[:, d, 0])
+        count[d] = np.searchsorted(e, boxes[:, d, 1]) - first[d]
     cells = _checked_cells(edges, count, dimensions)
     box, index = _expand(first, count, cells if served_by == "all" else None)
     flat = np.zeros(len(box), np.int64)
@@ -84,6 +84,14 @@ def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], s
         alone = np.flatnonzero(owner[flat] == box)
         box, flat, index = box[alone], flat[alone], index[:, alone]
     return Cover(edges, kept[box], flat, index, pair)
+
+
+def _empty_cover(boxes: np.ndarray, shape: Sequence[int]) -> Cover:
+    """Cover a shape without positions: one empty cell."""
+    whole = np.stack([np.zeros(len(shape), np.int64), np.asarray(shape, np.int64)], axis=-1)
+    box = np.flatnonzero((boxes == whole).all(axis=(1, 2)))[:1]
+    edges = tuple(whole)
+    return Cover(edges, box, np.zeros(len(box), np.int64), np.zeros((len(shape), len(box)), np.int64), None)
 
 
 def _checked_cells(edges: tuple[np.ndarray, ...], count: np.ndarray, dimensions: Sequence[str]) -> int:
@@ -114,4 +122,3 @@ def _expand(first: np.ndarray, count: np.ndarray, enough: int | None) -> tuple[n
         within, index[d] = np.divmod(within, count[d, box])
         index[d] += first[d, box]
     return box, index
-

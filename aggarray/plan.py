@@ -6,7 +6,7 @@ sub-array indices. Everything here is pure; `read` executes it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -56,9 +56,9 @@ def along(selector: Selector, edges: np.ndarray) -> Along:
     """
     if isinstance(selector, int):
         return _range_rows(Range(selector, 1), edges, dropped=True)
-    progression = selector if isinstance(selector, Range) else as_range(selector)
+    progression = as_range(selector) if isinstance(selector, np.ndarray) else selector
     if progression is None:
-        return _array_rows(selector, edges)  # type: ignore[arg-type]  # as_range gives None for arrays alone
+        return _array_rows(np.asarray(selector), edges)
     if progression.step < 0:
         return _range_rows(progression.reversed(), edges, backwards=True)
     return _range_rows(progression, edges)
@@ -80,39 +80,29 @@ def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwar
     else:
         cuts = cuts[:-1]
     first = wanted.start + wanted.step * cuts - edges[cells]
-    return Along(wanted.count, cells, first, count, np.full(len(cells), wanted.step), cuts, dropped=dropped, backwards=backwards)
+    step = np.full(len(cells), wanted.step)
+    return Along(wanted.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
 
 
 def _array_rows(indices: np.ndarray, edges: np.ndarray) -> Along:
     """Rows of an index array in any order, repeats included: one row per partition touched."""
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
-    number = np.searchsorted(edges, ordered, side="right") - 1
-    begins = np.concatenate([[0], np.flatnonzero(np.diff(number)) + 1])
-    ends = np.concatenate([begins[1:], [len(ordered)]])
-    cells = number[begins]
-    rows: list[tuple[int, int, int]] = []
-    picks: dict[int, np.ndarray] = {}
+    fresh = np.concatenate([[True], np.diff(ordered) != 0])
+    rank = np.cumsum(fresh) - 1
+    rows = runs(ordered[fresh], edges)
+    begins = np.searchsorted(rank, rows.out)
+    ends = [*begins[1:].tolist(), len(ordered)]
     places: dict[int, Place] = {}
-    for row, (begin, end, cell) in enumerate(zip(begins, ends, cells, strict=True)):
-        local, take = np.unique(ordered[begin:end] - edges[cell], return_inverse=True)
-        rows.append(_run(local, row, picks))
-        places[row] = Place(order[begin:end], take if len(local) < end - begin else None)
-    first, count, step = np.array(rows, np.int64).T
-    return Along(len(indices), cells, first, count, step, begins, picks, places)
-
-
-def _run(local: np.ndarray, row: int, picks: dict[int, np.ndarray]) -> tuple[int, int, int]:
-    """Return (first, count, step) of strictly increasing indices, kept in ``picks`` where they are no progression."""
-    progression = as_range(local)
-    if progression is None:
-        picks[row] = local
-        return 0, len(local), 0
-    return progression.start, progression.count, progression.step
+    columns = zip(begins.tolist(), ends, rows.out.tolist(), rows.count.tolist(), strict=True)
+    for row, (begin, end, out, count) in enumerate(columns):
+        take = rank[begin:end] - out if count < end - begin else None
+        places[row] = Place(order[begin:end], take)
+    return replace(rows, size=len(indices), out=begins, places=places)
 
 
 def runs(indices: np.ndarray, edges: np.ndarray) -> Along:
-    """Cut an index array into runs that increase within one partition, in the order given.
+    """Cut an index array (not empty) into runs that increase within one partition, in the order given.
 
     This is how a lazy selection keeps its order: each run becomes a partition of its own.
 
@@ -121,12 +111,20 @@ def runs(indices: np.ndarray, edges: np.ndarray) -> Along:
     ([1, 0, 0], [1, 1, 1], [2, 1, 1])
     """
     number = np.searchsorted(edges, indices, side="right") - 1
-    begins = np.concatenate([[0], np.flatnonzero((np.diff(number) != 0) | (np.diff(indices) <= 0)) + 1])
-    ends = np.concatenate([begins[1:], [len(indices)]])
+    jump = np.diff(indices)
+    cut = (np.diff(number) != 0) | (jump <= 0)
+    begins = np.concatenate([[0], np.flatnonzero(cut) + 1])
+    count = np.diff(np.append(begins, len(indices)))
+    cells = number[begins]
+    first = indices[begins] - edges[cells]
+    step = np.where(count > 1, np.append(jump, 1)[begins], 1)
+    # A run whose steps differ is no progression: its indices are kept.
+    uneven = np.flatnonzero(~cut[1:] & ~cut[:-1] & (jump[1:] != jump[:-1]))
     picks: dict[int, np.ndarray] = {}
-    rows = [_run(indices[b:e] - edges[number[b]], row, picks) for row, (b, e) in enumerate(zip(begins, ends, strict=True))]
-    first, count, step = np.array(rows, np.int64).T
-    return Along(len(indices), number[begins], first, count, step, begins, picks)
+    for row in np.unique(np.searchsorted(begins, uneven, side="right") - 1).tolist():
+        picks[row] = indices[begins[row] : begins[row] + count[row]] - edges[cells[row]]
+        first[row] = step[row] = 0
+    return Along(len(indices), cells, first, count, step, begins, picks)
 
 
 class Piece(NamedTuple):
@@ -158,7 +156,7 @@ class _Entry(NamedTuple):
     offset: int
     number: int
     first: int
-    count: int
+    extent: int
     step: int
     pick: np.ndarray | None
     out: Indices
@@ -167,8 +165,8 @@ class _Entry(NamedTuple):
 
 def _entries(rows: Along, stride: int) -> list[_Entry]:
     found = []
-    columns = zip(rows.cells.tolist(), rows.first.tolist(), rows.count.tolist(), rows.step.tolist(), rows.out.tolist(), strict=True)
-    for row, (cell, first, count, step, out) in enumerate(columns):
+    lists = (column.tolist() for column in (rows.cells, rows.first, rows.count, rows.step, rows.out))
+    for row, (cell, first, count, step, out) in enumerate(zip(*lists, strict=True)):
         place = rows.places.get(row)
         where: Indices = slice(out, out + count) if place is None else place.positions
         found.append(_Entry(cell * stride, cell, first, count, step, rows.picks.get(row), where, place and place.take))
@@ -179,7 +177,7 @@ def _piece(matrix: Matrix, cell: int, entries: tuple[_Entry, ...]) -> Piece:
     ref = int(matrix.refs[cell])
     out = tuple(e.out for e in entries)
     take = tuple(e.take for e in entries)
-    shape = tuple(e.count for e in entries)
+    shape = tuple(e.extent for e in entries)
     if ref < 0:
         return Piece(ref, (), (), out, take, shape)
     template = matrix.references.template_of(ref)
@@ -190,7 +188,7 @@ def _piece(matrix: Matrix, cell: int, entries: tuple[_Entry, ...]) -> Piece:
             d = matrix.dimensions.index(name)
             against = template.directions[position] != matrix.directions[d]
             selection.append(_compose(matrix, cell, d, entries[d], against))
-            if against and entries[d].count > 1:
+            if against and entries[d].extent > 1:
                 flip.append(position)
         else:
             start, step = matrix.parts.at(name, cell)
@@ -204,12 +202,12 @@ def _compose(matrix: Matrix, cell: int, d: int, entry: _Entry, against: bool) ->
     extent = int(matrix.edges[d][entry.number + 1] - matrix.edges[d][entry.number])
     start, step = matrix.parts.at(matrix.dimensions[d], cell)
     if entry.pick is None:
-        last = entry.first + (entry.count - 1) * entry.step
+        last = entry.first + (entry.extent - 1) * entry.step
         first = extent - 1 - last if against else entry.first
         if step > 0:
             begin, stride = start + step * first, step * entry.step
-            return slice(begin, begin + stride * (entry.count - 1) + 1, stride)
-        local = first + entry.step * np.arange(entry.count)
+            return slice(begin, begin + stride * (entry.extent - 1) + 1, stride)
+        local = first + entry.step * np.arange(entry.extent)
     else:
         local = (extent - 1 - entry.pick)[::-1] if against else entry.pick
     return start + (step * local if step > 0 else matrix.parts.picks[-step][local])
@@ -220,7 +218,9 @@ def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[In
 
     ``cell``: one index per dimension of the master. Whole dimensions are ``slice(0, size, 1)``.
     """
-    rows = [Along(n, *(np.array([v]) for v in (i, 0, n, 1, 0))) for i, n in zip(cell, _extents(matrix, cell), strict=True)]
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    extents = _extents(matrix, cell)
+    rows = [Along(n, np.array([i]), zero, np.array([n]), one, zero) for i, n in zip(cell, extents, strict=True)]
     piece = next(pieces(matrix, rows))
     return tuple(_tight(s) for s in piece.selection)
 

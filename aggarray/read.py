@@ -4,6 +4,7 @@ Each touched piece is fetched (from an open file or from memory), decoded, confo
 Files are kept open in a bounded cache; pieces of different files are worked on by several threads.
 """
 
+import atexit
 import os
 import threading
 from collections import OrderedDict, defaultdict
@@ -15,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.conform import arrange, conform
+from aggarray.conform import Masked, arrange, conform
 from aggarray.errors import AggarrayError, FormatError, MissingFileError, SelectionError
 from aggarray.formats import open_file
-from aggarray.formats.base import Handle, select_outer
+from aggarray.formats.base import Handle, blaming, select_outer
 from aggarray.options import get_options
 from aggarray.plan import Along, Piece, along, pieces
 from aggarray.selection import Selector
@@ -52,6 +53,7 @@ class OpenFiles:
         self._lock = threading.Lock()
         self._leases: OrderedDict[str, _Lease] = OrderedDict()
         self._process = os.getpid()
+        self._at_exit = False
 
     @contextmanager
     def use(self, path: str) -> Iterator[Handle]:
@@ -62,14 +64,18 @@ class OpenFiles:
         finally:
             with self._lock:
                 lease.users -= 1
+                if self._leases.get(path) is not lease and not lease.users:
+                    lease.handle.close()
                 self._shrink()
 
     def _take(self, path: str) -> _Lease:
         try:
             status = os.stat(path)
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             self.forget(path)
-            raise MissingFileError(f"{path}: {error.strerror}: restore the file, or open with missing='fill'") from error
+            raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
+        except OSError as error:
+            raise FormatError(f"cannot be opened: {error.strerror or error}; check its permissions") from error
         state = (status.st_mtime_ns, status.st_size, status.st_ino)
         with self._lock:
             if self._process != os.getpid():
@@ -80,15 +86,22 @@ class OpenFiles:
                 self._leases[path] = lease
                 lease.users += 1
                 return lease
+            _close_unused(lease)
         fresh = _Lease(open_file(path), state, 1)
         with self._lock:
+            if not self._at_exit:
+                # Handles that close while the interpreter is taken down find their modules gone.
+                atexit.register(self.close)
+                self._at_exit = True
+            # Another thread may have opened it at the same time: the later one is kept.
+            _close_unused(self._leases.pop(path, None))
             self._leases[path] = fresh
         return fresh
 
     def forget(self, path: str) -> None:
         """Drop a file from the cache; its handle closes when the last reader lets go of it."""
         with self._lock:
-            self._leases.pop(path, None)
+            _close_unused(self._leases.pop(path, None))
 
     def _shrink(self) -> None:
         surplus = len(self._leases) - get_options().open_files
@@ -100,6 +113,11 @@ class OpenFiles:
         with self._lock:
             for path in [p for p, lease in self._leases.items() if lease.users == 0]:
                 self._leases.pop(path).handle.close()
+
+
+def _close_unused(lease: _Lease | None) -> None:
+    if lease is not None and not lease.users:
+        lease.handle.close()
 
 
 _files = OpenFiles()
@@ -118,13 +136,8 @@ def fetch(matrix: Matrix, piece: Piece) -> np.ndarray:
     if uri is None:
         return _pick(references.memory[code], piece.selection)
     variable = references.variables[code]
-    with _files.use(uri) as handle:
-        try:
-            return select_outer(lambda box: handle.read(variable, box), piece.selection)
-        except AggarrayError:
-            raise
-        except (OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
-            raise FormatError(f"{uri}: variable {variable!r} cannot be read: {error}") from error
+    with blaming(uri, variable), _files.use(uri) as handle:
+        return select_outer(lambda box: handle.read(variable, box), piece.selection)
 
 
 def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:
@@ -135,7 +148,7 @@ def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndar
     return chosen
 
 
-def _block(matrix: Matrix, piece: Piece, target: Target) -> tuple[np.ndarray, np.ndarray | None] | None:
+def _block(matrix: Matrix, piece: Piece, target: Target) -> Masked | None:
     """Return values and mask of a piece in the master's dimensions, dtype and units; None where it is missing."""
     if piece.ref < 0:
         return None
@@ -157,7 +170,8 @@ def _block(matrix: Matrix, piece: Piece, target: Target) -> tuple[np.ndarray, np
     return laid(values), None if mask is None else laid(mask)
 
 
-def _place(out: np.ndarray, mask_out: np.ndarray | None, piece: Piece, block: tuple[np.ndarray, np.ndarray | None] | None, fill: Any) -> None:
+def _place(out: np.ndarray, mask_out: np.ndarray | None, piece: Piece, block: Masked | None, fill: Any) -> None:
+    """Write a block where its piece goes, missing values filled in, and its mask."""
     where: Any = piece.out
     if not all(isinstance(w, slice) for w in where):
         where = np.ix_(*(np.arange(w.start, w.stop) if isinstance(w, slice) else w for w in where))
@@ -181,8 +195,13 @@ def _by_file(matrix: Matrix, rows: Sequence[Along]) -> list[list[Piece]]:
 
 
 def read(
-    matrix: Matrix, target: Target, selectors: Sequence[Selector], out: np.ndarray | None = None, masked: bool = False, threads: int | None = None
-) -> tuple[np.ndarray, np.ndarray | None]:
+    matrix: Matrix,
+    target: Target,
+    selectors: Sequence[Selector],
+    out: np.ndarray | None = None,
+    masked: bool = False,
+    threads: int | None = None,
+) -> Masked:
     """Read a selection of a matrix: values of the target's dtype, fresh and writable or in ``out``, and the mask if wanted.
 
     ``selectors``: one per dimension, as `selection.normalise` gives them. Raises FormatError, MissingFileError or
@@ -197,7 +216,8 @@ def read(
 
     def work(group: list[Piece]) -> None:
         for piece in group:
-            _place(view, mask_view, piece, _named(matrix, piece, lambda p: _block(matrix, p, target)), target.fill_value)
+            block = _named(matrix, piece, lambda p: _block(matrix, p, target))
+            _place(view, mask_view, piece, block, target.fill_value)
 
     if result.size:
         _run(work, _by_file(matrix, rows), get_options().threads if threads is None else threads)
@@ -205,16 +225,17 @@ def read(
 
 
 def _named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
-    """Run ``work`` and let errors of conversion name the file and the variable that they met."""
+    """Run ``work`` and let errors name the file and the variable that they met, unless they do."""
     try:
         return work(piece)
-    except FormatError:
-        raise
     except AggarrayError as error:
-        uri = matrix.references.uri_of(piece.ref)
-        if uri is None:
+        references = matrix.references
+        uri = references.uri_of(piece.ref)
+        if uri is None or str(error).startswith(f"{uri}, variable"):
             raise
-        raise type(error)(f"{uri}: variable {matrix.references.variables[matrix.references.variable[piece.ref]]!r}: {error}") from error
+        variable = references.variables[references.variable[piece.ref]]
+        text = str(error).removeprefix(f"{uri}: ")
+        raise type(error)(f"{uri}, variable {variable!r}: {text}") from error
 
 
 def _output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -231,20 +252,27 @@ def _read_only(out: Any) -> str:
 
 
 def _run(work: Callable[[list[Piece]], None], groups: list[list[Piece]], threads: int) -> None:
-    if threads <= 1 or len(groups) <= 1:
+    if threads < 1:
+        raise SelectionError(f"threads={threads}: give a whole number of at least 1, or None for the option")
+    if threads == 1 or len(groups) <= 1:
         for group in groups:
             work(group)
         return
-    with ThreadPoolExecutor(min(threads, len(groups))) as pool:
+    pool = ThreadPoolExecutor(min(threads, len(groups)))
+    try:
         for future in [pool.submit(work, group) for group in groups]:
             future.result()
+    finally:
+        # After an error nobody needs the rest.
+        pool.shutdown(cancel_futures=True)
 
 
-def view(matrix: Matrix, target: Target, selectors: Sequence[Selector]) -> np.ndarray | str:
+def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool = False) -> np.ndarray | str:
     """Return a read-only view of a selection that one piece serves as it is, without a copy; else say why there is none.
 
     The piece lies in memory or, contiguous and uncompressed, in a file that is then memory-mapped: the view has the
-    file's byte order, and the process is killed if another one truncates the file.
+    file's byte order, and the process is killed if another one truncates the file. Values that mean missing are no
+    obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     found = [piece for group in _by_file(matrix, rows) for piece in group]
@@ -256,16 +284,26 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector]) -> np.nd
     template = matrix.references.template_of(piece.ref)
     if not _as_stored(template, target.step):
         return "its values must be converted"
-    whole = _whole(matrix, piece)
+    whole = _named(matrix, piece, lambda p: _whole(matrix, p))
     if whole is None:
         return "it is not stored contiguous and uncompressed"
     part = whole[piece.selection]
-    if template.encoding.may_miss and template.encoding.decode(part)[1] is not None:
-        return "it has missing values, which must be filled in"
+    if template.encoding.may_miss:
+        mask = template.encoding.decode(part)[1]
+        if mask is not None and (masked or not _all_fill(part[mask], target.fill_value)):
+            return "it has missing values, which must be filled in"
     laid = arrange(part, template.dimensions, piece.flip, matrix.dimensions)
-    laid = laid[tuple(0 if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)].view()
+    chosen = tuple(0 if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
+    laid = laid[(*chosen, ...)].view()
     laid.flags.writeable = False
     return laid
+
+
+def _all_fill(values: np.ndarray, fill: Any) -> bool:
+    """Tell whether stored values that mean missing are already what stands for it."""
+    if values.dtype.kind in "fcmM":
+        return bool(np.isnan(values).all()) and bool(np.isnan(fill))
+    return bool((values == fill).all())
 
 
 def _as_stored(template: Template, step: Step) -> bool:
@@ -279,6 +317,7 @@ def _whole(matrix: Matrix, piece: Piece) -> np.ndarray | None:
     references, row = matrix.references, piece.ref
     uri = references.uri_of(row)
     if uri is None:
-        return references.memory[references.variable[row]]
+        return references.memory[int(references.variable[row])]
     with _files.use(uri) as handle:
-        return handle.mapped(references.variables[references.variable[row]])
+        mapped: np.ndarray | None = handle.mapped(references.variables[references.variable[row]])
+    return mapped

@@ -70,10 +70,11 @@ def is_decreasing(values: Any) -> bool:
 
 
 def find_files(source: Source) -> list[str]:
-    """Return the absolute paths of the files (and Zarr stores) that a source names, each once, sorted.
+    """Return the absolute paths of the files (and Zarr stores) that a source names, each once.
 
     ``source``: a path, a glob (``**`` allowed), a folder (searched to its bottom, hidden names and links to folders left
-    out) or an iterable of these. Raises MissingFileError for a path or pattern that names nothing.
+    out) or an iterable of these: items in the order given, each sorted within. Raises MissingFileError for a pattern or
+    folder that names nothing; a path that is not there is found out when it is scanned.
     """
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     found: dict[str, None] = {}
@@ -81,7 +82,7 @@ def find_files(source: Source) -> list[str]:
         found.update(dict.fromkeys(_expand(os.path.expanduser(os.fspath(item)))))
     if not found:
         raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
-    return sorted(found)
+    return list(found)
 
 
 def _expand(path: str) -> Iterator[str]:
@@ -91,12 +92,12 @@ def _expand(path: str) -> Iterator[str]:
         names = [m for m in matches if os.path.isfile(m) or is_store(m)]
         if not names:
             raise MissingFileError(f"{path}: no file matches; check the pattern")
-        yield from map(os.path.abspath, names)
+        yield from sorted(map(os.path.abspath, names))
     elif os.path.isdir(path) and not is_store(path):
-        names = sorted(_walk(path))
+        names = list(_walk(path))
         if not names:
             raise MissingFileError(f"{path}: no files in this folder; check the path")
-        yield from map(os.path.abspath, names)
+        yield from sorted(map(os.path.abspath, names))
     else:
         yield os.path.abspath(path)
 
@@ -140,7 +141,9 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: Pro
     for start in range(0, len(paths), BATCH):
         batches.put(range(start, min(start + BATCH, len(paths))))
     report = _reporter(len(paths), progress)
-    helpers = [threading.Thread(target=_lead, args=(batches, paths, results, report), daemon=True) for _ in range(min(wanted - 1, len(paths) // BATCH))]
+    count = min(wanted - 1, len(paths) // BATCH)
+    work = (batches, paths, results, report)
+    helpers = [threading.Thread(target=_lead, args=work, daemon=True) for _ in range(count)]
     for helper in helpers:
         helper.start()
     _drain(batches, lambda number: _keep(results, number, scan_one(paths[number]), report))
@@ -201,7 +204,7 @@ def _lead(batches: "queue.SimpleQueue[range]", paths: Sequence[str], results: li
         )
     except OSError:
         return
-    with helper, contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+    with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError), helper:
         if helper.stdin is None or helper.stdout is None:
             return
 

@@ -6,7 +6,7 @@ packing, ...) it follows; an archive has a handful of templates. Plain data that
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Any
 
@@ -74,7 +74,26 @@ class References:
 
     def template_of(self, row: int) -> Template:
         """Return the template that a sub-array follows."""
-        return self.templates[self.template[row]]
+        return self.templates[int(self.template[row])]
+
+    def take(self, rows: np.ndarray) -> "References":
+        """Return some of the sub-arrays, in the order given, without the names and values that these do not use."""
+        inside = self.uri[rows] < 0
+        uri, variable, template = self.uri[rows], self.variable[rows], self.template[rows]
+        codes, places = np.full((2, len(rows)), -1, np.int32)
+        kept, codes[~inside] = np.unique(uri[~inside], return_inverse=True)
+        names, places[~inside] = np.unique(variable[~inside], return_inverse=True)
+        memory, places[inside] = np.unique(variable[inside], return_inverse=True)
+        numbers, templates = np.unique(template, return_inverse=True)
+        return References(
+            tuple(str(self.uris[i]) for i in kept.tolist()),
+            tuple(self.variables[i] for i in names.tolist()),
+            tuple(self.templates[i] for i in numbers.tolist()),
+            tuple(self.memory[i] for i in memory.tolist()),
+            codes,
+            places,
+            templates.astype(np.int32),
+        )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
         """Return the same sub-arrays with other templates under the same numbers."""
@@ -108,7 +127,8 @@ class ReferenceBuilder:
     def add(self, template: Template, uri: str | None, variable: str | np.ndarray) -> int:
         """Add one sub-array (in memory: ``uri`` None and the values for ``variable``); return its row."""
         if isinstance(variable, str):
-            place = (self._uris.setdefault(str(uri), len(self._uris)), self._variables.setdefault(variable, len(self._variables)))
+            name = self._variables.setdefault(variable, len(self._variables))
+            place = (self._uris.setdefault(str(uri), len(self._uris)), name)
         else:
             self._memory.append(variable)
             place = (-1, len(self._memory) - 1)
@@ -119,9 +139,8 @@ class ReferenceBuilder:
     def extend(self, other: References) -> int:
         """Add all sub-arrays of ``other``; return the row of its first."""
         if len(other) == 1:
-            code, variable = int(other.uri[0]), int(other.variable[0])
-            place = (None, other.memory[variable]) if code < 0 else (other.uris[code], other.variables[variable])
-            return self.add(other.template_of(0), *place)
+            uri, name = other.uri_of(0), int(other.variable[0])
+            return self.add(other.template_of(0), uri, other.memory[name] if uri is None else other.variables[name])
         self._flush()
         uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
@@ -129,10 +148,10 @@ class ReferenceBuilder:
         inside = other.uri < 0
         variable = np.where(inside, other.variable + len(self._memory), 0).astype(np.int32)
         variable[~inside] = names[other.variable[~inside]]
-        uri = np.full(len(other), -1, np.int32)
-        uri[~inside] = uris[other.uri[~inside]]
+        codes = np.full(len(other), -1, np.int32)
+        codes[~inside] = uris[other.uri[~inside]]
         self._memory.extend(other.memory)
-        self._rows.append((uri, variable, templates[other.template]))
+        self._rows.append((codes, variable, templates[other.template]))
         self._length += len(other)
         return self._length - len(other)
 
@@ -146,7 +165,8 @@ class ReferenceBuilder:
         """Return what was collected."""
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
-        return References(tuple(self._uris), tuple(self._variables), tuple(self._templates), tuple(self._memory), *columns)
+        names = tuple(self._uris), tuple(self._variables)
+        return References(*names, tuple(self._templates), tuple(self._memory), *columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +174,8 @@ class Parts:
     """Which part of its sub-array each of n cells shows, per axis name.
 
     A cell of extent e shows positions ``start + step * i`` (i < e) of the sub-array's dimension of that name, in the
-    sub-array's own direction; with ``step <= 0`` it shows ``start + picks[-step][i]``. Axes that are absent start at 0 with step 1.
+    sub-array's own direction; with ``step <= 0`` it shows ``start + picks[-step][i]``. Axes that are absent start at 0
+    with step 1.
     """
 
     starts: dict[str, np.ndarray] = field(default_factory=dict)
@@ -178,7 +199,8 @@ class Matrix:
     """The partition matrix of a master array.
 
     ``edges`` per dimension: int64 cut points from 0 to the size. ``refs``: int32, one per cell in C order: the row of
-    its sub-array, -1 where missing. ``parts``: which part of it, per dimension name; it may name dimensions that the master has dropped.
+    its sub-array, -1 where missing. ``parts``: which part of it, per dimension name; it may name dimensions that the
+    master has dropped. Only the sub-arrays that are used are pickled.
     """
 
     dimensions: tuple[str, ...]
@@ -203,16 +225,30 @@ class Matrix:
         try:
             return self.dimensions.index(dimension)
         except ValueError:
-            raise AggregationError(f"no dimension {dimension!r}: the array has {', '.join(self.dimensions) or 'none'}") from None
+            names = ", ".join(self.dimensions) or "none"
+            raise AggregationError(f"no dimension {dimension!r}: the array has {names}") from None
 
-    def flips(self, axis: int) -> np.ndarray:
-        """Tell per cell whether its sub-array runs against the master along a dimension."""
+    def flips(self, axis: int, cells: np.ndarray | None = None) -> np.ndarray:
+        """Tell per cell (None: of all) whether its sub-array runs against the master along a dimension."""
+        refs = self.refs if cells is None else self.refs[cells]
         name, forward = self.dimensions[axis], self.directions[axis]
         own = (dict(zip(t.dimensions, t.directions, strict=True)) for t in self.references.templates)
         against = np.array([directions.get(name, forward) != forward for directions in own], bool)
         if not against.any():
-            return np.zeros(len(self.refs), bool)
-        return against[self.references.template[self.refs]] & (self.refs >= 0)
+            return np.zeros(len(refs), bool)
+        return np.asarray(against[self.references.template[refs]] & (refs >= 0))
+
+    def compact(self) -> "Matrix":
+        """Return the same matrix with references to the sub-arrays that its cells use, and no others."""
+        used = np.unique(self.refs[self.refs >= 0])
+        if len(used) == len(self.references):
+            return self
+        refs = np.where(self.refs >= 0, np.searchsorted(used, self.refs), -1).astype(np.int32)
+        return replace(self, references=self.references.take(used), refs=refs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        lean = self.compact()
+        return Matrix, tuple(getattr(lean, f.name) for f in fields(lean))
 
 
 def single(template: Template, uri: str | None, variable: str | np.ndarray) -> Matrix:
@@ -228,5 +264,6 @@ def check_matrix(matrix: Matrix) -> None:
     """Raise AggregationError unless the columns of a matrix fit each other."""
     if len(matrix.refs) != prod(matrix.cells):
         raise AggregationError(f"{len(matrix.refs)} references for a matrix of {matrix.cells} partitions: give one per cell")
-    if len(matrix.refs) and int(matrix.refs.max()) >= len(matrix.references):
-        raise AggregationError(f"reference {int(matrix.refs.max())} of {len(matrix.references)} sub-arrays: give rows of the table")
+    highest = int(matrix.refs.max(initial=-1))
+    if highest >= len(matrix.references):
+        raise AggregationError(f"reference {highest} of {len(matrix.references)} sub-arrays: give rows of the table")

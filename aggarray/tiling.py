@@ -10,8 +10,8 @@ from math import prod
 
 import numpy as np
 
-from aggarray.errors import AggregationError
-from aggarray.grid import Cover, refine
+from aggarray.errors import AggregationError, SelectionError
+from aggarray.grid import MAX_CELLS, Cover, refine
 from aggarray.plan import Along
 from aggarray.table import Matrix, Parts, ReferenceBuilder, References
 
@@ -48,8 +48,8 @@ def gather(matrices: Sequence[Matrix], starts: np.ndarray) -> tuple[Cells, np.nd
         parts.append((len(present), matrix.parts.take(present)))
         origin.append(np.full(len(present), number))
     first = matrices[0]
-    everything = Cells(first.dimensions, first.directions, np.concatenate(boxes), np.concatenate(refs), _join_parts(parts), builder.build())
-    return everything, np.concatenate(origin)
+    columns = np.concatenate(boxes), np.concatenate(refs), _join_parts(parts)
+    return Cells(first.dimensions, first.directions, *columns, builder.build()), np.concatenate(origin)
 
 
 def _cell_boxes(matrix: Matrix, cells: np.ndarray) -> np.ndarray:
@@ -84,7 +84,8 @@ def tile(cells: Cells, shape: Sequence[int], *, overlap: str = "refuse", name: C
     if cover.overlap is not None and overlap == "refuse":
         one, other = cover.overlap
         common = np.stack([cells.boxes[[one, other], :, 0].max(axis=0), cells.boxes[[one, other], :, 1].min(axis=0)], axis=-1)
-        where = ", ".join(f"{d} {low}:{high}" for d, (low, high) in zip(cells.dimensions, common.tolist(), strict=True))
+        places = [f"{d} {low}:{high}" for d, (low, high) in zip(cells.dimensions, common.tolist(), strict=True)]
+        where = ", ".join(places) or "the one place there is"
         raise AggregationError(f"{name(one)} and {name(other)} overlap at {where}: leave one out or cut it")
     refs = np.full(prod(cover.shape), -1, np.int32)
     refs[cover.cell] = cells.refs[cover.box]
@@ -107,11 +108,10 @@ def _cut(cells: Cells, cover: Cover) -> Parts:
             step = _cut_picks(step, skipped, end - begin, picks)
         _store(starts, axis, total, cover.cell, start + np.where(step > 0, skipped * step, 0), 0)
         _store(steps, axis, total, cover.cell, step, 1)
-    for axis in cells.parts.starts.keys() | cells.parts.steps.keys() - set(cells.dimensions):
-        if axis not in cells.dimensions:
-            start, step = _columns(cells.parts, axis, cover.box)
-            _store(starts, axis, total, cover.cell, start, 0)
-            _store(steps, axis, total, cover.cell, step, 1)
+    for axis in (cells.parts.starts.keys() | cells.parts.steps.keys()) - set(cells.dimensions):
+        start, step = _columns(cells.parts, axis, cover.box)
+        _store(starts, axis, total, cover.cell, start, 0)
+        _store(steps, axis, total, cover.cell, step, 1)
     return Parts(starts, steps, tuple(picks))
 
 
@@ -145,11 +145,11 @@ def select(matrix: Matrix, axis: int, rows: Along) -> Matrix:
     name = matrix.dimensions[axis]
     if len(rows.cells) == 0:
         return _emptied(matrix, axis)
-    grid = np.arange(len(matrix.refs)).reshape(matrix.cells).take(rows.cells, axis=axis)
-    old, row = grid.ravel(), np.broadcast_to(np.arange(len(rows.cells)).reshape([-1 if d == axis else 1 for d in range(grid.ndim)]), grid.shape).ravel()
+    old, row = _touched(matrix, axis, rows.cells)
     parts = matrix.parts.take(old)
-    extent = np.diff(matrix.edges[axis])[rows.cells][row]
-    against = matrix.flips(axis)[old]
+    edges = matrix.edges[axis]
+    extent = (edges[rows.cells + 1] - edges[rows.cells])[row]
+    against = matrix.flips(axis, old)
     start, step = _columns(matrix.parts, name, old)
     last = rows.first + (rows.count - 1) * rows.step
     local = np.where(against, extent - 1 - last[row], rows.first[row])
@@ -162,12 +162,34 @@ def select(matrix: Matrix, axis: int, rows: Along) -> Matrix:
     steps = {a: s for a, s in parts.steps.items() if a != name}
     _store(starts, name, len(old), np.arange(len(old)), new_start, 0)
     _store(steps, name, len(old), np.arange(len(old)), new_step, 1)
-    edges = _replaced(matrix.edges, axis, np.concatenate([[0], np.cumsum(rows.count)]).astype(np.int64))
-    chosen = replace(matrix, edges=edges, refs=matrix.refs[old], parts=Parts(starts, steps, tuple(picks)))
+    cuts = np.concatenate([[0], np.cumsum(rows.count)]).astype(np.int64)
+    parts = Parts(starts, steps, tuple(picks))
+    chosen = replace(matrix, edges=_replaced(matrix.edges, axis, cuts), refs=matrix.refs[old], parts=parts)
     return _without(chosen, axis) if rows.dropped else chosen
 
 
-def _pick(rows: Along, row: np.ndarray, where: tuple[np.ndarray, ...], steps: tuple[np.ndarray, np.ndarray], picks: list[np.ndarray]) -> None:
+def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the flat numbers of the cells at some places along a dimension, and which of the places each is at."""
+    counts = (*matrix.cells[:axis], len(cells), *matrix.cells[axis + 1 :])
+    if prod(counts) > max(MAX_CELLS, len(matrix.refs)):
+        raise SelectionError(
+            f"a lazy selection of {len(cells)} runs along {matrix.dimensions[axis]!r} makes {prod(counts)} partitions, "
+            f"more than {MAX_CELLS}: sort the indices, or read them with array[key]"
+        )
+    before, after = prod(counts[:axis]), prod(counts[axis + 1 :])
+    slabs = np.arange(before)[:, np.newaxis] * matrix.cells[axis] + cells
+    flat = slabs[:, :, np.newaxis] * after + np.arange(after)
+    row = np.broadcast_to(np.arange(len(cells))[:, np.newaxis], flat.shape)
+    return flat.ravel(), row.ravel()
+
+
+def _pick(
+    rows: Along,
+    row: np.ndarray,
+    where: tuple[np.ndarray, ...],
+    steps: tuple[np.ndarray, np.ndarray],
+    picks: list[np.ndarray],
+) -> None:
     """Fill in the steps of cells that show no progression: equal picks of equal cells are kept once."""
     extent, against, local = where
     step, new_step = steps
@@ -250,7 +272,8 @@ def rename(matrix: Matrix, names: Mapping[str, str]) -> Matrix:
     if not changed:
         return matrix
     templates = [replace(t, dimensions=tuple(changed.get(d, d) for d in t.dimensions)) for t in matrix.references.templates]
-    parts = Parts(*({changed.get(a, a): c for a, c in s.items()} for s in (matrix.parts.starts, matrix.parts.steps)), matrix.parts.picks)
+    starts, steps = ({changed.get(a, a): c for a, c in s.items()} for s in (matrix.parts.starts, matrix.parts.steps))
+    parts = Parts(starts, steps, matrix.parts.picks)
     dimensions = tuple(changed.get(d, d) for d in matrix.dimensions)
     return replace(matrix, dimensions=dimensions, references=matrix.references.with_templates(templates), parts=parts)
 

@@ -7,12 +7,16 @@ import numpy as np
 
 from aggarray.errors import AggregationError
 
+#: More partitions than this along one dimension are not told apart by the eye.
+MOST = 300
+
 
 def plot_coverage(array: Any, ax: Any = None) -> Any:
     """Draw the partition matrix of a master array: one colour per file, hatched where missing; returns the axes.
 
     The first partitioned dimension runs along x (as dates, where it is a time), the second along y; further ones are shown
-    at their first partition. AggregationError where matplotlib is not installed.
+    at their first partition. Of more than `MOST` partitions along a dimension every second, third, ... is drawn, and the
+    title says so. AggregationError where matplotlib is not installed.
     """
     try:
         from matplotlib import pyplot
@@ -22,18 +26,27 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     if ax is None:
         ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
     shown = (*array.pmdimensions, *(d for d in array.dimensions if d not in array.pmdimensions))[:2]
-    across, up = (_positions(array, d) for d in (*shown, None, None)[:2])
+    counts = dict(zip(array.pmdimensions, array.pmshape, strict=True))
+    strides = [-(-counts.get(d, 1) // MOST) for d in (*shown, None, None)[:2]]
+    across, up = (_thinned(_positions(array, d), n) for d, n in zip((*shown, None, None), strides, strict=False))
     files: dict[Any, int] = {}
     colours = pyplot.get_cmap("tab20")
     for (i, (left, right)), (j, (low, high)) in product(enumerate(pairwise(across)), enumerate(pairwise(up))):
-        index = {d: n for d, n in zip(shown, (i, j), strict=False)}
+        index = dict(zip(shown, (i * strides[0], j * strides[1]), strict=False))
         data = array.partitions[tuple(index.get(d, 0) for d in array.pmdimensions)].data
         colour = "none" if data is None else colours(files.setdefault(data.uri, len(files)) % 20)
         style = {"hatch": "///", "edgecolor": "grey"} if data is None else {"edgecolor": "white", "linewidth": 0.5}
         ax.add_patch(Rectangle((left, low), right - left, high - low, facecolor=colour, **style))
-    ax.set(xlim=(across[0], across[-1]), ylim=(up[0], up[-1]), title=f"{array.name or 'array'}: {len(files)} files")
+    title = f"{array.name or 'array'}: {len(files.keys() - {None})} files"
+    title += f", one of {strides[0] * strides[1]} partitions drawn" if max(strides) > 1 else ""
+    ax.set(xlim=(across[0], across[-1]), ylim=(up[0], up[-1]), title=title)
     _label(ax, array, shown)
     return ax
+
+
+def _thinned(edges: Any, stride: int) -> Any:
+    """Keep every so many edges, and the last."""
+    return np.append(edges[:-1:stride], edges[-1:])
 
 
 def _positions(array: Any, dimension: str | None) -> Any:

@@ -4,32 +4,42 @@ signature -> candidates -> divide until joinable -> join. A variable of one file
 master arrays gives master arrays, so that opening and joining again are one operation.
 """
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
-from aggarray.aggregate.candidate import Candidate, Signature, candidate, describe_difference, identity_of
+from aggarray.aggregate.apart import between, refusal
+from aggarray.aggregate.candidate import Candidate, candidate, identity_of, uri_of
 from aggarray.aggregate.group import Joinable, split
 from aggarray.aggregate.join import Frame, join
 from aggarray.aggregate.rules import Refusal, Rules
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import basename
 from aggarray.master import MasterArray
 
 __all__ = ["aggregate"]
 
+#: An array with what it is sorted by: its first file and its place among the arrays given.
+Result = tuple[tuple[str, int], MasterArray]
+
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> tuple[list[MasterArray], list[Refusal]]:
-    """Join arrays by the rules; return the joined arrays, in the order of their first members, and the refusals."""
-    found = [candidate(array, number, rules.separate_by) for number, array in enumerate(arrays)]
-    by_identity: dict[str, list[Candidate]] = defaultdict(list)
-    for one in found:
-        by_identity[identity_of(one.array)].append(one)
-    results: list[tuple[int, MasterArray]] = []
+    """Join arrays by the rules; return the joined arrays, ordered by their first file and place in it, and the refusals."""
+    results: list[Result] = []
     refusals: list[Refusal] = []
+    by_identity: dict[str, list[Candidate]] = defaultdict(list)
+    for number, array in enumerate(arrays):
+        try:
+            one = candidate(array, number, rules.separate_by)
+        except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
+            uri = uri_of(array)
+            results.append(((uri, number), array))
+            refusals.append(Refusal((array.name or "",), (uri,) if uri else (), "unreadable", str(error)))
+            continue
+        by_identity[identity_of(array)].append(one)
     for members in by_identity.values():
         groups = _by_signature(members)
-        refusals += _between(groups)
+        refusals += between(groups)
         for group in groups:
             results += _join_group(group, rules, refusals)
     refusals += _named_alike(by_identity)
@@ -49,23 +59,10 @@ def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    groups: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+    groups: dict[tuple[tuple[str, object], ...], list[Candidate]] = defaultdict(list)
     for one in members:
-        groups[tuple(sorted(one.signature.items(), key=lambda item: item[0]))].append(one)
+        groups[tuple(sorted(one.signature.items()))].append(one)
     return list(groups.values())
-
-
-def _between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
-    """Explain why arrays of one identity are not even candidates: each against its neighbour in order of signature."""
-
-    def weight(signature: Signature) -> list[str]:
-        return [repr(v) for v in signature.values()]
-
-    ordered = sorted(groups, key=lambda g: weight(g[0].signature))
-    found = []
-    for before, after in zip(ordered, ordered[1:], strict=False):
-        found.append(_refusal(after[0], before[0], *describe_difference(before[0], after[0])))
-    return found
 
 
 def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
@@ -77,31 +74,29 @@ def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
             one = next(m for m in members if (m.array.name or "") == name)
             known, relative = first.setdefault(name, (identity, one))
             if known != identity:
-                found.append(_refusal(one, relative, "identity", f"identity (standard_name, else long_name, else name) differs: {known!r} and {identity!r}"))
+                text = f"identity (standard_name, else long_name, else name) differs: {known!r} and {identity!r}"
+                found.append(refusal(one, relative, "identity", text))
     return found
 
 
-def _refusal(apart: Candidate, relative: Candidate, rule: str, reason: str) -> Refusal:
-    files = tuple(u for u in (relative.uri, apart.uri) if u)
-    where = ", ".join(os.path.basename(u.rstrip("/")) for u in files)
-    return Refusal((relative.array.name or "", apart.array.name or ""), files, rule, f"{reason}: {where}" if where else reason)
-
-
-def _join_group(group: list[Candidate], rules: Rules, refusals: list[Refusal]) -> list[tuple[int, MasterArray]]:
+def _join_group(group: list[Candidate], rules: Rules, refusals: list[Refusal]) -> list[Result]:
     """Join the arrays of one signature; what cannot be joined after all stays apart with the reason."""
-    results = []
+    results: list[Result] = []
 
     def refuse(apart: Candidate, relative: Candidate, rule: str, reason: str) -> None:
-        refusals.append(_refusal(apart, relative, rule, reason))
+        refusals.append(refusal(apart, relative, rule, reason))
 
     for joinable in split(group, rules, refuse):
-        number = min(one.number for one in joinable.found)
+        first, place = joinable.found[0], min((one.uri, one.number) for one in joinable.found)
         try:
-            results.append((number, _joined(joinable, rules)))
+            try:
+                results.append((place, _joined(joinable, rules)))
+            except UnitsError as error:  # the units wished for are no reason not to join
+                results.append((place, _joined(joinable, replace(rules, units={}))))
+                refuse(first, first, "units", str(error))
         except AggarrayError as error:
-            first = joinable.found[0]
-            results += [(one.number, one.array) for one in joinable.found]
-            for one in joinable.found[1:]:
+            results += [((one.uri, one.number), one.array) for one in joinable.found]
+            for one in joinable.found[1:] or [first]:
                 refuse(one, first, "join", str(error))
     return results
 

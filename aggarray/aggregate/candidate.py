@@ -7,6 +7,7 @@ different arrays are matched by identity (standard_name, else name), so that dim
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,16 @@ from aggarray.units import canonical, conversion, is_reference_time
 
 Signature = dict[str, Any]
 
+#: Rounding of float64, relative.
+EPSILON = float(np.finfo(np.float64).eps)
+
+#: Attributes without which values mean something else (CF section 3.5).
+FLAGS = ("flag_values", "flag_masks", "flag_meanings")
+
 
 def identity_of(array: MasterArray) -> str:
-    """Return what an array is: its standard_name, else its long_name, else its name."""
-    for key in ("standard_name", "long_name"):
+    """Return what an array is: its standard_name, else its long_name, else its name; of a grid mapping which it is."""
+    for key in ("grid_mapping_name", "standard_name", "long_name"):
         found = array.attrs.get(key)
         if isinstance(found, str) and found.strip():
             return " ".join(found.split())
@@ -33,7 +40,10 @@ def identity_of(array: MasterArray) -> str:
 
 @dataclass(slots=True)
 class Place:
-    """A dimension or scalar coordinate of an array: ``name`` as the array has it, ``scalar`` or not, its ``size``."""
+    """A dimension or scalar coordinate of an array: ``name`` as the array has it, ``scalar`` or not, its ``size``.
+
+    ``flipped``: its values run downwards; ``monotonic``: they run one way; ``largest``: absolute, of its ends.
+    """
 
     name: str
     scalar: bool
@@ -41,6 +51,7 @@ class Place:
     coordinate: MasterArray | None
     flipped: bool = False
     monotonic: bool = True
+    largest: float = 0.0
 
     def values(self, units: str | None, calendar: str | None) -> np.ndarray:
         """Return the coordinate values, ascending where they are monotonic, in the units given."""
@@ -48,8 +59,9 @@ class Place:
             return np.arange(self.size)
         values, mask = self.coordinate._values_and_mask()
         values = np.atleast_1d(values)
-        change = conversion(self.coordinate.units, self.coordinate.calendar, units, calendar)
-        values = values if change.identity else change(values, None if mask is None else np.atleast_1d(mask))
+        if (self.coordinate.units, self.coordinate.calendar) != (units, calendar):
+            change = conversion(self.coordinate.units, self.coordinate.calendar, units, calendar)
+            values = values if change.identity else change(values, None if mask is None else np.atleast_1d(mask))
         return values[::-1] if self.flipped else values
 
 
@@ -62,17 +74,24 @@ def _place(name: str, size: int, coordinate: MasterArray | None) -> Place:
     if (mask is not None and mask.any()) or (values.dtype.kind == "f" and bool(np.isnan(values).any())):
         return Place(name, scalar, size, coordinate, False, False)
     flipped = is_decreasing(values)
-    ordered = values[::-1] if flipped else values
-    return Place(name, scalar, size, coordinate, flipped, bool((ordered[1:] > ordered[:-1]).all()))
+    monotonic = flipped or len(values) < 2 or bool((values[1:] > values[:-1]).all())
+    numeric = len(values) > 0 and values.dtype.kind in "iuf"
+    largest = max(abs(float(values[0])), abs(float(values[-1]))) if numeric else 0.0
+    return Place(name, scalar, size, coordinate, flipped, monotonic, largest)
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One array on its way into a join."""
+    """One array on its way into a join.
+
+    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``places`` by identity.
+    """
 
     array: MasterArray
     uri: str
     number: int
+    identities: dict[str, str] = field(default_factory=dict)
+    bounds: dict[str, str] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     signature: Signature = field(default_factory=dict)
 
@@ -81,18 +100,23 @@ class Candidate:
         return {p.name: key for key, p in self.places.items() if not p.scalar}
 
 
-def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Candidate:
-    """Describe an array; ``number``: its place in the input."""
+def uri_of(array: MasterArray) -> str:
+    """Return the lowest URI that an array refers to, "" in memory."""
     uris = array._matrix.references.uris
-    found = Candidate(array, str(min(uris)) if len(uris) else "", number)
+    return str(min(uris)) if len(uris) else ""
+
+
+def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Candidate:
+    """Describe an array; ``number``: its place in the input. Raises FormatError for a coordinate that cannot be read."""
+    found = Candidate(array, uri_of(array), number, {n: identity_of(c) for n, c in array.coords.items()}, bounds_of(array))
+    measures = _measures(array)
     for name, size in zip(array.dimensions, array.shape, strict=True):
         coordinate = _coordinate_along(name, array)
-        key = identity_of(coordinate) if coordinate is not None else name
+        key = found.identities[name] if coordinate is not None else name
         found.places[key if key not in found.places else name] = _place(name, size, coordinate)
     for name, coordinate in array.coords.items():
-        if coordinate.ndim == 0 and "grid_mapping_name" not in coordinate.attrs and name not in _measures(array):
-            key = identity_of(coordinate)
-            found.places.setdefault(key, _place(name, 1, coordinate))
+        if not coordinate._matrix.dimensions and "grid_mapping_name" not in coordinate.attrs and name not in measures:
+            found.places.setdefault(found.identities[name], _place(name, 1, coordinate))
     found.signature = _signature(found, separate_by)
     return found
 
@@ -122,30 +146,60 @@ def _measures(array: MasterArray) -> set[str]:
 def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
     array = found.array
     names = found.place_names()
-    bounds = bounds_of(array)
-    signature: Signature = {name: facet(array.file_attrs, name) for name in separate_by}
+    signature: Signature = {name: _facet(array, name) for name in separate_by}
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
-    signature["units"] = canonical(array.units, array.calendar)
-    signature["cell_methods"] = " ".join(str(array.attrs.get("cell_methods", "")).split())
+    signature["units"] = _canonical(array.units, array.calendar)
+    signature["cell_methods"] = _cell_methods(array, names)
+    signature.update({f"attribute {k}": _plain(array.attrs[k]) for k in FLAGS if k in array.attrs})
     signature["dimensions"] = tuple(sorted(found.places))
-    held = {n: c for n, c in array.coords.items() if n not in bounds.values()}
-    signature["coordinates"] = tuple(sorted(identity_of(c) for c in held.values()))
-    for name, coordinate in held.items():
+    hung = set(found.bounds.values())
+    held = [n for n in array.coords if n not in hung]
+    signature["coordinates"] = tuple(sorted(found.identities[n] for n in held))
+    for name in held:
+        coordinate = array.coords[name]
         # Scalar and 1-d coordinates are alike: one file's scalar time is another's time dimension.
-        spans = sorted(names.get(d, d) for d in coordinate.dimensions) if coordinate.ndim > 1 else []
-        described = (canonical(coordinate.units, coordinate.calendar), tuple(spans), "bounds" if name in bounds else "no bounds")
-        signature[f"coordinate {identity_of(coordinate)}"] = described
+        dimensions = coordinate.dimensions
+        spans = sorted(names.get(d, d) for d in dimensions) if len(dimensions) > 1 else []
+        kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
+        bounded = "bounds" if name in found.bounds else "no bounds"
+        described = (kind, _canonical(coordinate.units, coordinate.calendar), tuple(spans), bounded)
+        signature[f"coordinate {found.identities[name]}"] = described
         if "grid_mapping_name" in coordinate.attrs:
             for parameter, value in coordinate.attrs.items():
                 if parameter not in ("long_name", "comment", "history"):
-                    signature[f"grid mapping {parameter}"] = repr(np.asarray(value).tolist())
+                    signature[f"grid mapping {parameter}"] = _plain(value)
     return signature
+
+
+def _facet(array: MasterArray, name: str) -> str | None:
+    attrs = array.file_attrs if name in array.file_attrs else array.attrs
+    return facet(attrs, name) if name in attrs else None
+
+
+@lru_cache(maxsize=4096)
+def _canonical(units: str | None, calendar: str | None) -> str:
+    return canonical(units, calendar)
+
+
+def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
+    """Return the cell methods (CF section 7.3), dimensions by identity: their names may differ from file to file."""
+    found = str(array.attrs.get("cell_methods", "")).split()
+    return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in found)
+
+
+def _plain(value: Any) -> str:
+    """Return an attribute as text that is equal where the attribute is."""
+    return " ".join(value.split()) if isinstance(value, str) else repr(np.asarray(value).tolist())
 
 
 def bounds_of(array: MasterArray) -> dict[str, str]:
     """Return the name of the bounds of each coordinate that has them here."""
-    stated = {n: c.attrs.get("bounds", c.attrs.get("climatology")) for n, c in array.coords.items()}
-    return {n: basename(b) for n, b in stated.items() if isinstance(b, str) and basename(b) in array.coords}
+    found = {}
+    for name, coordinate in array.coords.items():
+        stated = coordinate.attrs.get("bounds", coordinate.attrs.get("climatology"))
+        if isinstance(stated, str) and basename(stated) in array.coords:
+            found[name] = basename(stated)
+    return found
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
@@ -158,9 +212,23 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
             return key, f"{key} differ: {_only(a, b)} and {_only(b, a)}"
         if key == "units":
             return key, f"units differ: {one.array.units!r} and {other.array.units!r} do not convert"
-        rule = key if " " not in key else key.rpartition(" ")[0] if key.startswith("coordinate ") else "grid_mapping"
-        return rule.replace(" ", "_"), f"{key} differs: {_shown(a)} and {_shown(b)}"
+        if key.startswith("coordinate "):
+            return "coordinate", f"{key} differs: {_coordinate_difference(key, one, other)}"
+        rule = "grid_mapping" if key.startswith("grid mapping ") else key.removeprefix("attribute ").replace(" ", "_")
+        return rule, f"{key} differs: {_shown(a)} and {_shown(b)}"
     return "name", f"names differ: {one.array.name!r} and {other.array.name!r}, of which one file has both"
+
+
+def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
+    """Say in which part of its description a coordinate of two arrays differs."""
+    parts = zip(one.signature[key], other.signature[key], strict=True)
+    number, (a, b) = next((n, pair) for n, pair in enumerate(parts) if pair[0] != pair[1])
+    if number != 1:
+        return f"{_shown(a)} and {_shown(b)}"
+    identity = key.removeprefix("coordinate ")
+    found = [next(x.array.coords[n] for n, i in x.identities.items() if i == identity) for x in (one, other)]
+    texts = [f"{c.units!r}" + (f" of calendar {c.calendar!r}" if c.calendar else "") for c in found]
+    return f"{' and '.join(texts)} do not convert"
 
 
 def _only(these: Any, those: Any) -> str:
@@ -169,18 +237,24 @@ def _only(these: Any, those: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return repr(" ".join(" ".join(v) if isinstance(v, tuple) else v for v in value if v))
-    return repr(value)
+    return repr(" ".join(value)) if isinstance(value, tuple) else repr(value)
 
 
-def oriented(found: Candidate, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool], array: MasterArray | None = None) -> MasterArray:
+def oriented(
+    found: Candidate,
+    names: Mapping[str, str],
+    order: Sequence[str],
+    turned: Mapping[str, bool],
+    array: MasterArray | None = None,
+) -> MasterArray:
     """Return an array (or a coordinate of it) under the names, order and directions of a master.
 
     ``names``: {own dimension: master's}; ``order``: the master's dimensions, of which those that the array lacks are
     inserted; ``turned``: {master dimension: wanted to run upwards}, others stay as they are.
     """
     item = found.array if array is None else array
+    if _is_oriented(found, item, names, order, turned):
+        return item
     matrix, known = rename(item._matrix, names), item._known
     by_name = {names.get(p.name, p.name): p for p in found.places.values()}
     for name in order:
@@ -194,6 +268,18 @@ def oriented(found: Candidate, names: Mapping[str, str], order: Sequence[str], t
     wanted = [matrix.axis(d) for d in order]
     known = known and tuple(None if k is None else k.transpose(wanted) for k in known)  # type: ignore[assignment]
     return replace(item, _matrix=transpose(matrix, wanted), _known=known)
+
+
+def _is_oriented(
+    found: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool]
+) -> bool:
+    """Tell whether an array is as the master has it: most are."""
+    dimensions = item.dimensions
+    if dimensions != tuple(order) or any(names.get(d, d) != d for d in dimensions):
+        return False
+    directions = dict(zip(dimensions, item.directions, strict=True))
+    places = [p for p in found.places.values() if p.name in turned and p.name in directions]
+    return all(directions[p.name] == turned[p.name] and (p.size < 2 or turned[p.name] != p.flipped) for p in places)
 
 
 def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from aggarray.aggregate.candidate import Candidate, candidate, oriented, unplace
 from aggarray.aggregate.equal import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.rules import Rules
-from aggarray.errors import AggregationError
+from aggarray.errors import AggregationError, UnitsError
 from aggarray.master import MasterArray
 from aggarray.master.array import require_array
 from aggarray.tiling import relabel
@@ -55,15 +55,17 @@ def _check(first: Candidate, other: Candidate, key: str) -> None:
         raise AggregationError(f"{who}: {reason}")
     sizes, others = ({k: p.size for k, p in c.places.items() if k != key and not p.scalar} for c in (first, other))
     if sizes.keys() != others.keys():
-        raise AggregationError(f"{who}: dimensions {sorted(sizes)} and {sorted(others)}: apart from the one to join along they must be the same")
+        text = f"dimensions {sorted(sizes)} and {sorted(others)}"
+        raise AggregationError(f"{who}: {text}: apart from the one to join along they must be the same")
     for k, size in sizes.items():
         if others[k] != size:
-            raise AggregationError(f"{who}: dimension {k!r} has size {size} and {others[k]}: only the dimension to join along may differ")
+            text = f"dimension {k!r} has size {size} and {others[k]}"
+            raise AggregationError(f"{who}: {text}: only the dimension to join along may differ")
         names = (first.places[k].name, other.places[k].name)
         if first.places[k].coordinate is not None and other.places[k].coordinate is not None:
-            text = difference(first, other, names, Rules().tolerance)
-            if text is not None:
-                raise AggregationError(f"{who}: {text}")
+            apart = difference(first, other, names, Rules().tolerance)
+            if apart is not None:
+                raise AggregationError(f"{who}: {apart}")
 
 
 class _Join:
@@ -108,11 +110,14 @@ class _Join:
             if len(present) < len(items):
                 continue
             spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.found, present, strict=True)]
-            if any(spans) or name == self.dimension:
-                lead = [] if self.dimension in coordinate.dimensions else [self.dimension]
-                coords[name] = self.joined(present, [*lead, *coordinate.dimensions])
-            else:
-                coords[name] = self._unspanned(name, coordinate, present)
+            try:
+                if any(spans) or name == self.dimension:
+                    lead = [] if self.dimension in coordinate.dimensions else [self.dimension]
+                    coords[name] = self.joined(present, [*lead, *coordinate.dimensions])
+                else:
+                    coords[name] = self._unspanned(name, coordinate, present)
+            except UnitsError as error:
+                raise AggregationError(f"coordinate {name!r}: {error}") from error
         return coords
 
     def _own_names(self, found: Candidate, coordinate: MasterArray) -> list[str]:
@@ -122,7 +127,8 @@ class _Join:
     def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
         """Return a coordinate that does not span the dimension: the first's, or one value per array where they differ."""
         first = self.found[0]
-        texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in zip(self.found[1:], self.matches[1:], strict=True))
+        others = zip(self.found[1:], self.matches[1:], strict=True)
+        texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)
         text = next((t for t in texts if t is not None), None)
         if text is None:
             return coordinate

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place, oriented, unplaced_names
+from aggarray.aggregate.candidate import EPSILON, Candidate, Place, oriented, unplaced_names
+from aggarray.aggregate.positions import tolerance_of
 from aggarray.errors import AggarrayError
 from aggarray.master import MasterArray
 from aggarray.units import conversion
@@ -25,6 +26,29 @@ def reference_units(places: Iterable[Place]) -> Units:
     return None, None
 
 
+def rounding(places: Iterable[Place], units: Units) -> float:
+    """Return how far values may be off by the rounding of their dtypes and of their conversion to ``units``."""
+    kinds: dict[tuple[str | None, str | None, Any], float] = {}
+    for place in places:
+        if place.coordinate is not None and place.largest:
+            kind = (place.coordinate.units, place.coordinate.calendar, place.coordinate.dtype)
+            kinds[kind] = max(kinds.get(kind, 0.0), place.largest)
+    finite = [(kind, largest) for kind, largest in kinds.items() if np.isfinite(largest)]
+    return max((_rounding(largest, dtype, kind, units) for (*kind, dtype), largest in finite), default=0.0)
+
+
+def _rounding(largest: float, dtype: Any, given: Sequence[str | None], wanted: Units) -> float:
+    own = float(np.finfo(dtype).eps) * largest if dtype.kind == "f" else 0.0
+    if tuple(given) == wanted:
+        return own
+    change = conversion(*given, *wanted)
+    slope = abs(float(change.slope))
+    if change.identity or (dtype.kind in "iu" and change.integer_exact):
+        return own * slope
+    # The conversion computes in float64: its own rounding comes on top.
+    return own * slope + EPSILON * (largest * slope + abs(float(change.offset)))
+
+
 def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:
     """Return where a coordinate of two arrays differs, in words; None where it does not.
 
@@ -37,13 +61,31 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         return None
     if "grid_mapping_name" in a.attrs:  # its value means nothing, its attributes are in the signature
         return None
+    if _plainly_equal(a, b):
+        return None
     try:
         x, y = _comparable(one, other, a, b)
     except AggarrayError as error:
         return f"{names[0]} cannot be compared: {error}"
     if x.shape != y.shape:
         return f"{names[0]} has shape {x.shape} and {y.shape}"
-    return _first_difference(names[0], x, y, _tolerances(one, names[0], (a, x), (b, y), fraction))
+    if _identical(x, y):
+        return None
+    return _first_difference(names[0], x, y, _tolerances(one, names[0], ((a, x), (b, y)), fraction))
+
+
+def _identical(x: np.ndarray, y: np.ndarray) -> bool:
+    return np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f")
+
+
+def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
+    """Tell whether two coordinates that scanning has read are equal as they stand: most are."""
+    if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
+        return False
+    (x, _), (y, _) = a._known, b._known
+    if (a.units, a.calendar, a.dimensions, a.directions) != (b.units, b.calendar, b.dimensions, b.directions):
+        return False
+    return x.dtype == y.dtype and x.shape == y.shape and bool((x == y).all())
 
 
 def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,17 +113,21 @@ def _blanked(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     return np.where(mask, np.nan, values)
 
 
-def _tolerances(one: Candidate, name: str, first: tuple[MasterArray, np.ndarray], second: tuple[MasterArray, np.ndarray], fraction: float) -> tuple[float, float]:
+Valued = tuple[MasterArray, np.ndarray]
+
+
+def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction: float) -> tuple[float, float]:
     """Return (spacing, allowed difference); bounds take the spacing of their coordinate."""
-    (a, x), (b, y) = first, second
+    (a, x), (b, y) = pair
     if x.dtype.kind not in "iuf" or y.dtype.kind not in "iuf":
         return 0.0, 0.0
-    parent = next((c for c in one.array.coords.values() if name in (c.attrs.get("bounds"), c.attrs.get("climatology"))), None)
-    sources = [x, y] if parent is None else [parent._values_and_mask()[0]]
+    parent = next((n for n, b in one.bounds.items() if b == name), None)
+    sources = [x, y] if parent is None else [one.array.coords[parent]._values_and_mask()[0]]
     spacing = min((s for s in map(_spacing, sources) if s > 0), default=0.0)
     eps = max((float(np.finfo(c.dtype).eps) for c in (a, b) if c.dtype.kind == "f"), default=0.0)
-    largest = float(np.nanmax(np.abs(x), initial=0.0)) if x.size else 0.0
-    return spacing, fraction * spacing + 4 * eps * largest
+    eps = eps or (0.0 if (a.units, a.calendar) == (b.units, b.calendar) else EPSILON)
+    finite = np.abs(x[np.isfinite(x)])
+    return spacing, tolerance_of(spacing, fraction, eps * float(finite.max(initial=0.0)))
 
 
 def _spacing(values: np.ndarray) -> float:
@@ -97,8 +143,6 @@ def _spacing(values: np.ndarray) -> float:
 def _first_difference(name: str, x: np.ndarray, y: np.ndarray, tolerances: tuple[float, float]) -> str | None:
     spacing, allowed = tolerances
     if x.dtype.kind in "iuf" and y.dtype.kind in "iuf":
-        if np.array_equal(x, y):
-            return None
         apart = np.abs(x.astype(np.float64) - y.astype(np.float64))
         wrong = ~((apart <= allowed) | (np.isnan(x) & np.isnan(y)))
     else:
@@ -107,16 +151,29 @@ def _first_difference(name: str, x: np.ndarray, y: np.ndarray, tolerances: tuple
         return None
     index = np.unravel_index(int(wrong.argmax()), x.shape) if x.ndim else ()
     where = f" at index {', '.join(map(str, index))}" if x.ndim else ""
+    scale = ""
     if x.dtype.kind in "iuf" and x.ndim and np.isfinite(apart[index]):
-        scale = f", more than {allowed / spacing:.3g} of its spacing {spacing:.6g}" if spacing else ""
-        return f"{name} differs by {apart[index]:.3g}{where}{scale}"
-    return f"{name} differs{where}: {shown(x[index])} and {shown(y[index])}"
+        scale = f", {apart[index]:.3g} apart"
+        scale += f", more than {allowed / spacing:.3g} of its spacing {spacing:.6g}" if spacing else ""
+    return f"{name} differs{where}: {shown_pair(x[index], y[index])}{scale}"
 
 
 def shown(value: Any) -> str:
     """Return a value as a message shows it."""
     item = value.item() if hasattr(value, "item") else value
     return f"{item:.10g}" if isinstance(item, float) else repr(item)
+
+
+def shown_pair(one: Any, other: Any) -> str:
+    """Return two values as a message shows them, with as many digits as tell them apart.
+
+    >>> shown_pair(1.0, 2.0), shown_pair(1.0, 1.0000000000000002)
+    ('1 and 2', '1.0 and 1.0000000000000002')
+    """
+    texts = shown(one), shown(other)
+    if texts[0] == texts[1]:
+        texts = repr(np.asarray(one).item()), repr(np.asarray(other).item())
+    return " and ".join(texts)
 
 
 def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str:
@@ -129,8 +186,27 @@ def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str
     if len(x) == len(y) and numeric and len(x) > 1:
         spacing = min(_spacing(x), _spacing(y))
         text = _first_difference(name, x, y, (spacing, fraction * spacing))
-        return text or f"{name} differs"
+        if text is not None and _between(x, y) is not None and np.abs(x - y).max() < spacing / 2:
+            return text
+    if not len(x) or not len(y):
+        return f"{name} has {len(x)} and {len(y)} values"
     if not numeric:
-        return f"{name} differs: {shown(x[0])} ... and {shown(y[0])} ..."
-    between = [v for v in y if x[0] < v < x[-1] and v not in x] or [v for v in x if y[0] < v < y[-1] and v not in y] or [y[0]]
-    return f"{name} has {len(x)} values from {shown(x[0])} to {shown(x[-1])} and {len(y)} from {shown(y[0])} to {shown(y[-1])}; {shown(between[0])} falls between those of the other"
+        return f"{name} differs: {_extent(x)} and {_extent(y)}"
+    text = f"{name} has {_extent(x)} and {_extent(y)}"
+    between = _between(x, y)
+    return text if between is None else f"{text}; {shown(between)} falls between those of the other"
+
+
+def _extent(values: np.ndarray) -> str:
+    if len(values) == 1:
+        return f"the value {shown(values[0])}"
+    return f"{len(values)} values from {shown(values[0])} to {shown(values[-1])}"
+
+
+def _between(x: np.ndarray, y: np.ndarray) -> Any:
+    """Return a value of one ascending coordinate that lies within the other but is none of its values; None without."""
+    for one, other in ((x, y), (y, x)):
+        found = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
+        if found.size:
+            return found[0]
+    return None

@@ -7,12 +7,13 @@ matrix covered, and no overlap. Every division is recorded with its reason, so t
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate
-from aggarray.aggregate.equal import differ_along, difference, reference_units, shown
+from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.equal import Units, differ_along, difference, reference_units, rounding, shown
 from aggarray.aggregate.join import Frame, match_coordinates
 from aggarray.aggregate.positions import Layout, clusters, lay_out
 from aggarray.aggregate.rules import Rules
@@ -20,6 +21,7 @@ from aggarray.errors import AggarrayError, AggregationError
 from aggarray.grid import refine
 
 Refuse = Callable[[Candidate, Candidate, str, str], None]
+Reason = Callable[[Candidate, Candidate], str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,17 +61,20 @@ class _View:
 
     def divided(self) -> list[list[Candidate]]:
         """Divide the group by the first rule that forbids joining it as a whole; [] where none does."""
-        for step in (self._by_conversion, self._by_allowed_dimensions, self._by_interleaving, self._by_coordinates, self._by_coverage):
+        by_layout = (self._by_conversion, self._by_allowed_dimensions, self._by_interleaving)
+        for step in (*by_layout, self._by_coordinates, self._by_coverage):
             parts = step()
             if parts:
                 return parts
         return []
 
-    def _apart(self, classes: Sequence[int], rule: str, reason: Callable[[Candidate, Candidate], str]) -> list[list[Candidate]]:
+    def _apart(self, classes: Sequence[int], rule: str, reason: Reason) -> list[list[Candidate]]:
         """Divide by class, the largest class first; each other one is told how it differs from that."""
         members: dict[int, list[Candidate]] = {}
         for number, candidate in zip(classes, self.group, strict=True):
             members.setdefault(number, []).append(candidate)
+        if len(members) == 1:
+            members = {row: [one] for row, one in enumerate(self.group)}
         parts = sorted(members.values(), key=lambda m: -len(m))
         for part in parts[1:]:
             self.refuse(part[0], parts[0][0], rule, reason(parts[0][0], part[0]))
@@ -81,23 +86,24 @@ class _View:
             places = [c.places[key] for c in self.group]
             units = reference_units(places)
             values: list[np.ndarray] = []
+            wrong: dict[int, str] = {}
             for row, place in enumerate(places):
                 try:
                     values.append(place.values(*units))
                 except AggarrayError as error:
-                    text = f"{key}: {error}"
-                    return self._apart([int(n == row) for n in range(len(places))], "conversion", lambda a, b, text=text: text)  # type: ignore[misc]
-            self.layouts[key] = self._layout(key, values)
+                    wrong[row] = f"{place.name} ({_units(place)} and {_units(places[0])}): {error}"
+            if wrong:
+                reasons = {id(self.group[row]): text for row, text in wrong.items()}
+                return self._apart([int(row in wrong) for row in range(len(places))], "conversion", partial(_either, reasons))
+            self.layouts[key] = self._layout(key, values, units)
         self.varying = {key: n for key, layout in self.layouts.items() if (n := len(layout.positions)) > 1}
         return []
 
-    def _layout(self, key: str, values: list[np.ndarray]) -> Layout:
+    def _layout(self, key: str, values: list[np.ndarray], units: Units) -> Layout:
         places = [c.places[key] for c in self.group]
         if any(p.coordinate is None for p in places):
             return self._by_order(key, [p.size for p in places])
-        dtypes = {p.coordinate.dtype for p in places if p.coordinate is not None}
-        eps = max((float(np.finfo(d).eps) for d in dtypes if d.kind == "f"), default=float(np.finfo("f8").eps))
-        return lay_out(values, self.rules.tolerance, eps)
+        return lay_out(values, self.rules.tolerance, rounding(places, units))
 
     def _by_order(self, key: str, sizes: list[int]) -> Layout:
         """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size."""
@@ -115,17 +121,18 @@ class _View:
             name = self.group[0].places[key].name
             classes = self.layouts[key].classes
             if self.rules.along is not None and not {name, key} & set(self.rules.along):
-                return self._apart(classes, "along", lambda a, b, k=key: f"{differ_along(k, (a, b), self.rules.tolerance)}, and the rules join along {', '.join(self.rules.along or ())} only")  # type: ignore[misc]
+                return self._apart(classes, "along", partial(self._not_along, key))
             if any(c.places[key].coordinate is None for c in self.group) and name not in self.rules.order:
-                return self._apart(classes, "no_coordinate", lambda a, b, k=key: _sizes(a, b, k))  # type: ignore[misc]
+                return self._apart(classes, "no_coordinate", partial(_sizes, key=key))
             odd = [not c.places[key].monotonic for c in self.group]
             if any(odd):
-                return self._apart(
-                    [1 + n if bad else 0 for n, bad in enumerate(odd)],
-                    "not_monotonic",
-                    lambda a, b, k=key: f"{k} of one does not run one way throughout, or has missing values",  # type: ignore[misc]
-                )
+                classes = [1 + n if bad else 0 for n, bad in enumerate(odd)]
+                return self._apart(classes, "not_monotonic", partial(_unordered, key=key))
         return []
+
+    def _not_along(self, key: str, one: Candidate, other: Candidate) -> str:
+        text = differ_along(key, (one, other), self.rules.tolerance)
+        return f"{text}, and the rules join along {', '.join(self.rules.along or ()) or 'nothing'} only"
 
     def _by_interleaving(self) -> list[list[Candidate]]:
         for key in sorted(self.varying, key=lambda k: self.varying[k]):
@@ -133,8 +140,11 @@ class _View:
             if len(together) > 1:
                 number = {c: n for n, members in enumerate(together) for c in members}
                 classes = [number[c] for c in self.layouts[key].classes]
-                return self._apart(classes, "coordinate_values", lambda a, b, k=key: differ_along(k, (a, b), self.rules.tolerance))  # type: ignore[misc]
+                return self._apart(classes, "coordinate_values", partial(self._interleaved, key))
         return []
+
+    def _interleaved(self, key: str, one: Candidate, other: Candidate) -> str:
+        return differ_along(key, (one, other), self.rules.tolerance)
 
     def _by_coordinates(self) -> list[list[Candidate]]:
         first = self.group[0]
@@ -146,10 +156,12 @@ class _View:
             spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
             classes, reasons = self._coordinate_classes(name, matches, spans)
             if any(classes):
-                return self._apart(classes, "coordinate", lambda a, b: reasons.get(id(b)) or reasons[id(a)])
+                return self._apart(classes, "coordinate", partial(_either, reasons))
         return []
 
-    def _coordinate_classes(self, name: str, matches: list[dict[str, str]], spans: list[str]) -> tuple[list[int], dict[int, str]]:
+    def _coordinate_classes(
+        self, name: str, matches: list[dict[str, str]], spans: list[str]
+    ) -> tuple[list[int], dict[int, str]]:
         """Number the candidates by one coordinate, among those at the same place of the dimensions it spans."""
         known: dict[tuple[int, ...], list[int]] = {}
         classes, reasons = [], {}
@@ -157,7 +169,8 @@ class _View:
         for row, candidate in enumerate(self.group):
             here = known.setdefault(tuple(self.layouts[k].classes[row] for k in [*spans, *scalar]), [])
             for number, other in enumerate(here):
-                text = difference(self.group[other], candidate, (matches[other][name], matches[row][name]), self.rules.tolerance)
+                names = (matches[other][name], matches[row][name])
+                text = difference(self.group[other], candidate, names, self.rules.tolerance)
                 if text is None:
                     classes.append(number)
                     break
@@ -177,14 +190,15 @@ class _View:
             cover = refine(boxes, shape, list(self.varying), "first")
         except AggregationError as error:
             text = str(error)
-            return self._apart(fewest.classes, "too_many_partitions", lambda a, b: text)
+            return self._apart(fewest.classes, "too_many_partitions", partial(_same, text))
         extents = [np.diff(e)[i] for e, i in zip(cover.edges, cover.index, strict=True)]
         share = float(prod(e.astype(np.float64) for e in extents).sum()) / prod(shape)
         least = self.rules.coverage if self.rules.holes == "fill" else 1.0
         if share > least or share == 1.0:
             return []
         where = ", ".join(self.group[0].places[k].name for k in self.varying)
-        return self._apart(fewest.classes, "coverage", lambda a, b: f"together they cover {share:.0%} of {where}, not more than {least:.0%}")
+        text = f"together they cover {share:.0%} of {where}, not more than {least:.0%}"
+        return self._apart(fewest.classes, "coverage", partial(_same, text))
 
     def _boxes(self, keys: Sequence[str]) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return where each candidate lies along some places, and the sizes of their unions."""
@@ -199,8 +213,14 @@ class _View:
         """Return what can be joined, in order, and what overlaps it: the lowest along the dimensions, then by URI, stay."""
         keys = list(self.varying)
         boxes, shape = self._boxes(keys)
-        order = sorted(range(len(self.group)), key=lambda row: (boxes[row, :, 0].tolist(), self.group[row].uri, self.group[row].array.name or ""))
-        kept, rest = order, []
+        empty = (boxes[:, :, 0] == boxes[:, :, 1]).any(axis=1)
+
+        def place(row: int) -> tuple[bool, list[int], str, str]:
+            # What covers nothing is never the first.
+            return bool(empty[row]), boxes[row, :, 0].tolist(), self.group[row].uri, self.group[row].array.name or ""
+
+        kept = order = sorted(range(len(self.group)), key=place)
+        rest: list[Candidate] = []
         if self.rules.overlap == "refuse":
             kept, blocked = _served(boxes, shape, keys, order)
             for row, by in blocked.items():
@@ -211,10 +231,12 @@ class _View:
             {k: boxes[kept, axis, 0] for axis, k in enumerate(keys)},
             {k: boxes[kept, axis, 1] for axis, k in enumerate(keys)},
         )
+        found = [self.group[row] for row in kept]
+        if rest and len(found) == 1:
+            return Joinable(found, Frame({}, {}, {})), rest
         if rest:  # what is left out may have been the only one at some positions
-            again = [self.group[row] for row in kept]
-            return (Joinable(again, Frame({}, {}, {})), rest) if len(again) == 1 else (_View(again, self.rules, _nobody)._again(), rest)
-        return Joinable([self.group[row] for row in kept], frame), rest
+            return _View(found, self.rules, _nobody)._again(), rest
+        return Joinable(found, frame), rest
 
     def _again(self) -> Joinable:
         """Lay out a group that is known to be joinable."""
@@ -227,11 +249,15 @@ class _View:
         if not keys:
             without = [p.name for p in place.values() if p.coordinate is None]
             if without:
-                return f"{', '.join(without)} has no coordinate, so nothing tells their order; Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
-            return "all their coordinates are equal: they cover the same positions; leave one out, or give Rules(overlap='first')"
-        common = [(max(boxes[row, a, 0], boxes[by, a, 0]), min(boxes[row, a, 1], boxes[by, a, 1])) for a in range(len(keys))]
-        where = ", ".join(f"{place[k].name} {self._value(k, low)} to {self._value(k, high - 1)}" for k, (low, high) in zip(keys, common, strict=True))
-        return f"they overlap at {where}; give Rules(overlap='first') or 'last' to say which serves them"
+                text = f"{', '.join(without)} has no coordinate, so nothing tells their order"
+                return f"{text}; Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
+            text = "all their coordinates are equal: they cover the same positions"
+            return f"{text}; leave one out, or give Rules(overlap='first')"
+        low = boxes[[row, by], :, 0].max(axis=0).tolist()
+        high = boxes[[row, by], :, 1].min(axis=0).tolist()
+        common = zip(keys, low, high, strict=True)
+        spans = [f"{place[k].name} {self._value(k, a)} to {self._value(k, b - 1)}" for k, a, b in common]
+        return f"they overlap at {', '.join(spans)}; give Rules(overlap='first') or 'last' to say which serves them"
 
     def _value(self, key: str, position: int) -> str:
         """Return the coordinate value at a position of a union."""
@@ -244,16 +270,42 @@ class _View:
         return str(position)
 
 
+def _either(reasons: dict[int, str], one: Candidate, other: Candidate) -> str:
+    """Return the reason noted for either of two candidates."""
+    return reasons.get(id(other)) or reasons[id(one)]
+
+
+def _same(text: str, one: Candidate, other: Candidate) -> str:
+    """Return a reason that is the same for every pair."""
+    return text
+
+
+def _units(place: Place) -> str:
+    if place.coordinate is None:
+        return "no coordinate"
+    return f"{place.coordinate.units!r}" + (f", calendar {place.coordinate.calendar}" if place.coordinate.calendar else "")
+
+
+def _unordered(one: Candidate, other: Candidate, key: str) -> str:
+    place = next(c.places[key] for c in (other, one) if not c.places[key].monotonic)
+    values = place.values(*reference_units([place]))
+    ends = f" ({shown(values[0])} to {shown(values[-1])})" if len(values) else ""
+    return f"{place.name}{ends} does not run one way throughout, has a value twice or has missing values"
+
+
 def _nobody(apart: Candidate, relative: Candidate, rule: str, reason: str) -> None:
     """Refusals of a group laid out a second time have been told already."""
 
 
 def _sizes(one: Candidate, other: Candidate, key: str) -> str:
     place, twin = one.places[key], other.places[key]
-    return f"{place.name} has no coordinate and sizes {place.size} and {twin.size}; Rules(order={{{place.name!r}: 'name'}}) joins along it by name"
+    sizes = f"{place.name} has no coordinate and sizes {place.size} and {twin.size}"
+    return f"{sizes}; Rules(order={{{place.name!r}: 'name'}}) joins along it by name"
 
 
-def _served(boxes: np.ndarray, shape: Sequence[int], keys: Sequence[str], order: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+def _served(
+    boxes: np.ndarray, shape: Sequence[int], keys: Sequence[str], order: Sequence[int]
+) -> tuple[list[int], dict[int, int]]:
     """Return the candidates that find their cells free, in order, and {each other one: the one in its way}."""
     if not keys:
         return [order[0]], {row: order[0] for row in order[1:]}

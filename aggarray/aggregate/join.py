@@ -16,8 +16,8 @@ from aggarray.aggregate.rules import Rules
 from aggarray.conform import convert, fill_for
 from aggarray.master import MasterArray
 from aggarray.master.build import common_dtype
-from aggarray.table import Step
-from aggarray.tiling import gather, tile
+from aggarray.table import Matrix, Parts, ReferenceBuilder, Step
+from aggarray.tiling import Cells, gather, tile
 from aggarray.units import conversion, normal_calendar
 
 
@@ -49,7 +49,7 @@ def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
     pieces = [oriented(c, _names(c, order), list(order.values()), upwards) for c in found]
     boxes = _boxes(pieces, order, frame, upwards)
     master = assemble(pieces, boxes, rules, [c.uri for c in found])
-    return replace(master, coords=_coords(found, frame, rules, (order, upwards)))
+    return replace(master, coords=_coords(found, frame, rules, (order, upwards, master.file_attrs)))
 
 
 def _order(first: Candidate, frame: Frame) -> dict[str, str]:
@@ -65,7 +65,7 @@ def _names(candidate: Candidate, order: Mapping[str, str]) -> dict[str, str]:
 
 
 def _upwards(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
-    wanted = rules.directions.get(dimension)
+    wanted = rules.directions.get(dimension, rules.directions.get(key))
     if wanted is not None:
         return bool(wanted)
     place = first.places[key]
@@ -87,20 +87,28 @@ def _boxes(pieces: Sequence[MasterArray], order: Mapping[str, str], frame: Frame
     return boxes
 
 
-def assemble(pieces: Sequence[MasterArray], boxes: np.ndarray, rules: Rules, files: Sequence[str]) -> MasterArray:
-    """Place oriented arrays at their boxes and work out the parameters of their master; coordinates are left out."""
+def assemble(
+    pieces: Sequence[MasterArray],
+    boxes: np.ndarray,
+    rules: Rules,
+    files: Sequence[str],
+    file_attrs: Mapping[str, Any] | None = None,
+) -> MasterArray:
+    """Place oriented arrays at their boxes and work out the parameters of their master; coordinates are left out.
+
+    ``files``: what to call each in an error; ``file_attrs`` of the master where they are known.
+    """
     first = pieces[0]
-    step = _step(pieces, rules)
+    name = Counter(p.name for p in pieces).most_common(1)[0][0]
+    step = _step(pieces, rules, (name, first.name, identity_of(first)))
     shape = tuple(int(n) for n in boxes[:, :, 1].max(axis=0))
     matrices = [_stepped(p, step)._matrix for p in pieces]
-    cells, origin = gather(matrices, boxes[:, :, 0])
+    cells, origin = _cells(matrices, boxes)
     matrix = tile(cells, shape, overlap=rules.overlap, name=lambda cell: files[origin[cell]])
-    declared = (t.encoding.fill_value for t in matrix.references.templates)
-    fill = fill_for(step.dtype, next((f for f in declared if f is not None), None))
+    fill = _fill_value(first, step)
     known = _known(pieces, boxes, shape, step, fill, rules.overlap)
     attrs = common_attributes([p.attrs for p in pieces], ("standard_name", "long_name", "cell_methods"))
-    file_attrs = common_attributes([p.file_attrs for p in pieces])
-    name = Counter(p.name for p in pieces).most_common(1)[0][0]
+    file_attrs = common_attributes([p.file_attrs for p in pieces]) if file_attrs is None else file_attrs
     return replace(
         first,
         name=name,
@@ -116,10 +124,25 @@ def assemble(pieces: Sequence[MasterArray], boxes: np.ndarray, rules: Rules, fil
     )
 
 
-def _step(pieces: Sequence[MasterArray], rules: Rules) -> Step:
-    """Return units and dtype of the master of pieces."""
+def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.ndarray]:
+    """Return the cells of matrices at their boxes; those of one whole sub-array each, as files give them, quickly."""
+    if any(len(m.refs) != 1 or len(m.references) != 1 or m.refs[0] or m.parts.starts or m.parts.steps for m in matrices):
+        return gather(matrices, boxes[:, :, 0])
+    builder, first = ReferenceBuilder(), matrices[0]
+    rows = np.array([builder.extend(m.references) for m in matrices], np.int32)
+    return Cells(first.dimensions, first.directions, boxes, rows, Parts(), builder.build()), np.arange(len(matrices))
+
+
+def _fill_value(first: MasterArray, step: Step) -> Any:
+    """Return the missing value of the first array, where the dtype can hold it."""
+    declared = any(t.encoding.fill_value is not None for t in first._matrix.references.templates)
+    return fill_for(step.dtype, first.fill_value if declared or first.dtype == step.dtype else None)
+
+
+def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | None]) -> Step:
+    """Return units and dtype of the master of pieces; ``names`` by which the rules may ask for other units."""
     first = pieces[0]
-    units = rules.units.get(first.name or "", rules.units.get(identity_of(first), first.units))
+    units = next((rules.units[n] for n in names if n is not None and n in rules.units), first.units)
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
     distinct = {(p.units, p.calendar): p for p in pieces}
     changes = [conversion(*pair, units, calendar) for pair in distinct]
@@ -145,7 +168,9 @@ def _known(
     for row in range(len(pieces)) if overlap == "last" else reversed(range(len(pieces))):
         piece = pieces[row]
         where = tuple(slice(low, high) for low, high in boxes[row].tolist())
-        block, absent = convert(*piece._known, Step(piece.units, piece.calendar, piece.dtype), step)  # type: ignore[misc]
+        if piece._known is None:
+            return None
+        block, absent = convert(*piece._known, Step(piece.units, piece.calendar, piece.dtype), step)
         values[where] = block if absent is None else np.where(absent, fill, block)
         mask[where] = False if absent is None else absent
     values.flags.writeable = False
@@ -160,30 +185,29 @@ def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str
     """
     first = all_attrs[0]
     common = dict(first)
-    seen = {id(first)}
-    for attrs in all_attrs:
-        if id(attrs) in seen:
-            continue
-        seen.add(id(attrs))
-        different = [k for k, v in common.items() if k not in attrs or not same_attribute(v, attrs[k])]
-        for key in different:
-            del common[key]
+    for attrs in {id(a): a for a in all_attrs}.values():
+        # Text is compared at once: archives have tens of text attributes in each of thousands of files.
+        doubtful = [k for k, v in common.items() if type(w := attrs.get(k)) is not str or w != v]
+        for key in doubtful:
+            if not same_attribute(common[key], attrs.get(key)):
+                del common[key]
     return {k: v for k, v in first.items() if k in common or k in kept}
 
 
 def same_attribute(a: Any, b: Any) -> bool:
     """Tell whether two attribute values are equal, NaN equal to NaN."""
-    if a is b:
-        return True
     if isinstance(a, str) or isinstance(b, str):
         return bool(isinstance(a, str) and isinstance(b, str) and a == b)
+    if a is None or b is None:
+        return a is b
     one, other = np.asarray(a), np.asarray(b)
     if one.shape != other.shape:
         return False
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
-Oriented = tuple[Mapping[str, str], Mapping[str, bool]]
+#: Of the master: {identity: name} of its dimensions, {name: runs upwards}, attributes equal in all files.
+Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any]]
 
 
 def _coords(found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented) -> dict[str, MasterArray]:
@@ -205,38 +229,41 @@ def _coords(found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: O
 def _parent_scalar(first: Candidate, name: str, frame: Frame) -> str | None:
     """Return the place that bounds of a joined scalar coordinate belong to."""
     for key, place in first.places.items():
-        if place.scalar and key in frame.sizes and place.coordinate is not None:
-            stated = place.coordinate.attrs.get("bounds", place.coordinate.attrs.get("climatology"))
-            if stated == name:
-                return key
+        if place.scalar and key in frame.sizes and first.bounds.get(place.name) == name:
+            return key
     return None
 
 
 def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
     """Return, for each coordinate of the first, the name of the same coordinate in another array."""
-    if other is first:
-        return {name: name for name in first.array.coords}
-    by_identity = {identity_of(c): n for n, c in other.array.coords.items()}
+    if other.identities == first.identities and other.bounds == first.bounds:
+        return {name: name for name in first.identities}
+    by_identity: dict[str, list[str]] = {}
+    for name, identity in other.identities.items():
+        by_identity.setdefault(identity, []).append(name)
     matches = {}
-    for name, coordinate in first.array.coords.items():
-        matches[name] = name if name in other.array.coords else by_identity.get(identity_of(coordinate), name)
-    for name, coordinate in first.array.coords.items():
-        stated = coordinate.attrs.get("bounds", coordinate.attrs.get("climatology"))
-        twin = other.array.coords.get(matches[name])
-        if stated in matches and twin is not None:
-            matches[stated] = twin.attrs.get("bounds", twin.attrs.get("climatology", stated))
+    for name, identity in first.identities.items():
+        alike = by_identity.get(identity, [name])
+        matches[name] = name if name in alike else alike[0]
+    for name, bounds in first.bounds.items():
+        matches[bounds] = other.bounds.get(matches[name], bounds)
     return matches
 
 
 def _joined(
-    found: Sequence[Candidate], matches: Sequence[Mapping[str, str]], name: str, spans: tuple[list[str], Frame], rules: Rules, as_master: Oriented
+    found: Sequence[Candidate],
+    matches: Sequence[Mapping[str, str]],
+    name: str,
+    spans: tuple[list[str], Frame],
+    rules: Rules,
+    as_master: Oriented,
 ) -> MasterArray:
     """Join one coordinate over the candidates that differ in the places it spans."""
     spanned, frame = spans
-    order, upwards = as_master
+    order, upwards, file_attrs = as_master
     rows = _distinct_rows(frame, spanned, len(found)) if spanned else [0]
     own = frame.take(rows)
-    pieces = []
+    pieces: list[MasterArray] = []
     for row in rows:
         candidate = found[row]
         coordinate = candidate.array.coords[matches[row][name]]
@@ -246,7 +273,8 @@ def _joined(
     if not spanned and not rules.units:
         return pieces[0]
     shape = pieces[0].shape
-    boxes = np.stack([np.array([[0, n] for n in shape], np.int64).reshape(-1, 2) for _ in rows])
+    boxes = np.zeros((len(rows), len(shape), 2), np.int64)
+    boxes[:, :, 1] = shape
     for axis, dimension in enumerate(pieces[0].dimensions):
         key = next((k for k in spanned if order[k] == dimension), None)
         if key is not None:
@@ -254,7 +282,8 @@ def _joined(
             span = [starts, stops] if upwards[dimension] else [own.sizes[key] - stops, own.sizes[key] - starts]
             boxes[:, axis] = np.stack(span, axis=-1)
     overlap = "first" if rules.overlap == "refuse" else rules.overlap
-    return assemble(pieces, boxes, replace(rules, overlap=overlap), [found[r].uri for r in rows])
+    everywhere = file_attrs if len(rows) == len(found) else None
+    return assemble(pieces, boxes, replace(rules, overlap=overlap), [found[r].uri for r in rows], everywhere)
 
 
 def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:

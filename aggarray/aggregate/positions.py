@@ -43,19 +43,22 @@ def smallest_spacing(values: np.ndarray) -> float:
     return float(np.diff(values).min())
 
 
-def rounding(values: np.ndarray, eps: float) -> float:
-    """Return how far values of a dtype of this machine epsilon may be off by rounding alone."""
-    if not len(values) or values.dtype.kind not in "iuf":
-        return 0.0
-    return 4 * eps * float(np.abs(values[[0, -1]]).max())
+def tolerance_of(spacing: float, fraction: float, rounding: float) -> float:
+    """Return how far apart equal values may be: never so far that values of one coordinate become equal.
+
+    >>> tolerance_of(1.0, 0.25, 0.125), tolerance_of(1.0, 0.25, 10.0), tolerance_of(0.0, 0.25, 0.125)
+    (0.375, 0.49, 0.125)
+    """
+    allowed = fraction * spacing + rounding
+    return min(allowed, 0.49 * spacing) if spacing > 0 else allowed
 
 
-def lay_out(coordinates: Sequence[np.ndarray], fraction: float, eps: float) -> Layout:
+def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: float) -> Layout:
     """Find the positions of ascending coordinates in their union.
 
-    ``fraction``: of the smallest spacing, within which values are equal; ``eps``: machine epsilon of the coarsest dtype.
+    ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: by which any may be off.
 
-    >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, 1e-16)
+    >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, 1e-15)
     >>> found.classes, [p.tolist() for p in found.positions], found.size
     ([0, 1, 1], [[0, 1], [2, 3]], 4)
     """
@@ -70,7 +73,7 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, eps: float) -> L
         numbers.append(digests[key])
     spacings = [s for s in map(smallest_spacing, distinct) if s > 0]
     spacing = min(spacings, default=0.0)
-    tolerance = fraction * spacing + max((rounding(v, eps) for v in distinct), default=0.0)
+    tolerance = tolerance_of(spacing, fraction, rounding)
     positions, size = _union(distinct, tolerance)
     classes: dict[bytes, int] = {}
     of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]

@@ -65,7 +65,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an array stayed apart from another of the same identity: ``arrays`` are names, ``files`` URIs, ``rule`` a short key."""
+    """Why an array stayed apart from another of its identity: ``arrays`` are names, ``files`` URIs, ``rule`` a short key."""
 
     arrays: tuple[str, ...]
     files: tuple[str, ...]

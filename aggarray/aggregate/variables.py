@@ -1,8 +1,8 @@
 """Which variables of a file are data, and what hangs on them?
 
 Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
-``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity (2.7). What hangs on
-nothing is data; ancillary variables and formula terms are data too.
+``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
+(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,10 @@ from aggarray.units import normal_calendar
 
 #: Attributes that are parameters of an array, not descriptions of it.
 PARAMETERS = frozenset(
-    "units calendar _FillValue missing_value valid_min valid_max valid_range scale_factor add_offset _Unsigned _Encoding".split()
+    (
+        *("units", "calendar", "_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"),
+        *("scale_factor", "add_offset", "_Unsigned", "_Encoding"),
+    )
 )
 
 
@@ -37,7 +40,8 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
         hung.update(h for h in names.values() if h != name)
     data = [v.name for v in structure.variables if v.name not in hung and not file.is_coordinate(v)]
     reached = {h for name in data for h in roles[name].values()}
-    data += [v.name for v in structure.variables if v.name not in reached and v.name not in data and file.stands_alone(v, roles, reached)]
+    spare = [v for v in structure.variables if v.name not in reached and v.name not in data]
+    data += [v.name for v in spare if file.stands_alone(v, roles)]
     skipped = list(structure.skipped)
     arrays = []
     for name in data:
@@ -121,7 +125,7 @@ class _File:
         found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
         return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
 
-    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]], reached: set[str]) -> bool:
+    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
         """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
         parent = self._parents.get(variable.name)
         return parent is None or variable.name not in roles[parent].values()
@@ -135,11 +139,10 @@ class _File:
     def _array(self, variable: Variable) -> MasterArray:
         parent = self.variables.get(self._parents.get(variable.name, ""))
         template = template_of(variable, self.structure, self._directions(variable))
-        if parent is not None and template.units is None:
-            units = text_attribute(parent.attrs.get("units"))
-            template = replace(template, units=units, calendar=normal_calendar(units, text_attribute(parent.attrs.get("calendar"))))
-        elif parent is not None and "calendar" not in variable.attrs:
-            template = replace(template, calendar=normal_calendar(template.units, text_attribute(parent.attrs.get("calendar"))))
+        if parent is not None:
+            units = template.units if template.units is not None else text_attribute(parent.attrs.get("units"))
+            calendar = text_attribute(variable.attrs.get("calendar", parent.attrs.get("calendar")))
+            template = replace(template, units=units, calendar=normal_calendar(units, calendar))
         decoding = template.encoding
         return MasterArray(
             variable.name,
@@ -171,14 +174,14 @@ class _File:
             name = variable.name if self.is_coordinate(variable) else self.coordinate(variable, d)
             forward.append(not is_decreasing(self.variables[name].values if name else None))
         pairs = variable.values
-        if variable.name in self._parents and pairs is not None and pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iuf":
+        if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,) and pairs.dtype.kind in "iuf":
             forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
         return forward
 
 
 def _decoded(template: Template, stored: np.ndarray) -> Any:
     """Return values and mask of a coordinate that the scan read; missing ones are NaN where there is one."""
-    values, mask = template.encoding.decode(stored)
+    values, mask = (stored, None) if template.encoding.trivial else template.encoding.decode(stored)
     if mask is not None:
         values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
     values = values.view()

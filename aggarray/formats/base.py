@@ -201,7 +201,9 @@ def reason(error: BaseException) -> str:
         return f"text that is not {error.encoding} (byte {error.object[error.start]:#04x}); set the attribute _Encoding"
     if isinstance(error, OSError) and error.strerror:
         return str(error.strerror)
-    return f"cannot be read: {' '.join(str(error).split()) or type(error).__name__}"
+    # A KeyError's text is its argument in quotes.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return f"cannot be read: {' '.join(text.split()) or type(error).__name__}"
 
 
 def stored_variable(

@@ -221,7 +221,9 @@ class _File:
         parent, _, base = variable.rpartition("/")
         # The first name is that of a variable named like a dimension which it does not stand for.
         paths = (f"{parent}/{NOT_COORDINATE}{base}", variable) if base and not _leads_outside(self._file, variable) else ()
-        dataset = next((self._file[p] for p in paths if isinstance(self._file.get(p), h5py.Dataset)), None)
+        # A name that is there but does not open is damage, which h5py's own error tells.
+        there = (self._file[p] for p in paths if self._file.get(p, getlink=True) is not None)
+        dataset = next((item for item in there if isinstance(item, h5py.Dataset)), None)
         if dataset is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; at its top are {', '.join(self._file)}")
         dtype = plain_dtype(dataset)

@@ -1,6 +1,6 @@
 """What is one array out of many? `MasterArray`: its parameters, reading, and the lazy operations that touch no file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -9,9 +9,9 @@ import numpy as np
 
 from aggarray import labels as label_search
 from aggarray.adapters.coverage import plot_coverage
-from aggarray.conform import convert, fill_for
+from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, NotFoundError, SelectionError, UnitsError
-from aggarray.master.build import from_subarrays
+from aggarray.master.build import Wanted, from_subarrays
 from aggarray.master.partitions import PartitionMatrix
 from aggarray.master.subarray import Reading, SubArray, read_or_view
 from aggarray.plan import along, runs
@@ -19,7 +19,7 @@ from aggarray.read import Target
 from aggarray.selection import Range, Selector, as_range, normalise
 from aggarray.table import Matrix, Step
 from aggarray.tiling import reverse, select, transpose
-from aggarray.units import conversion, datetime_kind, datetimes, is_reference_time, normal_calendar
+from aggarray.units import datetime_kind, datetimes, is_reference_time, normal_calendar
 
 Known = tuple[np.ndarray, np.ndarray | None]
 
@@ -32,7 +32,8 @@ class MasterArray:
     (units, packing and missing values are parameters, not attributes); ``file_attrs``: global attributes equal in all
     files; ``coords``: coordinates, bounds, cell measures and grid mappings by name.
 
-    >>> a = MasterArray.from_subarrays([([(0, 2)], SubArray.from_array([1.0, 2.0])), ([(3, 4)], SubArray.from_array([4.0]))], dimensions=("x",))
+    >>> pieces = [([(0, 2)], SubArray.from_array([1.0, 2.0])), ([(3, 4)], SubArray.from_array([4.0]))]
+    >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     >>> a.shape, a.pmshape, a[::-1].tolist()
     ((4,), (3,), [4.0, nan, 2.0, 1.0])
     """
@@ -70,8 +71,9 @@ class MasterArray:
         Raises AggregationError for pieces that overlap, do not fit their location or cut the array into more than 10
         million partitions; UnitsError for units that do not convert.
         """
-        given = Step(units, normal_calendar(units, calendar), np.dtype(dtype)) if dtype is not None else None
-        matrix, step = from_subarrays(list(pieces), tuple(dimensions), shape, directions, given or (units, calendar))
+        wanted = Wanted(units, calendar, None if dtype is None else plain_dtype(dtype))
+        names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
+        matrix, step = from_subarrays(list(pieces), names, shape, directions, wanted)
         declared = fill_value if fill_value is not None else _declared_fill(matrix)
         return cls(name, step.dtype, step.units, step.calendar, fill_for(step.dtype, declared), matrix)
 
@@ -129,7 +131,12 @@ class MasterArray:
         return self.read(key)
 
     def read(
-        self, key: Any = ..., masked: bool = False, out: np.ndarray | None = None, copy: bool | None = True, threads: int | None = None
+        self,
+        key: Any = ...,
+        masked: bool = False,
+        out: np.ndarray | None = None,
+        copy: bool | None = True,
+        threads: int | None = None,
     ) -> np.ndarray:
         """Read a selection.
 
@@ -160,8 +167,9 @@ class MasterArray:
         """Yield the elements along the first dimension; a few megabytes are read at a time."""
         block = max(1, (8 << 20) // max(1, self.nbytes // max(1, len(self))))
         for start in range(0, len(self), block):
-            for item in self.read(slice(start, start + block)):
-                yield np.array(item)
+            values = self.read(slice(start, start + block))
+            for number in range(len(values)):
+                yield values[number, ...].copy()
 
     def datetimes(self, key: Any = ...) -> np.ndarray:
         """Return reference times as datetime64, or as cftime objects where the calendar needs them.
@@ -170,10 +178,10 @@ class MasterArray:
         """
         if self.units is None or not is_reference_time(self.units):
             raise UnitsError(f"{self.name or 'array'}: units {self.units!r} are no reference time ('days since ...')")
-        everything = self._values_and_mask()
-        times = _with_nan(*everything)
+        times = _with_nan(*self._values_and_mask())
         valid = times[np.isfinite(times)]
-        kind = datetime_kind(self.units, self.calendar, *((float(valid.min()), float(valid.max())) if valid.size else (None, None)))
+        ends = (float(valid.min()), float(valid.max())) if valid.size else (None, None)
+        kind = datetime_kind(self.units, self.calendar, *ends)
         values = self.read(key, masked=True)
         return datetimes(_with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), self.units, self.calendar, kind)
 
@@ -201,7 +209,7 @@ class MasterArray:
                     matrix, known = _select_matrix(matrix, axis, selector), _select_known(known, axis, selector)
         return replace(self, _matrix=matrix, _known=known)
 
-    def _with_coords(self, change: Any) -> "MasterArray":
+    def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
         """Apply the same change to the array and to its coordinates."""
         return replace(change(self), coords={name: change(c) for name, c in self.coords.items()})
 
@@ -211,7 +219,8 @@ class MasterArray:
         if sorted(wanted) != sorted(self.dimensions):
             raise SelectionError(f"transpose to {wanted}: name each of {self.dimensions} once")
         order = [self.dimensions.index(d) for d in wanted]
-        known = self._known and (self._known[0].transpose(order), None if self._known[1] is None else self._known[1].transpose(order))
+        values, mask = self._known or (None, None)
+        known = None if values is None else (values.transpose(order), None if mask is None else mask.transpose(order))
         return replace(self, _matrix=transpose(self._matrix, order), _known=known)
 
     def flip(self, *dimensions: str) -> "MasterArray":
@@ -219,9 +228,9 @@ class MasterArray:
         wanted = _names(dimensions) or self.dimensions
         for d in wanted:
             self._matrix.axis(d)
-        selectors = {d: Range(n - 1, n, -1) for d, n in zip(self.dimensions, self.shape, strict=True) if d in wanted and n}
-        flipped = self._with_coords(lambda a: a._turned(selectors))
-        return flipped
+        sizes = zip(self.dimensions, self.shape, strict=True)
+        selectors = {d: Range(n - 1, n, -1) for d, n in sizes if d in wanted}
+        return self._with_coords(lambda a: a._turned(selectors))
 
     def _turned(self, selectors: Mapping[str, Range]) -> "MasterArray":
         """Turn dimensions round, single elements too: their direction changes all the same."""
@@ -229,40 +238,52 @@ class MasterArray:
         for d, whole in selectors.items():
             if d in self.dimensions:
                 axis = self._matrix.axis(d)
-                turned = replace(turned, _matrix=reverse(turned._matrix, axis), _known=_select_known(turned._known, axis, whole))
+                known = _select_known(turned._known, axis, whole)
+                turned = replace(turned, _matrix=reverse(turned._matrix, axis), _known=known)
         return turned
 
     def to_units(self, units: str, calendar: str | None = None) -> "MasterArray":
         """Return the array in other units: floating arrays keep their dtype, integers become float64.
 
-        Raises UnitsError where the units or calendars do not convert.
+        Raises UnitsError where the units or calendars do not convert, or the values are no numbers.
         """
         calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
-        conversion(self.units, self.calendar, units, calendar)
-        return self._stepped(Step(units, calendar, self.dtype if self.dtype.kind in "fc" else np.dtype("f8")))
+        step = Step(units, calendar, np.dtype("f8") if self.dtype.kind in "iu" else self.dtype)
+        # Without any values: whether units and dtype go together is known before a file is read.
+        convert(np.empty(0, self.dtype), None, self._target.step, step)
+        return self._stepped(step)
 
     def astype(self, dtype: Any) -> "MasterArray":
-        """Return the array in another data type, cast as NumPy does; missing values stay missing."""
-        return self._stepped(Step(self.units, self.calendar, np.dtype(dtype)))
+        """Return the array in another data type, cast as NumPy does; missing values stay missing.
+
+        AggregationError where there is no such cast.
+        """
+        wanted = plain_dtype(dtype)
+        cast(np.empty(0, self.dtype), None, wanted)
+        return self._stepped(Step(self.units, self.calendar, wanted))
 
     def _stepped(self, step: Step) -> "MasterArray":
         """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
         now = Step(self.units, self.calendar, self.dtype)
-        templates = [t if t.last_step == now else replace(t, steps=(*t.steps, now)) for t in self._matrix.references.templates]
-        matrix = replace(self._matrix, references=self._matrix.references.with_templates(templates))
+        references = self._matrix.references
+        templates = [t if t.last_step == now else replace(t, steps=(*t.steps, now)) for t in references.templates]
+        matrix = replace(self._matrix, references=references.with_templates(templates))
         known = self._known and convert(*self._known, now, step)
         fill = fill_for(step.dtype, self.fill_value if self.dtype.kind in "iu" else None)
-        return replace(self, dtype=step.dtype, units=step.units, calendar=step.calendar, fill_value=fill, _matrix=matrix, _known=known)
+        changed = replace(self, units=step.units, calendar=step.calendar, dtype=step.dtype, fill_value=fill)
+        return replace(changed, _matrix=matrix, _known=known)
 
     def sel(self, method: str | None = None, tolerance: Any = None, **labels: Any) -> "MasterArray":
         """Select lazily by coordinate values, meaning as xarray's ``sel``: slices include both ends.
 
-        Times may be given as text ("2000-01"), datetime, datetime64 or cftime objects. Raises NotFoundError for labels or
-        dimensions that are not there, SelectionError for labels of a wrong kind.
+        Dimensions without a coordinate are selected by position. Times may be given as text ("2000-01"), datetime,
+        datetime64 or cftime objects. Raises NotFoundError for labels or dimensions that are not there, SelectionError for
+        labels of a wrong kind.
 
-        >>> lat = MasterArray.from_subarrays([([(0, 3)], SubArray.from_array([-45.0, 0.0, 45.0], dimensions=("lat",)))], dimensions=("lat",))
+        >>> latitudes = SubArray.from_array([-45.0, 0.0, 45.0], dimensions=("lat",))
+        >>> lat = MasterArray.from_subarrays([([(0, 3)], latitudes)], dimensions=("lat",))
         >>> lat.sel(lat=slice(1, 2))[:].tolist()
-        [1.0]
+        [0.0]
         """
         selectors = {d: self._located(d, label, method, tolerance) for d, label in labels.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
@@ -270,11 +291,14 @@ class MasterArray:
     def _located(self, dimension: str, label: Any, method: str | None, tolerance: Any) -> Any:
         if dimension not in self.dimensions:
             hint = f"; {dimension!r} is a coordinate without a dimension of its own" if dimension in self.coords else ""
-            raise NotFoundError(f"no dimension {dimension!r} to select along: there is {', '.join(self.dimensions) or 'none'}{hint}")
+            names = ", ".join(self.dimensions) or "none"
+            raise NotFoundError(f"no dimension {dimension!r} to select along: there is {names}{hint}")
         coordinate = self.coords.get(dimension)
         if coordinate is None:
             if method is not None or tolerance is not None:
-                raise SelectionError(f"dimension {dimension!r} has no coordinate: method and tolerance need one; select by position")
+                raise SelectionError(
+                    f"dimension {dimension!r} has no coordinate: method and tolerance need one; select by position"
+                )
             return label
         if coordinate.units and is_reference_time(coordinate.units):
             values = coordinate.datetimes()
@@ -290,7 +314,8 @@ class MasterArray:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
-        lines = [f"<aggarray.MasterArray {self.name or ''} ({sizes}) {self.dtype} {self.units or ''}".rstrip() + ">"]
+        words = ("aggarray.MasterArray", self.name, f"({sizes})", self.dtype, self.units)
+        lines = [f"<{' '.join(str(w) for w in words if w)}>"]
         missing = int((self._matrix.refs < 0).sum())
         matrix = " x ".join(f"{n} {d}" for d, n in zip(self.pmdimensions, self.pmshape, strict=True)) or "1"
         lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
@@ -355,4 +380,6 @@ def require_array(item: Any) -> MasterArray:
     """Return the item if it is a MasterArray, else raise AggregationError."""
     if isinstance(item, MasterArray):
         return item
-    raise AggregationError(f"{type(item).__name__} is no MasterArray: give arrays of an aggregation or of MasterArray.from_subarrays")
+    raise AggregationError(
+        f"{type(item).__name__} is no MasterArray: give arrays of an aggregation or of MasterArray.from_subarrays"
+    )

@@ -4,12 +4,14 @@ Locations and shapes are checked in columns, so that a hundred thousand pieces t
 where their edges do not align.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from aggarray.conform import conform
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.master.subarray import SubArray
 from aggarray.table import Matrix, Parts, ReferenceBuilder, References, Step, Template
@@ -17,7 +19,15 @@ from aggarray.tiling import Cells, tile
 from aggarray.units import conversion, normal_calendar
 
 Location = Sequence[tuple[int, int]]
-Units = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller fixed of a master: its units and calendar (None: the first piece's) and dtype (None: the common one)."""
+
+    units: str | None = None
+    calendar: str | None = None
+    dtype: np.dtype[Any] | None = None
 
 
 def from_subarrays(
@@ -25,12 +35,11 @@ def from_subarrays(
     dimensions: tuple[str, ...],
     shape: Sequence[int] | None,
     directions: Sequence[bool] | None,
-    wanted: Step | Units,
+    wanted: Wanted,
 ) -> tuple[Matrix, Step]:
     """Return the matrix of pieces at their locations, and units and dtype of the master.
 
-    ``wanted``: what the caller fixed of these: units and calendar (None: the first piece's), and the dtype or not (the
-    common one). Errors as in `MasterArray.from_subarrays`.
+    Errors as in `MasterArray.from_subarrays`.
     """
     if len(set(dimensions)) != len(dimensions):
         raise AggregationError(f"dimensions {dimensions}: give each name once")
@@ -39,7 +48,8 @@ def from_subarrays(
         raise AggregationError(f"{len(forward)} directions for {len(dimensions)} dimensions: give one of each")
     builder = ReferenceBuilder()
     renamed: dict[int, tuple[Template, Template]] = {}
-    for _, piece in pieces:
+    for number, item in enumerate(pieces):
+        piece = _subarray(item, number)
         template = renamed.setdefault(id(piece.template), (piece.template, _named_as(piece.template, dimensions)))[1]
         builder.add(template, piece.uri, piece.source)
     references = builder.build()
@@ -52,10 +62,20 @@ def from_subarrays(
     return tile(cells, size, name=lambda number: _piece_name(references, number)), step
 
 
+def _subarray(item: Any, number: int) -> SubArray:
+    """Return the sub-array of a (location, sub-array) pair."""
+    if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], SubArray):
+        return item[1]
+    found = (
+        f"a pair with {type(item[1]).__name__}" if isinstance(item, tuple | list) and len(item) == 2 else type(item).__name__
+    )
+    raise AggregationError(f"piece {number} is {found}: give (location, SubArray); SubArray.from_array takes any array")
+
+
 def _named_as(template: Template, dimensions: tuple[str, ...]) -> Template:
     """Give nameless dimensions the master's names, by position."""
     nameless = tuple(f"dim_{i}" for i in range(len(template.dimensions)))
-    if template.dimensions == nameless and len(nameless) == len(dimensions):
+    if template.dimensions == nameless and len(nameless) == len(dimensions) and not set(nameless) & set(dimensions):
         return replace(template, dimensions=dimensions)
     return template
 
@@ -64,11 +84,12 @@ def _boxes(pieces: list[tuple[Location, SubArray]], dimensions: tuple[str, ...])
     locations = [location for location, _ in pieces]
     try:
         boxes = np.array(locations if pieces else np.zeros((0, len(dimensions), 2)))
-        boxes = boxes.reshape(len(pieces), -1, 2) if boxes.size else np.zeros((len(pieces), len(dimensions), 2))
+        if not dimensions and boxes.size == 0:
+            boxes = boxes.reshape(len(pieces), 0, 2)
         whole = boxes.astype(np.int64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise _misfit(locations, dimensions) from None
-    if boxes.shape[1] != len(dimensions) or (whole != boxes).any():
+    if boxes.shape != (len(pieces), len(dimensions), 2) or (whole != boxes).any():
         raise _misfit(locations, dimensions)
     bad = np.flatnonzero(((whole[:, :, 0] < 0) | (whole[:, :, 1] < whole[:, :, 0])).any(axis=1))
     if bad.size:
@@ -89,7 +110,9 @@ def _misfit(locations: list[Location], dimensions: tuple[str, ...]) -> Aggregati
                 continue
         except (ValueError, TypeError):
             pass
-        return AggregationError(f"piece {number}: location {location!r}: give one (start, stop) of integers for each of {dimensions}")
+        return AggregationError(
+            f"piece {number}: location {location!r}: give one (start, stop) of integers for each of {dimensions}"
+        )
     return AggregationError(f"locations: give one (start, stop) of integers for each of {dimensions}")
 
 
@@ -103,7 +126,10 @@ def _size(boxes: np.ndarray, shape: Sequence[int] | None, dimensions: tuple[str,
     beyond = np.argwhere(boxes[:, :, 1] > np.asarray(shape, np.int64)) if dimensions else np.zeros((0, 2), int)
     if len(beyond):
         piece, d = beyond[0]
-        raise AggregationError(f"piece {piece} reaches {boxes[piece, d, 1]} along {dimensions[d]}, beyond its size {shape[d]}: give a larger shape")
+        reach = boxes[piece, d, 1]
+        raise AggregationError(
+            f"piece {piece} reaches {reach} along {dimensions[d]}, beyond its size {shape[d]}: give a larger shape"
+        )
     return tuple(int(n) for n in shape)
 
 
@@ -115,40 +141,55 @@ def _check_extents(references: References, boxes: np.ndarray, dimensions: tuple[
         own = dict(zip(template.dimensions, template.shape, strict=True))
         extra = {d: n for d, n in own.items() if d not in dimensions and n != 1}
         if extra:
-            raise AggregationError(f"{_piece_name(references, rows[0])}: dimensions {extra} are not among {dimensions}: only ones of size 1 may be left out")
+            raise AggregationError(
+                f"{_piece_name(references, rows[0])}: dimensions {extra} are not among {dimensions}: "
+                "only ones of size 1 may be left out"
+            )
         for d, dimension in enumerate(dimensions):
             wrong = rows[extents[rows, d] != own.get(dimension, 1)]
             if wrong.size:
                 low, high = boxes[wrong[0], d]
                 raise AggregationError(
-                    f"{_piece_name(references, wrong[0])}: location {dimension} {low}:{high} is of size {high - low}, the sub-array of size {own.get(dimension, 1)}"
+                    f"{_piece_name(references, wrong[0])}: location {dimension} {low}:{high} is of size {high - low}, "
+                    f"the sub-array of size {own.get(dimension, 1)}: give a location of its size"
                 )
 
 
 def _piece_name(references: References, row: int) -> str:
     uri = references.uri_of(row)
-    return f"piece {row} (in memory)" if uri is None else f"piece {row} ({uri}, variable {references.variables[references.variable[row]]!r})"
+    if uri is None:
+        return f"piece {row} (in memory)"
+    return f"piece {row} ({uri}, variable {references.variables[references.variable[row]]!r})"
 
 
-def _common_step(references: References, wanted: Step | Units) -> Step:
-    """Return units and dtype of the master; UnitsError names the piece whose units do not convert."""
-    units, calendar = (wanted.units, wanted.calendar) if isinstance(wanted, Step) else wanted
+def _common_step(references: References, wanted: Wanted) -> Step:
+    """Return units and dtype of the master; errors name the piece whose units or dtype do not convert."""
+    units, calendar = wanted.units, wanted.calendar
     if units is None and len(references):
         first = references.template_of(0)
         units, calendar = first.units, calendar or first.calendar
     calendar = normal_calendar(units, calendar)
     dtypes, exact = [], True
-    for number, template in enumerate(references.templates):
-        try:
-            change = conversion(template.units, template.calendar, units, calendar)
-        except UnitsError as error:
-            row = int(np.flatnonzero(references.template == number)[0])
-            raise UnitsError(f"{_piece_name(references, row)}: {error}") from error
+    for template in references.templates:
+        source = template.units, template.calendar
+        change = _checked(references, template, partial(conversion, *source, units, calendar))
         dtypes.append(template.encoding.dtype)
         exact &= change.identity or change.integer_exact
-    if isinstance(wanted, Step):
-        return Step(units, calendar, wanted.dtype)
-    return Step(units, calendar, common_dtype(dtypes, exact))
+    step = Step(units, calendar, common_dtype(dtypes, exact) if wanted.dtype is None else wanted.dtype)
+    for template in references.templates:
+        # Without any values: whether units and dtypes go together is known before a file is read.
+        nothing = np.empty(0, template.encoding.dtype)
+        _checked(references, template, partial(conform, nothing, None, template, step))
+    return step
+
+
+def _checked(references: References, template: Template, work: Callable[[], Any]) -> Any:
+    """Run ``work`` and let its errors name the first piece that follows a template."""
+    try:
+        return work()
+    except (UnitsError, AggregationError) as error:
+        row = int(np.flatnonzero(references.template == references.templates.index(template))[0])
+        raise type(error)(f"{_piece_name(references, row)}: {error}") from error
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]], exact: bool) -> np.dtype[Any]:
@@ -159,10 +200,14 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]], exact: bool) -> np.dtype[Any]:
     if not dtypes:
         return np.dtype("f8")
     if len({d.kind in "iufcb" for d in dtypes}) > 1:
-        raise AggregationError(f"data types {', '.join(sorted({str(d) for d in dtypes}))} have nothing in common: join like with like")
+        raise _nothing_in_common(dtypes)
     try:
         found = np.result_type(*dtypes)
     except TypeError as error:
-        names = ", ".join(sorted({str(d) for d in dtypes}))
-        raise AggregationError(f"data types {names} have nothing in common: join like with like") from error
+        raise _nothing_in_common(dtypes) from error
     return np.dtype("f8") if found.kind in "iub" and not exact else found
+
+
+def _nothing_in_common(dtypes: Sequence[np.dtype[Any]]) -> AggregationError:
+    names = ", ".join(sorted({str(d) for d in dtypes}))
+    return AggregationError(f"data types {names} have nothing in common: join like with like")

@@ -81,7 +81,9 @@ class PartitionMatrix:
     def __getitem__(self, index: Any) -> Partition:
         given = index if isinstance(index, tuple) else (index,)
         if len(given) != len(self.shape):
-            raise SelectionError(f"{len(given)} indices for a matrix of {self.shape} partitions along {self.dimensions}: give one per dimension")
+            raise SelectionError(
+                f"{len(given)} indices for a matrix of {self.shape} partitions along {self.dimensions}: give one per dimension"
+            )
         numbers = iter([_position(i, n, d) for i, n, d in zip(given, self.shape, self.dimensions, strict=True)])
         return self._at(tuple(next(numbers) if n > 1 else 0 for n in self._matrix.cells))
 
@@ -94,7 +96,7 @@ class PartitionMatrix:
             return Partition(index, location, matrix.dimensions, matrix.directions, self.units, self.calendar, (), None, False)
         template = matrix.references.template_of(ref)
         part = part_of(matrix, cell, template)
-        virtual = any(isinstance(p, np.ndarray) or len(range(*p.indices(n))) != n for p, n in zip(part, template.shape, strict=True))
+        virtual = not all(map(_is_whole, part, template.shape))
         data = subarray_at(matrix.references, ref)
         units = (template.units, template.calendar)
         return Partition(index, location, template.dimensions, template.directions, *units, part, data, virtual)
@@ -108,3 +110,7 @@ def _position(index: Any, size: int, dimension: str) -> int:
     if isinstance(index, bool) or not isinstance(index, int | np.integer) or not -size <= index < size:
         raise SelectionError(f"partition {index!r} along {dimension!r}: give an integer from {-size} to {size - 1}")
     return int(index) % size
+
+
+def _is_whole(part: slice | np.ndarray, size: int) -> bool:
+    return isinstance(part, slice) and len(range(*part.indices(size))) == size

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.encoding import default_fill, encoding
+from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import scan
 from aggarray.read import Target, read, view
@@ -57,12 +57,15 @@ class SubArray:
         Masked arrays keep their mask. Raises AggregationError where dimensions or directions do not fit the array.
         """
         values, fill_value = _plain(array, fill_value)
+        dimensions = (dimensions,) if isinstance(dimensions, str) else dimensions
         names = tuple(f"dim_{i}" for i in range(values.ndim)) if dimensions is None else tuple(dimensions)
         forward = (True,) * values.ndim if directions is None else tuple(bool(d) for d in directions)
         if not len(names) == len(set(names)) == len(forward) == values.ndim:
-            raise AggregationError(f"dimensions {names} and directions {forward} for an array of shape {values.shape}: give one of each per dimension")
-        attrs = {} if fill_value is None else {"_FillValue": fill_value}
-        decoding = encoding(values.dtype.newbyteorder("="), attrs)
+            raise AggregationError(
+                f"dimensions {names} and directions {forward} for an array of shape {values.shape}: "
+                "give one of each per dimension, names once"
+            )
+        decoding = _decoding(values.dtype, fill_value)
         return cls(Template(values.shape, names, forward, units, normal_calendar(units, calendar), decoding), None, values)
 
     @property
@@ -132,7 +135,8 @@ class SubArray:
         """
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
-        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value), selectors, Reading(masked=masked, copy=copy))
+        wish = Reading(masked=masked, copy=copy)
+        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value), selectors, wish)
 
     def matrix(self) -> Matrix:
         """Return the matrix of one partition that shows the whole sub-array."""
@@ -163,7 +167,7 @@ class Reading:
 def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: Reading) -> np.ndarray:
     """Read a selection as wished; a masked array carries the mask of the files."""
     if wish.copy is not True and wish.out is None:
-        found = view(matrix, target, selectors)
+        found = view(matrix, target, selectors, wish.masked)
         if isinstance(found, np.ndarray):
             return np.ma.MaskedArray(found, mask=False) if wish.masked else found
         if wish.copy is False:
@@ -171,7 +175,9 @@ def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish:
     elif wish.copy is False:
         raise AggregationError("copy=False and out= contradict each other: leave one out")
     values, mask = read(matrix, target, selectors, wish.out, wish.masked, wish.threads)
-    return values if mask is None else np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
+    if mask is None:
+        return values
+    return np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
 
 
 def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:
@@ -196,12 +202,39 @@ def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
 
 
 def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Write a value over masked elements that no valid element has."""
+    """Write a value over masked elements that no valid element has; return it too."""
     mask = np.ma.getmaskarray(array)
     if not mask.any():
         return np.ma.getdata(array), fill_value
-    fill = fill_value if fill_value is not None else np.nan if array.dtype.kind in "fc" else array.fill_value
-    values = array.filled(fill)
-    if (values[~mask] == fill).any():
-        raise AggregationError(f"fill_value {fill!r} is also a valid value of the masked array: give another")
-    return values, fill
+    valid = np.ma.getdata(array)[~mask]
+    candidates = _fills(array) if fill_value is None else (fill_value,)
+    for fill in candidates:
+        if array.dtype.kind in "iu" and not np.iinfo(array.dtype).min <= fill <= np.iinfo(array.dtype).max:
+            continue
+        if not (np.isnan(valid).any() if fill != fill else (valid == fill).any()):
+            return np.where(mask, np.asarray(fill, array.dtype), np.ma.getdata(array)), fill
+    raise AggregationError(
+        f"fill_value {candidates[0]!r} is also a valid value of the masked array, or no value of {array.dtype}: give another"
+    )
+
+
+def _fills(array: np.ma.MaskedArray) -> tuple[Any, ...]:
+    """Return values that may stand for missing ones of a masked array, the usual one first."""
+    usual = default_fill(array.dtype)
+    if array.dtype.kind not in "iu":
+        return usual, array.fill_value
+    limits = np.iinfo(array.dtype)
+    return array.fill_value, usual, limits.min, limits.max
+
+
+def _decoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:
+    """Return the encoding of values in memory, of which ``fill_value`` (None: none) marks the missing ones."""
+    attrs = {} if fill_value is None else {"_FillValue": fill_value}
+    if dtype.kind not in "bmM" or fill_value is None:
+        return encoding(dtype, attrs)
+    # Attributes of files have no times and no truth values: these are declared by hand.
+    native = dtype.newbyteorder("=")
+    value = np.asarray(fill_value, native)[()]
+    if value != value:
+        return Encoding(native, native, native, missing_nan=True)
+    return Encoding(native, native, native, missing=(value,))

@@ -38,7 +38,7 @@ def signature(units: str) -> str | None:
 
 
 def through_udunits(values: np.ndarray, units: tuple[str, str]) -> np.ndarray:
-    """Convert values of any shape by UDUNITS itself, from the first units to the second, into a new array of float64 or wider."""
+    """Convert values of any shape by UDUNITS itself, from the first units to the second, into a new array."""
     with _lock:
         converted = _unit(units[0]).convert(np.array(values, dtype=np.float64).reshape(-1), _unit(units[1]))
     return np.asarray(converted).reshape(values.shape).astype(np.result_type(values.dtype, np.float64))

@@ -1,0 +1,61 @@
+"""The benchmarks, run by hand: ``make bench``, or ``python -m tests.bench [NAME ...]``; prints Markdown tables."""
+
+import argparse
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from tests.bench.harness import BenchmarkError, benchmarks, run, table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks named, all by default; status 1 where one fails."""
+    known = benchmarks()
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure aggarray and its peers in turn.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (default: %(default)s)")
+    parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: to see that it works")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}: there is {', '.join(known)}")
+    if options.repeats < 1:
+        parser.error(f"--repeats {options.repeats}: give at least 1")
+    print(machine(), flush=True)
+    failed = False
+    for name in options.names or known:
+        try:
+            measured = run(known[name], options.size, options.repeats, _say)
+        except BenchmarkError as error:
+            failed = True
+            print(error, file=sys.stderr)
+            continue
+        print(f"\n{table(known[name], options.size, measured)}", flush=True)
+    return int(failed)
+
+
+def machine() -> str:
+    """Say in one line what the numbers were measured on."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores, {platform.machine()}, Python {platform.python_version()}, {', '.join(_versions())}"
+
+
+def _versions() -> list[str]:
+    found = []
+    for package in ("numpy", "netCDF4", "h5py", "xarray", "dask"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"no {package}")
+    return found
+
+
+def _say(text: str) -> None:
+    """Tell on a terminal what is going on."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""How are aggarray and its peers measured fairly, in one run?
+
+Every measurement is a fresh process (`worker`), so that nobody profits from what another has cached; the contestants take
+turns, the order is reversed from round to round, and medians are compared. A first round is not timed: it warms the
+file system's cache for all alike, and its results must be equal.
+"""
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+Size = Mapping[str, int]
+
+
+class BenchmarkError(Exception):
+    """A contestant that failed, or gave other values than the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One way to do the work.
+
+    ``prepare(folder, size)``: imports libraries and makes what is given (not timed); ``work(given)``: what is timed;
+    ``values(given, result)``: named arrays to compare with those of the first contestant, where it has such a name.
+    """
+
+    name: str
+    prepare: Callable[[Path, Size], Any]
+    work: Callable[[Any], Any]
+    values: Callable[[Any, Any], dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One piece of work and who does it, aggarray first.
+
+    ``make(folder, size)`` writes the data; ``sizes``: "full" and "tiny", numbers for ``make`` and the contestants.
+    """
+
+    name: str
+    title: str
+    sizes: Mapping[str, Size]
+    make: Callable[[Path, Size], None]
+    contestants: tuple[Contestant, ...]
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was measured of one contestant, one number per round: seconds of the work, of the whole process; bytes on top."""
+
+    name: str
+    work: list[float] = field(default_factory=list)
+    process: list[float] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """Return every benchmark of the modules beside this one that have any."""
+    here = Path(__file__).parent
+    names = sorted(m.name for m in pkgutil.iter_modules([str(here)]) if m.name not in ("__main__", "harness", "worker"))
+    modules = [importlib.import_module(f"tests.bench.{name}") for name in names]
+    return {b.name: b for module in modules for b in getattr(module, "BENCHMARKS", ())}
+
+
+def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None]) -> list[Measured]:
+    """Measure every contestant ``repeats`` times; BenchmarkError where one fails or values differ."""
+    with tempfile.TemporaryDirectory(prefix="aggarray-bench-") as name:
+        folder = Path(name) / "data"
+        folder.mkdir()
+        say(f"{benchmark.name}: writing data")
+        benchmark.make(folder, benchmark.sizes[size])
+        _check(benchmark, size, folder, Path(name), say)
+        measured = {c.name: Measured(c.name) for c in benchmark.contestants}
+        for number, contestant in _rounds(benchmark.contestants, repeats):
+            say(f"{benchmark.name}: round {number + 1} of {repeats}, {contestant.name}")
+            found = measured[contestant.name]
+            started = time.perf_counter()
+            answer = _fresh_process(benchmark, contestant, size, [str(folder)])
+            found.process.append(time.perf_counter() - started)
+            found.work.append(answer["seconds"])
+            found.memory.append(answer["bytes"])
+        return list(measured.values())
+
+
+def _rounds(contestants: Sequence[Contestant], repeats: int) -> Iterator[tuple[int, Contestant]]:
+    for number in range(repeats):
+        yield from ((number, c) for c in (contestants if number % 2 == 0 else contestants[::-1]))
+
+
+def _check(benchmark: Benchmark, size: str, folder: Path, beside: Path, say: Callable[[str], None]) -> None:
+    """Let everybody work once, and compare what comes out."""
+    first: dict[str, np.ndarray] = {}
+    for number, contestant in enumerate(benchmark.contestants):
+        say(f"{benchmark.name}: comparing values, {contestant.name}")
+        path = beside / f"{number}.npz"
+        _fresh_process(benchmark, contestant, size, [str(folder), str(path)])
+        with np.load(path) as found:
+            values = dict(found)
+        path.unlink()
+        first = first or values
+        common = first.keys() & values.keys()
+        wrong = sorted(n for n in common if not same_values(first[n], values[n]))
+        if wrong or not common:
+            what = ", ".join(wrong) or "all values"
+            raise BenchmarkError(f"{benchmark.name}: {contestant.name}: {what} differ from {benchmark.contestants[0].name}'s")
+
+
+def same_values(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether arrays have one shape and equal values, NaN equal to NaN."""
+    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fcmM" and b.dtype.kind in "fcmM")
+
+
+def _fresh_process(benchmark: Benchmark, contestant: Contestant, size: str, places: list[str]) -> dict[str, Any]:
+    order = [sys.executable, "-m", "tests.bench.worker", benchmark.name, contestant.name, size, *places]
+    done = subprocess.run(order, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchmarkError(f"{benchmark.name}: {contestant.name} failed\n{done.stderr}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def table(benchmark: Benchmark, size: str, measured: Sequence[Measured]) -> str:
+    """Write the results as a Markdown table; "times" is a median over that of the first contestant."""
+    sizes = ", ".join(f"{name} {number:,}" for name, number in benchmark.sizes[size].items())
+    lines = [f"### {benchmark.name}: {benchmark.title}", "", f"{sizes}; {len(measured[0].work)} rounds", ""]
+    lines += ["| | work, s | times | whole process, s | times | memory, MB |", "| --- | --- | --- | --- | --- | --- |"]
+    for one in measured:
+        cells = [one.name, _spread(one.work), _times(one.work, measured[0].work), _spread(one.process)]
+        cells += [_times(one.process, measured[0].process), f"{median(one.memory) / 1e6:,.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{median(seconds):.3f} ({min(seconds):.3f} to {max(seconds):.3f})"
+
+
+def _times(seconds: Sequence[float], first: Sequence[float]) -> str:
+    return f"{median(seconds) / median(first):.2f}"

@@ -1,0 +1,56 @@
+"""How long does one contestant take, and how much memory, in this process?
+
+Run by the harness as ``python -m tests.bench.worker BENCHMARK CONTESTANT SIZE FOLDER [SAVE]``; prints one line of JSON.
+With SAVE, the values are stored there for comparison.
+"""
+
+import gc
+import hashlib
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.bench.harness import benchmarks
+
+#: Arrays of more bytes than this are compared by their digest.
+_LARGE = 1 << 24
+
+
+def main(arguments: list[str]) -> None:
+    """Do the work once."""
+    benchmark = benchmarks()[arguments[0]]
+    contestant = next(c for c in benchmark.contestants if c.name == arguments[1])
+    given = contestant.prepare(Path(arguments[3]), benchmark.sizes[arguments[2]])
+    gc.collect()
+    before = _status("VmRSS")
+    started = time.perf_counter()
+    result = contestant.work(given)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "bytes": max(0, _status("VmHWM") - before)}), flush=True)
+    if len(arguments) > 4:
+        found = contestant.values(given, result)
+        np.savez(arguments[4], **{name: _short(np.asarray(values)) for name, values in found.items()})
+
+
+def _status(key: str) -> int:
+    """Return bytes of memory held ("VmRSS") or held at most ("VmHWM") by this process."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), 0)
+
+
+def _short(values: np.ndarray) -> np.ndarray:
+    if values.nbytes <= _LARGE:
+        return values
+    digest = hashlib.sha256(f"{values.dtype} {values.shape}".encode() + np.ascontiguousarray(values).tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,79 @@
+"""Do the benchmarks run, on tiny data, and do all contestants give equal values? Nothing is timed."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("xarray", reason="the benchmarks compare with xarray: install the extra 'xarray'")
+pytest.importorskip("dask.array", reason="the benchmarks compare with dask: install the extra 'xarray'")
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.bench.__main__ import main
+from tests.bench.harness import BenchmarkError, Measured, benchmarks, run, same_values, table
+
+NAMES = sorted(benchmarks())
+
+
+def quiet(_text: str) -> None:
+    """Say nothing."""
+
+
+# xarray announces other defaults for what `open_mfdataset` does without arguments.
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_contestants_agree(name: str, tmp_path: Path) -> None:
+    """In this process, which is quicker than the fresh ones that the harness starts."""
+    benchmark = benchmarks()[name]
+    size = benchmark.sizes["tiny"]
+    benchmark.make(tmp_path, size)
+    first: dict[str, np.ndarray] = {}
+    for contestant in benchmark.contestants:
+        given = contestant.prepare(tmp_path, size)
+        found = contestant.values(given, contestant.work(given))
+        first = first or found
+        common = first.keys() & found.keys()
+        assert common, contestant.name
+        for key in common:
+            assert same_values(np.asarray(first[key]), np.asarray(found[key])), (contestant.name, key)
+
+
+def test_full_and_tiny_have_the_same_numbers() -> None:
+    for benchmark in benchmarks().values():
+        assert set(benchmark.sizes) == {"full", "tiny"}
+        assert benchmark.sizes["full"].keys() == benchmark.sizes["tiny"].keys()
+
+
+def test_the_program_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["join", "--size", "tiny", "--repeats", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "### join" in printed and "| aggarray.concat |" in printed and "| 1.00 |" in printed
+
+
+@pytest.mark.parametrize("wrong", [["nonsense"], ["join", "--repeats", "0"]])
+def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(wrong)
+    assert "nonsense" in capsys.readouterr().err or "--repeats" in wrong
+
+
+def test_other_values_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    benchmark = benchmarks()["join"]
+
+    def answers(_benchmark: object, contestant: object, _size: str, places: list[str]) -> dict[str, float]:
+        if len(places) > 1:
+            np.savez(places[1], values=np.array([contestant is benchmark.contestants[1]]))
+        return {"seconds": 1.0, "bytes": 0}
+
+    monkeypatch.setattr("tests.bench.harness._fresh_process", answers)
+    with pytest.raises(BenchmarkError, match=r"xarray\.concat: values differ"):
+        run(benchmark, "tiny", 1, quiet)
+    rounds = run(replace(benchmark, contestants=benchmark.contestants[:1]), "tiny", 3, quiet)
+    assert rounds[0].work == [1.0] * 3
+
+
+def test_the_table_compares_medians() -> None:
+    measured = [Measured("a", [1.0, 2.0, 9.0], [2.0] * 3, [10**6] * 3), Measured("b", [4.0] * 3, [3.0] * 3, [2 * 10**6] * 3)]
+    lines = table(benchmarks()["join"], "tiny", measured).splitlines()
+    assert lines[-2] == "| a | 2.000 (1.000 to 9.000) | 1.00 | 2.000 (2.000 to 2.000) | 1.00 | 1 |"
+    assert lines[-1] == "| b | 4.000 (4.000 to 4.000) | 2.00 | 3.000 (3.000 to 3.000) | 1.50 | 2 |"

@@ -1,0 +1,56 @@
+"""The README's examples run as they stand, and give what their comments say."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """Return the fenced code blocks of a language."""
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def promised(comment: str) -> Any:
+    """Return the literal that a comment begins with, or None where it is prose."""
+    for end in range(len(comment), 0, -1):
+        try:
+            return ast.literal_eval(comment[:end].strip())
+        except (SyntaxError, ValueError):
+            continue
+    return None
+
+
+def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    compared = 0
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), names)
+        for line in block.splitlines():
+            code, _, comment = line.partition("#")
+            if not comment or not re.match(r"[\w.\[\], ]+$", code.strip()) or "=" in code:
+                continue
+            expected = promised(comment.strip())
+            if expected is not None:
+                found = eval(code, names)
+                assert np.array_equal(found, expected) if isinstance(found, np.ndarray) else found == expected, line
+                compared += 1
+    assert compared >= 6
+
+
+def test_shell_examples_run() -> None:
+    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.startswith("aggarray ")]
+    assert len(commands) >= 2
+    for command in commands:
+        done = subprocess.run([sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "tas" in done.stdout, done.stderr
