@@ -30,7 +30,9 @@ def commands(context: click.Context, debug: bool) -> None:
 def _source(command: Any) -> Any:
     """Add what every command that opens a source takes."""
     command = click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")(command)
-    command = click.option("-v", "--variable", "variables", multiple=True, metavar="NAME", help="Keep only this variable (repeatable).")(command)
+    command = click.option(
+        "-v", "--variable", "variables", multiple=True, metavar="NAME", help="Keep only this variable (repeatable)."
+    )(command)
     return click.argument("source", nargs=-1, required=True)(command)
 
 
@@ -54,11 +56,23 @@ def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> 
         return
     rows = []
     for fact in found:
-        matrix = " x ".join(f"{n} {d}" for d, n in zip(fact["partitions"]["dimensions"], fact["partitions"]["shape"], strict=True)) or "1"
+        matrix = (
+            " x ".join(f"{n} {d}" for d, n in zip(fact["partitions"]["dimensions"], fact["partitions"]["shape"], strict=True))
+            or "1"
+        )
         missing = fact["partitions"]["missing"]
         times = " to ".join(dict.fromkeys(fact["time"] or ()))
         shape = " x ".join(map(str, fact["shape"])) or "scalar"
-        rows.append([fact["name"], " ".join(fact["dimensions"]), shape, fact["units"] or "", matrix + (f" ({missing} missing)" if missing else ""), times])
+        rows.append(
+            [
+                fact["name"],
+                " ".join(fact["dimensions"]),
+                shape,
+                fact["units"] or "",
+                matrix + (f" ({missing} missing)" if missing else ""),
+                times,
+            ]
+        )
     click.echo(facts.table(rows, ["name", "dimensions", "shape", "units", "partitions", "time range"]))
     _notes(agg, "aggarray explain says why")
 
@@ -90,7 +104,10 @@ def _explained(found: dict[str, Any]) -> str:
         apart = (f"  {' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in found["refusals"])
         lines += ["stayed apart", *map(printable, apart), ""]
     if found["skipped"]:
-        names = (f"  {s['file']}{': variable ' + repr(s['variable']) if s['variable'] else ''}: {s['reason']}" for s in found["skipped"])
+        names = (
+            f"  {s['file']}{': variable ' + repr(s['variable']) if s['variable'] else ''}: {s['reason']}"
+            for s in found["skipped"]
+        )
         lines += ["skipped", *map(printable, names)]
     return "\n".join(lines).rstrip()
 
@@ -111,7 +128,13 @@ def _explained_array(array: dict[str, Any]) -> list[str]:
     if array["conformed"]:
         head = ["conformed", "in the file", "in the array", "sub-arrays", "such as"]
         rows = [
-            [c["kind"], c["found"], c["master"], f"{c['count']} of {array['subarrays']}", os.path.basename(c["example"] or "in memory")]
+            [
+                c["kind"],
+                c["found"],
+                c["master"],
+                f"{c['count']} of {array['subarrays']}",
+                os.path.basename(c["example"] or "in memory"),
+            ]
             for c in array["conformed"]
         ]
         lines += ["  " + line for line in table(rows, head).splitlines()]

@@ -107,7 +107,7 @@ def _is_time(coordinate: MasterArray, array: MasterArray) -> bool:
 
 
 def _iso(time: Any) -> str:
-    text = str(np.datetime64(time, "s")) if isinstance(time, np.datetime64) else str(time.isoformat())
+    text = str(time.astype("M8[s]")) if isinstance(time, np.datetime64) else str(time.isoformat())
     return text.removesuffix("T00:00:00")
 
 
@@ -120,7 +120,11 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
         "dtype": str(array.dtype),
         "units": array.units,
         "calendar": array.calendar,
-        "partitions": {"dimensions": list(array.pmdimensions), "shape": list(array.pmshape), "missing": int((array._matrix.refs < 0).sum())},
+        "partitions": {
+            "dimensions": list(array.pmdimensions),
+            "shape": list(array.pmshape),
+            "missing": int((array._matrix.refs < 0).sum()),
+        },
         "files": len(files_of(array)),
         "subarrays": len(np.unique(array._matrix.refs[array._matrix.refs >= 0])),
         "time": list(time_range(array) or []) or None,
@@ -135,7 +139,11 @@ def explanation(agg: Aggregation) -> dict[str, Any]:
         return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
 
     arrays = [
-        {**array_facts(a), "conformed": rows(conformed(a), ("kind", "found", "master", "count", "example")), "paths": files_of(a)}
+        {
+            **array_facts(a),
+            "conformed": rows(conformed(a), ("kind", "found", "master", "count", "example")),
+            "paths": files_of(a),
+        }
         for a in agg
     ]
     return {

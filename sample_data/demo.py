@@ -36,7 +36,15 @@ def archive() -> None:
     tas = agg["tas"]
     print(f">>> aa.open('sample_data/archive')['tas']\n{tas!r}\n")
     rows = [
-        [p.index[0], f"{p.location[0][0]}:{p.location[0][1]}", Path(p.data.uri).name, p.data.format, " ".join(p.pdimensions), p.punits, p.data.dtype]
+        [
+            p.index[0],
+            f"{p.location[0][0]}:{p.location[0][1]}",
+            Path(p.data.uri).name,
+            p.data.format,
+            " ".join(p.pdimensions),
+            p.punits,
+            p.data.dtype,
+        ]
         for p in tas.partitions
     ]
     print(table(rows, ["partition", "days", "file", "format", "dimensions", "units", "dtype"]))
@@ -53,7 +61,10 @@ def archive() -> None:
     print(table(rows, ["file", "what is odd", "tas[day, 4, 7]", "netCDF4-python, converted", "whole month equal"]))
     check(all(row[-1] == "yes" for row in rows), "every value of these months equals netCDF4-python's, converted")
     times = tas.coords["time"].datetimes()
-    check(bool((np.diff(times) == np.timedelta64(1, "D")).all()), f"time runs day by day from {times[0]:.10} to {times[-1]:.10}".replace("'", ""))
+    check(
+        bool((np.diff(times) == np.timedelta64(1, "D")).all()),
+        f"time runs day by day from {times[0]:.10} to {times[-1]:.10}".replace("'", ""),
+    )
 
 
 def compared(tas: aa.MasterArray, month: int, what: str) -> list[object]:
@@ -81,7 +92,10 @@ def selecting() -> None:
     spring = tas.sel(time=slice("2001-03", "2001-05"), lat=slice(0, 60)).to_units("degC")
     print(f">>> tas.sel(time=slice('2001-03', '2001-05'), lat=slice(0, 60)).to_units('degC')\n{spring!r}\n")
     values = tas[59:151, 9:15] - 273.15
-    check(spring.pmshape == (3,) and np.allclose(spring[:], values, equal_nan=True), "three partitions, equal to the same selection read first")
+    check(
+        spring.pmshape == (3,) and np.allclose(spring[:], values, equal_nan=True),
+        "three partitions, equal to the same selection read first",
+    )
 
 
 def tiles() -> None:

@@ -33,12 +33,21 @@ def write(path: Path, time: list[float], units: str = "K", name: str = "tas") ->
     return path
 
 
-def test_info_prints_a_table_with_one_row_per_array(capsys: pytest.CaptureFixture[str], sample_archive: Path, sample_tiles: Path) -> None:
+def test_info_prints_a_table_with_one_row_per_array(
+    capsys: pytest.CaptureFixture[str], sample_archive: Path, sample_tiles: Path
+) -> None:
     status, out, err = run(capsys, "info", sample_archive, sample_tiles)
     lines = out.splitlines()
     assert (status, err) == (0, "")
     assert re.split(r"\s{2,}", lines[0]) == ["name", "dimensions", "shape", "units", "partitions", "time range"]
-    assert re.split(r"\s{2,}", lines[2]) == ["tas", "time lat lon", "365 x 18 x 36", "K", "12 time", "2001-01-01T12:00:00 to 2001-12-31T12:00:00"]
+    assert re.split(r"\s{2,}", lines[2]) == [
+        "tas",
+        "time lat lon",
+        "365 x 18 x 36",
+        "K",
+        "12 time",
+        "2001-01-01T12:00:00 to 2001-12-31T12:00:00",
+    ]
     assert re.split(r"\s{2,}", lines[3]) == ["value", "y x", "8 x 7", "1", "4 y x 6 x"]
 
 

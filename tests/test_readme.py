@@ -49,8 +49,15 @@ def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.Monkey
 
 
 def test_shell_examples_run() -> None:
-    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.startswith("aggarray ")]
+    commands = [
+        shlex.split(line, comments=True)
+        for block in blocks("sh")
+        for line in block.splitlines()
+        if line.startswith("aggarray ")
+    ]
     assert len(commands) >= 2
     for command in commands:
-        done = subprocess.run([sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0 and "tas" in done.stdout, done.stderr

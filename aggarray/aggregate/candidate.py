@@ -66,18 +66,23 @@ class Place:
 
 
 def _place(name: str, size: int, coordinate: MasterArray | None) -> Place:
-    scalar = coordinate is not None and coordinate.ndim == 0
     if coordinate is None:
         return Place(name, False, size, None)
+    scalar = not coordinate._matrix.dimensions
     values, mask = coordinate._values_and_mask()
-    values = np.atleast_1d(values)
-    if (mask is not None and mask.any()) or (values.dtype.kind == "f" and bool(np.isnan(values).any())):
+    values = values.reshape(1) if scalar else values
+    if mask is not None and mask.any():
         return Place(name, scalar, size, coordinate, False, False)
+    largest = 0.0
+    if len(values) and values.dtype.kind in "iuf":
+        largest = max(abs(float(values[0])), abs(float(values[-1])))
+    if len(values) < 2:
+        return Place(name, scalar, size, coordinate, False, largest == largest, largest)
+    # What is not a number is neither above nor below its neighbour: such values do not run one way.
+    if (values[1:] > values[:-1]).all():
+        return Place(name, scalar, size, coordinate, False, True, largest)
     flipped = is_decreasing(values)
-    monotonic = flipped or len(values) < 2 or bool((values[1:] > values[:-1]).all())
-    numeric = len(values) > 0 and values.dtype.kind in "iuf"
-    largest = max(abs(float(values[0])), abs(float(values[-1]))) if numeric else 0.0
-    return Place(name, scalar, size, coordinate, flipped, monotonic, largest)
+    return Place(name, scalar, size, coordinate, flipped, flipped, largest)
 
 
 @dataclass(slots=True)

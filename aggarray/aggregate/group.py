@@ -34,28 +34,31 @@ class Joinable:
 
 def split(found: list[Candidate], rules: Rules, refuse: Refuse) -> Iterator[Joinable]:
     """Yield groups that can be joined; ``refuse`` is told (array apart, its relative, rule, reason) for every division."""
+    told: set[int] = set()
     waiting = [sorted(found, key=lambda c: (c.uri, c.array.name or ""))]
     while waiting:
         group = waiting.pop(0)
         if len(group) == 1:
             yield Joinable(group, Frame({}, {}, {}))
             continue
-        view = _View(group, rules, refuse)
+        view = _View(group, rules, refuse, told)
         parts = view.divided()
         if parts:
             waiting[:0] = parts
             continue
         joinable, rest = view.placed()
         yield joinable
-        if rest:
+        if rest and view.varying:
             waiting.insert(0, rest)
+        else:  # what covers the same positions need not be compared again
+            waiting[:0] = [[one] for one in rest]
 
 
 class _View:
     """A group under examination: the layout of its places, and which of them vary."""
 
-    def __init__(self, group: list[Candidate], rules: Rules, refuse: Refuse) -> None:
-        self.group, self.rules, self.refuse = group, rules, refuse
+    def __init__(self, group: list[Candidate], rules: Rules, refuse: Refuse, told: set[int]) -> None:
+        self.group, self.rules, self.refuse, self.told = group, rules, refuse, told
         self.layouts: dict[str, Layout] = {}
         self.varying: dict[str, int] = {}
 
@@ -224,7 +227,9 @@ class _View:
         if self.rules.overlap == "refuse":
             kept, blocked = _served(boxes, shape, keys, order)
             for row, by in blocked.items():
-                self.refuse(self.group[row], self.group[by], "overlap", self._overlap(row, by, keys, boxes))
+                if self.group[row].number not in self.told:
+                    self.refuse(self.group[row], self.group[by], "overlap", self._overlap(row, by, keys, boxes))
+            self.told.update(self.group[row].number for row in blocked)
             rest = [self.group[row] for row in order if row in blocked]
         frame = Frame(
             {k: n for k, n in zip(keys, shape, strict=True)},
@@ -235,7 +240,7 @@ class _View:
         if rest and len(found) == 1:
             return Joinable(found, Frame({}, {}, {})), rest
         if rest:  # what is left out may have been the only one at some positions
-            return _View(found, self.rules, _nobody)._again(), rest
+            return _View(found, self.rules, _nobody, self.told)._again(), rest
         return Joinable(found, frame), rest
 
     def _again(self) -> Joinable:

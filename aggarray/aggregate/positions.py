@@ -5,6 +5,7 @@ values (within the tolerance) being one position; `clusters` tells which of them
 fall between values of another. Pure functions on values.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -97,29 +98,39 @@ def _union(distinct: list[np.ndarray], tolerance: float) -> tuple[list[np.ndarra
 
 @dataclass(slots=True)
 class _Cluster:
-    """Classes that share a dimension: all their positions, and the ranges that they span."""
+    """Classes that share a dimension: their positions, sorted, and the disjoint ranges that they span together."""
 
-    values: np.ndarray
-    low: list[int] = field(default_factory=list)
-    high: list[int] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+    lows: list[int] = field(default_factory=list)
+    highs: list[int] = field(default_factory=list)
 
-    def accepts(self, positions: np.ndarray) -> bool:
+    def accepts(self, positions: list[int]) -> bool:
         """Tell whether neither has a position between the other's."""
-        first, last = np.searchsorted(self.values, [positions[0], positions[-1] + 1])
-        if not np.isin(self.values[first:last], positions).all():
+        between = self.values[bisect_left(self.values, positions[0]) : bisect_right(self.values, positions[-1])]
+        if between and not set(between) <= set(positions):
             return False
-        new = positions[~np.isin(positions, self.values)]
-        order = np.argsort(self.low)
-        reach = np.maximum.accumulate(np.array(self.high)[order])
-        before = np.searchsorted(np.array(self.low)[order], new, side="right") - 1
-        return not (reach[before[before >= 0]] >= new[before >= 0]).any()
+        for position in positions:
+            if position not in self.known:
+                number = bisect_right(self.lows, position) - 1
+                if number >= 0 and self.highs[number] >= position:
+                    return False
+        return True
 
-    def add(self, number: int, positions: np.ndarray) -> None:
-        self.values = np.union1d(self.values, positions)
-        self.low.append(int(positions[0]))
-        self.high.append(int(positions[-1]))
+    def add(self, number: int, positions: list[int]) -> None:
+        """Add a class that is accepted."""
         self.members.append(number)
+        new = [p for p in positions if p not in self.known]
+        self.known.update(new)
+        at = bisect_left(self.values, positions[0])
+        end = bisect_right(self.values, positions[-1])
+        self.values[at:end] = sorted({*self.values[at:end], *new})
+        low, high = positions[0], positions[-1]
+        first, last = bisect_left(self.highs, low), bisect_right(self.lows, high)
+        if first < last:
+            low, high = min(low, self.lows[first]), max(high, self.highs[last - 1])
+        self.lows[first:last], self.highs[first:last] = [low], [high]
 
 
 def clusters(layout: Layout) -> list[list[int]]:
@@ -135,12 +146,12 @@ def clusters(layout: Layout) -> list[list[int]]:
     order = sorted(range(len(layout.positions)), key=lambda n: (-uses[n], layout.positions[n][:1].tolist()))
     found: list[_Cluster] = []
     for number in order:
-        positions = layout.positions[number]
-        if not len(positions):
+        positions = layout.positions[number].tolist()
+        if not positions:
             continue
         cluster = next((c for c in found if c.accepts(positions)), None)
         if cluster is None:
-            cluster = _Cluster(np.zeros(0, np.int64))
+            cluster = _Cluster()
             found.append(cluster)
         cluster.add(number, positions)
     empty = [n for n in order if not len(layout.positions[n])]
