@@ -9,6 +9,7 @@ the mask travels beside the values.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,16 @@ from aggarray.errors import FormatError
 Bounds = tuple[Any, Any]
 
 _NUMBERS = "iufc"
+_ATTRIBUTES = (
+    "_FillValue",
+    "missing_value",
+    "valid_min",
+    "valid_max",
+    "valid_range",
+    "scale_factor",
+    "add_offset",
+    "_Unsigned",
+)
 _DEFAULT_FILLS = {
     "i1": -127,
     "u1": 255,
@@ -130,10 +141,40 @@ def encoding(dtype: np.dtype[Any], attrs: Mapping[str, Any], name: str = "") -> 
       units (NUG). ``valid_range`` wins over the other two. NaN is never outside.
 
     A scale_factor or add_offset that is no finite number is a FormatError.
+
     >>> encoding(np.dtype("i2"), {"scale_factor": np.float32(0.1), "add_offset": np.float32(3)}).dtype
     dtype('float32')
     """
-    stored = dtype if dtype.kind == "T" else np.dtype(dtype).newbyteorder("=")  # text has no byte order
+    return _encoding(np.dtype(dtype), _Stated(attrs), name)
+
+
+class _Stated:
+    """The attributes that matter to an encoding, hashable: an archive says the same a million times."""
+
+    __slots__ = ("_key", "attrs")
+
+    def __init__(self, attrs: Mapping[str, Any]) -> None:
+        self.attrs = {key: attrs[key] for key in _ATTRIBUTES if key in attrs}
+        self._key = tuple((key, _content(value)) for key, value in self.attrs.items())
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Stated) and self._key == other._key
+
+
+def _content(value: Any) -> Any:
+    """Return what makes two attribute values the same, to the bit and in type."""
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in _NUMBERS:
+        return value.dtype.str, value.shape, value.tobytes()
+    return type(value), repr(value)
+
+
+@lru_cache(maxsize=1024)
+def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
+    attrs = stated.attrs
+    stored = dtype if dtype.kind == "T" else dtype.newbyteorder("=")  # text has no byte order
     if stored.kind in "TU":
         texts = [text for key in ("_FillValue", "missing_value") for text in _texts(attrs.get(key))]
         return Encoding(stored, stored, stored, missing=tuple(dict.fromkeys(texts)))

@@ -5,12 +5,27 @@ from typing import Any
 import cftime
 import numpy as np
 
-from tests.casing import LATS, LONS, Apart, Cases, Expected, Folder, Made, Outcome
-from tests.casing import changed, edges, one, tas, turned, with_bounds
+from tests.casing import (
+    LATS,
+    LONS,
+    Apart,
+    Cases,
+    Expected,
+    Folder,
+    Made,
+    Outcome,
+    changed,
+    edges,
+    one,
+    tas,
+    turned,
+    with_bounds,
+)
 from tests.making import LAT, LON, TAS, TIME, cube, field
 
 cases = Cases()
 WEST_FIRST = np.arange(-180.0, 180.0, 60.0)
+LATS_OFF = np.array([10.0, 20.0000001, 30.0])
 EAST_FIRST = np.arange(0.0, 360.0, 60.0)
 
 
@@ -39,7 +54,7 @@ def latitudes_off_by_rounding(f: Folder) -> Outcome:
 def latitudes_off_by_a_ten_millionth(f: Folder) -> Outcome:
     """1e-7 of a spacing of 10 is within the tolerance."""
     f("b", cube([0, 1]))
-    f("a", changed(cube([2, 3]), "lat", np.array(LATS) + [0, 1e-7, 0]))
+    f("a", changed(cube([2, 3]), "lat", LATS_OFF))
     return one(tas(range(4), rtol=1e-7))
 
 
@@ -47,11 +62,10 @@ def latitudes_off_by_a_ten_millionth(f: Folder) -> Outcome:
 def no_tolerance(f: Folder) -> Outcome:
     """The same with tolerance=0: apart, both values told with the digits that they need."""
     f("b", cube([0, 1]))
-    lats = np.array(LATS) + [0, 1e-7, 0]
-    f("a", changed(cube([2, 3]), "lat", lats))
+    f("a", changed(cube([2, 3]), "lat", LATS_OFF))
     values = field([2, 3], LATS, LONS)
     apart = Apart("coordinate_values", ("lat", "20.0000001"))
-    return Outcome([tas([0, 1]), tas([2, 3], lats, values=values)], [apart], rules={"tolerance": 0})
+    return Outcome([tas([0, 1]), tas([2, 3], LATS_OFF, values=values)], [apart], rules={"tolerance": 0})
 
 
 @cases

@@ -88,6 +88,18 @@ def test_coordinates_of_two_widths(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array.coords["lat"][...], lats)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "u1"])
+def test_integers_far_apart(tmp_path: Path, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max) - 2
+    for name, first in (("a", high), ("b", low)):
+        times = np.arange(first, first + 3).astype(dtype)
+        write(tmp_path / f"{name}.nc", cube(times, time=(("time",), times, {**TIME, "units": "seconds since 2000-01-01"})))
+    array = one(aa.open(tmp_path))
+    assert array.coords["time"].dtype == dtype
+    np.testing.assert_array_equal(array.coords["time"][...], [*range(low, low + 3), *range(high, high + 3)])
+
+
 @pytest.mark.parametrize("minutes", [1, 5, 10])
 def test_float32_times_close_to_each_other_are_not_one(tmp_path: Path, minutes: int) -> None:
     """Rounding of float32 is coarse far from its reference: steps that differ in the files stay different."""
@@ -114,6 +126,24 @@ def test_tolerance_is_a_fraction_of_the_spacing(tmp_path: Path, shift: float, eq
         assert "a.nc" in refusal.reason and "b.nc" in refusal.reason
     wider = aa.open(tmp_path, rules=aa.Rules(tolerance=1e-3))
     assert len(wider) == 1 and wider["tas"].shape == (4, 3, 2)
+
+
+@pytest.mark.parametrize(("lat", "equal"), [(20 + 5e-5, True), (20 + 1e-2, False)])
+def test_a_single_value_takes_the_spacing_of_the_others(tmp_path: Path, lat: float, equal: bool) -> None:
+    write(tmp_path / "a.nc", cube([0], [10.0, 20.0]))
+    write(tmp_path / "b.nc", cube([1], [lat]))
+    agg = aa.open(tmp_path)
+    assert [a.shape for a in agg] == ([(2, 2, 2)] if equal else [(1, 2, 2), (1, 1, 2)])
+    if equal:
+        np.testing.assert_array_equal(np.isnan(agg["tas"][:, :, 0]), [[False, False], [True, False]])
+
+
+@pytest.mark.parametrize(("dtype", "equal"), [("f8", False), ("f4", True)])
+def test_without_spacing_only_rounding_counts(tmp_path: Path, dtype: str, equal: bool) -> None:
+    for step, lat in enumerate((10.1, np.float64(10.1).astype(dtype) + 1e-12 * (dtype == "f8"))):
+        made = cube([step], [10.1], lat=(("lat",), np.array([lat], dtype if step else "f8"), LAT))
+        write(tmp_path / f"{step}.nc", made)
+    assert len(aa.open(tmp_path)) == (1 if equal else 2)
 
 
 def test_bounds_take_the_tolerance_of_their_coordinate(tmp_path: Path) -> None:

@@ -57,10 +57,11 @@ def _positions(array: Any, dimension: str | None) -> Any:
     times = _times(array, dimension)
     if times is None or len(times) < 2:
         return edges
-    from matplotlib.dates import date2num
+    from matplotlib import dates
 
-    starts = date2num(times[np.minimum(edges[:-1], len(times) - 1)])
-    return np.append(starts, date2num(times[-1] + (times[-1] - times[-2])))
+    number: Any = dates.date2num  # matplotlib ships no types for it
+    starts = number(times[np.minimum(edges[:-1], len(times) - 1)])
+    return np.append(starts, number(times[-1] + (times[-1] - times[-2])))
 
 
 def _times(array: Any, dimension: str) -> Any:

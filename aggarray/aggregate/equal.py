@@ -34,12 +34,12 @@ def rounding(places: Iterable[Place], units: Units) -> float:
             kind = (place.coordinate.units, place.coordinate.calendar, place.coordinate.dtype)
             kinds[kind] = max(kinds.get(kind, 0.0), place.largest)
     finite = [(kind, largest) for kind, largest in kinds.items() if np.isfinite(largest)]
-    return max((_rounding(largest, dtype, kind, units) for (*kind, dtype), largest in finite), default=0.0)
+    return max((_rounding(largest, kind[2], kind[:2], units) for kind, largest in finite), default=0.0)
 
 
-def _rounding(largest: float, dtype: Any, given: Sequence[str | None], wanted: Units) -> float:
+def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
     own = float(np.finfo(dtype).eps) * largest if dtype.kind == "f" else 0.0
-    if tuple(given) == wanted:
+    if given == wanted:
         return own
     change = conversion(*given, *wanted)
     slope = abs(float(change.slope))

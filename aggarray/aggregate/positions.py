@@ -66,7 +66,7 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: float)
     digests: dict[tuple[int, bytes], int] = {}
     distinct: list[np.ndarray] = []
     numbers = []
-    for values in coordinates:
+    for values in map(_wide, coordinates):
         key = (len(values), values.tobytes() if values.dtype.kind in "iuf" else repr(values.tolist()).encode())
         if key not in digests:
             digests[key] = len(distinct)
@@ -80,6 +80,11 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: float)
     of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
     kept = {number: p for p, number in zip(positions, of, strict=True)}
     return Layout([of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, tolerance)
+
+
+def _wide(values: np.ndarray) -> np.ndarray:
+    """Return values whose differences fit their dtype."""
+    return values.astype(np.int64) if values.dtype.kind in "iu" and values.dtype.itemsize < 8 else values
 
 
 def _union(distinct: list[np.ndarray], tolerance: float) -> tuple[list[np.ndarray], int]:

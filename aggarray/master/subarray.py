@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,12 @@ class SubArray:
                 f"dimensions {names} and directions {forward} for an array of shape {values.shape}: "
                 "give one of each per dimension, names once"
             )
-        decoding = _decoding(values.dtype, fill_value)
-        return cls(Template(values.shape, names, forward, units, normal_calendar(units, calendar), decoding), None, values)
+        known = (values.shape, values.dtype, names, forward, units, calendar)
+        try:
+            template = _template(*known, fill_value)
+        except TypeError:  # a missing value that does not hash, such as an array of one
+            template = _template.__wrapped__(*known, fill_value)
+        return cls(template, None, values)
 
     @property
     def variable(self) -> str | None:
@@ -146,6 +151,20 @@ class SubArray:
         where = "in memory" if self.uri is None else f"{self.variable!r} of {self.uri}"
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
         return f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">")
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _template(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    names: tuple[str, ...],
+    forward: tuple[bool, ...],
+    units: str | None,
+    calendar: str | None,
+    fill_value: Any,
+) -> Template:
+    """Return the template of an array in memory: one object for many arrays alike, which is fast to collect."""
+    return Template(shape, names, forward, units, normal_calendar(units, calendar), _decoding(dtype, fill_value))
 
 
 def subarray_at(references: References, row: int) -> SubArray:
