@@ -209,7 +209,7 @@ def read(
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     shape = tuple(r.size for r in rows if not r.dropped)
-    result = _output(out, shape, target.step.dtype)
+    result = output(out, shape, target.step.dtype)
     mask = np.zeros(shape, bool) if masked else None
     aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
     view, mask_view = result[aim or ...], None if mask is None else mask[aim or ...]
@@ -238,7 +238,8 @@ def _named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
         raise type(error)(f"{uri}, variable {variable!r}: {text}") from error
 
 
-def _output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the array to fill: a new one, or ``out``; SelectionError where that does not fit."""
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:

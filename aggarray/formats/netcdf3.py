@@ -326,7 +326,8 @@ class _File:
             os.close(file)
 
     def __del__(self) -> None:
-        self.close()
+        if os is not None:  # modules may be gone when the interpreter exits
+            self.close()
 
 
 class _NetCDF3:

@@ -13,15 +13,14 @@ from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, NotFoundError, SelectionError, UnitsError
 from aggarray.master.build import Wanted, from_subarrays
 from aggarray.master.partitions import PartitionMatrix
-from aggarray.master.subarray import Reading, SubArray, read_or_view
+from aggarray.master.reading import Known, Reading, read_known, read_or_view
+from aggarray.master.subarray import SubArray
 from aggarray.plan import along, runs
 from aggarray.read import Target
 from aggarray.selection import Range, Selector, as_range, normalise
 from aggarray.table import Matrix, Step
 from aggarray.tiling import reverse, select, transpose
 from aggarray.units import datetime_kind, datetimes, is_reference_time, normal_calendar
-
-Known = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,7 +145,10 @@ class MasterArray:
         FormatError, MissingFileError and UnitsError naming file and variable.
         """
         selectors = normalise(key, self.shape, self.dimensions)
-        return read_or_view(self._matrix, self._target, selectors, Reading(masked, out, copy, threads))
+        wish = Reading(masked, out, copy, threads)
+        if self._known is not None and copy is True:
+            return read_known(self._known, self._target, selectors, wish)
+        return read_or_view(self._matrix, self._target, selectors, wish)
 
     @property
     def _target(self) -> Target:

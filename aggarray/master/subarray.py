@@ -11,7 +11,8 @@ import numpy as np
 from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import scan
-from aggarray.read import Target, read, view
+from aggarray.master.reading import Reading, read_or_view
+from aggarray.read import Target
 from aggarray.scan import template_of
 from aggarray.selection import normalise
 from aggarray.table import Matrix, References, Template, single
@@ -171,36 +172,6 @@ def subarray_at(references: References, row: int) -> SubArray:
     """Return the object for one row of a table of sub-arrays."""
     uri, code = references.uri_of(row), references.variable[row]
     return SubArray(references.template_of(row), uri, references.memory[code] if uri is None else references.variables[code])
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a selection is wanted: with the mask, into an array, as a view, by so many threads."""
-
-    masked: bool = False
-    out: np.ndarray | None = None
-    copy: bool | None = True
-    threads: int | None = None
-
-
-def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: Reading) -> np.ndarray:
-    """Read a selection as wished; a masked array carries the mask of the files."""
-    if wish.copy is not True and wish.out is None:
-        found = view(matrix, target, selectors, wish.masked)
-        if isinstance(found, np.ndarray):
-            return np.ma.MaskedArray(found, mask=False) if wish.masked else found
-        if wish.copy is False:
-            raise AggregationError(f"no view without a copy: {found}; read with copy=None or copy=True")
-    elif wish.copy is False:
-        raise AggregationError("copy=False and out= contradict each other: leave one out")
-    values, mask = read(matrix, target, selectors, wish.out, wish.masked, wish.threads)
-    if mask is None:
-        return values
-    return np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
-
-
-def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:
-    return fill if dtype.kind in "iufcbmM" else None
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:

@@ -1,0 +1,67 @@
+"""How is a selection of an array read, as its caller wishes: a fresh array or a view, with or without the mask?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import AggregationError
+from aggarray.read import Target, output, read, view
+from aggarray.selection import Range, Selector, result_shape
+from aggarray.table import Matrix
+
+#: The values of a whole array that scanning has read, and which of them are missing (None: none).
+Known = tuple[np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a selection is wanted: with the mask, into an array, as a view, by so many threads."""
+
+    masked: bool = False
+    out: np.ndarray | None = None
+    copy: bool | None = True
+    threads: int | None = None
+
+
+def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: Reading) -> np.ndarray:
+    """Read a selection as wished; a masked array carries the mask of the files."""
+    if wish.copy is not True and wish.out is None:
+        found = view(matrix, target, selectors, wish.masked)
+        if isinstance(found, np.ndarray):
+            return np.ma.MaskedArray(found, mask=False) if wish.masked else found
+        if wish.copy is False:
+            raise AggregationError(f"no view without a copy: {found}; read with copy=None or copy=True")
+    elif wish.copy is False:
+        raise AggregationError("copy=False and out= contradict each other: leave one out")
+    values, mask = read(matrix, target, selectors, wish.out, wish.masked, wish.threads)
+    if mask is None:
+        return values
+    return np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
+
+
+def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:
+    return fill if dtype.kind in "iufcbmM" else None
+
+
+def read_known(known: Known, target: Target, selectors: Sequence[Selector], wish: Reading) -> np.ndarray:
+    """Read a selection of values that are in memory already, as `read_or_view` reads those of files: always a copy."""
+    values, mask = (None if k is None else _taken(k, selectors) for k in known)
+    result = output(wish.out, result_shape(selectors), target.step.dtype)
+    result[...] = values
+    if mask is not None:
+        result[mask] = target.fill_value
+    if not wish.masked:
+        return result
+    mask = np.zeros(result.shape, bool) if mask is None else mask
+    return np.ma.MaskedArray(result, mask=mask, fill_value=_mask_fill(result.dtype, target.fill_value))
+
+
+def _taken(values: np.ndarray, selectors: Sequence[Selector]) -> np.ndarray:
+    """Apply selectors, each to its own dimension."""
+    for axis in reversed(range(values.ndim)):
+        chosen = selectors[axis]
+        index = chosen.as_slice() if isinstance(chosen, Range) else chosen
+        values = np.asarray(values[(*(slice(None),) * axis, index)])
+    return values
