@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,8 @@ class _Lease:
 class OpenFiles:
     """A bounded cache of open files: the least recently used one that nobody reads is closed first.
 
-    A file that was replaced or changed since it was opened is opened anew.
+    A file that was replaced or changed since it was opened is opened anew. Handles that are not `lasting` close with their
+    last reader.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,10 @@ class OpenFiles:
         finally:
             with self._lock:
                 lease.users -= 1
-                if self._leases.get(path) is not lease and not lease.users:
+                current = self._leases.get(path) is lease
+                if not lease.users and not (current and lease.handle.lasting):
+                    if current:
+                        del self._leases[path]
                     lease.handle.close()
                 self._shrink()
 
@@ -215,13 +219,25 @@ def read(
     view, mask_view = result[aim or ...], None if mask is None else mask[aim or ...]
 
     def work(group: list[Piece]) -> None:
-        for piece in group:
-            block = _named(matrix, piece, lambda p: _block(matrix, p, target))
-            _place(view, mask_view, piece, block, target.fill_value)
+        with _held(matrix, group):
+            for piece in group:
+                block = _named(matrix, piece, lambda p: _block(matrix, p, target))
+                _place(view, mask_view, piece, block, target.fill_value)
 
     if result.size:
         _run(work, _by_file(matrix, rows), get_options().threads if threads is None else threads)
     return result, mask
+
+
+@contextmanager
+def _held(matrix: Matrix, group: Sequence[Piece]) -> Iterator[None]:
+    """Keep the file of several pieces open from the first to the last; whatever is wrong with it, the pieces will say."""
+    uri = matrix.references.uri_of(group[0].ref) if len(group) > 1 and group[0].ref >= 0 else None
+    with ExitStack() as stack:
+        if uri is not None:
+            with suppress(AggarrayError):
+                stack.enter_context(_files.use(uri))
+        yield
 
 
 def _named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:

@@ -162,3 +162,25 @@ def gaps_of_one_array_only(f: Folder) -> Outcome:
     expected = [tas(range(6), attrs={"source_id": "A"}), tas([0, 1, 2, 5, 6, 7], attrs={"source_id": "B"})]
     problems = [Problem("gap", ("2000-01-03", "2000-01-06"))]
     return Outcome(expected, [Apart("source_id", ("'A'", "'B'"))], problems=problems)
+
+
+CALENDARS = ("standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day")
+
+
+def _every_calendar(calendar: str, what: str, dates: list[Any], around: tuple[int, int]) -> None:
+    """Add a case: regular dates of a calendar of which those between the two numbers ``around`` are missing."""
+
+    def case(f: Folder) -> Outcome:
+        low, high = around
+        expected = _dated(f, dates, calendar, tuple(range(low + 1, high)))
+        texts = [f"{dates[n][0]:04}-{dates[n][1]:02}-{dates[n][2]:02}" for n in around]
+        return one(expected, problems=[Problem("gap", (*texts, rf"\b{high - low - 1}\b"))])
+
+    case.__name__, case.__doc__ = f"missing_{what}_of_{calendar}", f"Missing {what} of the calendar {calendar}."
+    cases(case)
+
+
+for _name in CALENDARS:
+    _every_calendar(_name, "months", _months(1999, 36), (12, 15))
+    _every_calendar(_name, "quarters", _months(1999, 12, every=3, day=28), (3, 5))
+    _every_calendar(_name, "years", [(y, 1, 1) for y in range(1996, 2009)], (6, 8))

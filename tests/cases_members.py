@@ -204,7 +204,7 @@ def era5_final_files_and_a_mixed_one(f: Folder) -> Outcome:
 
 @cases
 def era5_along_time(f: Folder) -> Outcome:
-    """Newer files have expver as a coordinate along time, text: kept, as numbers or text."""
+    """Newer files have expver as a coordinate along time, text: it is kept as it is."""
     for name, start, versions in (("b", 0, ["0001", "0001"]), ("a", 2, ["0001", "0005"])):
         made = cube([start, start + 1])
         made["expver"] = (("time",), np.array(versions), EXPVER)
@@ -220,3 +220,31 @@ def era5_preliminary_and_final_overlap(f: Folder) -> Outcome:
         made["expver"] = (("time",), np.array([version] * 2, "i4"), EXPVER)
         f(name, changed(made, "tas", coordinates="expver"))
     return one(tas([0, 1], coords={"expver": [1, 1]}), rules="era5")
+
+
+@cases
+def era5_missing_in_both(f: Folder) -> Outcome:
+    """Where neither has data (land, of a sea variable) it is missing; a step counts as final if any of it is."""
+    made = _era5(range(3), 2)
+    made["tas"][1][:, :, 1, 0] = np.nan
+    f("a", made)
+    values = field(range(3), LATS, LONS)
+    values[2] += 0.5
+    values[:, 1, 0] = np.nan
+    return one(tas(range(3), values=values, coords={"expver": [1, 1, 5]}), rules="era5")
+
+
+@cases
+def era5_without_the_preset(f: Folder) -> Outcome:
+    """Without the preset a file is what it is: expver a dimension like any other."""
+    made = _era5(range(4), 3)
+    f("a", made)
+    return one(Expected(made["tas"][1], {"expver": [1, 5]}, ("time", "expver", "lat", "lon")))
+
+
+@cases
+def era5_files_of_months(f: Folder) -> Outcome:
+    """The preset is no hindrance where nothing is mixed."""
+    for name, start in (("c", 0), ("a", 2), ("b", 4)):
+        f(name, cube([start, start + 1]))
+    return one(tas(range(6)), rules="era5")

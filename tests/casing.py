@@ -311,7 +311,7 @@ def _same(array: Any, key: Any, wanted: Any, rtol: float) -> bool:
     if given.shape != wanted.shape:
         return False
     if wanted.dtype.kind in "UTO":
-        return bool(given.tolist() == wanted.tolist())
+        return bool(given.dtype.kind == "T" and given.tolist() == wanted.tolist())
     if rtol:
         return bool(np.allclose(given, wanted, rtol, rtol, equal_nan=True))
     return np.array_equal(given, wanted, equal_nan=wanted.dtype.kind == "f")

@@ -14,11 +14,12 @@ from tests.cases_conform import cases as conform
 from tests.cases_equal import cases as equal
 from tests.cases_gaps import cases as gaps
 from tests.cases_members import cases as members
+from tests.cases_overlap import cases as overlap
 from tests.cases_signature import cases as signature
 from tests.casing import Folder, Outcome, fingerprint, verify
 from tests.making import cube, write
 
-CASES = [*along, *conform, *equal, *gaps, *members, *signature]
+CASES = [*along, *conform, *equal, *gaps, *members, *overlap, *signature]
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import h5py
 import netCDF4
 import numpy as np
 import pytest
@@ -50,6 +51,7 @@ class Counted:
         close = handle.close
 
         class Handle:
+            lasting = handle.lasting
             read, mapped = staticmethod(handle.read), staticmethod(handle.mapped)
 
             def close(self) -> None:
@@ -193,3 +195,20 @@ def test_nothing_is_said_at_exit(tmp_path: Path) -> None:
     script = f"import aggarray as aa; print(aa.SubArray.from_file({str(path)!r}, 'v').read())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[1.]\n", "")
+
+
+def test_a_file_that_was_read_is_free_for_others_to_open_and_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    for value in (1.0, 2.0):
+        with netCDF4.Dataset(path, "w") as file:
+            file.createDimension("x", 3)
+            file.createVariable("v", "f8", ("x",))[:] = value
+        array = aa.open(path)["v"]
+        assert array[:].tolist() == [value] * 3
+        with h5py.File(path) as file:
+            assert file["v"][0] == value
+    with h5py.File(path):
+        assert array[:].tolist() == [2.0] * 3
+    with netCDF4.Dataset(path, "a") as file:
+        file["v"][:] = 3.0
+    assert array[:].tolist() == [3.0] * 3

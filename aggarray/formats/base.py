@@ -67,7 +67,9 @@ class Structure:
 
 
 class Handle(Protocol):
-    """An open file."""
+    """An open file; ``lasting``: it may stay open between reads, to nobody's harm."""
+
+    lasting: bool
 
     def read(self, variable: str, box: tuple[slice, ...]) -> np.ndarray:
         """Return the stored values of a box: one slice per dimension, start and stop given, step >= 1."""

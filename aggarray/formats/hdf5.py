@@ -205,7 +205,12 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 class _File:
-    """An open netCDF-4 or HDF5 file; datasets are looked up once."""
+    """An open netCDF-4 or HDF5 file; datasets are looked up once.
+
+    It is not kept between reads: HDF5 lets nobody else in this process open a file that is open with other locking flags.
+    """
+
+    lasting = False
 
     def __init__(self, path: str, file: Any):
         self._path, self._file = path, file

@@ -281,6 +281,8 @@ def _fill(file: int, offset: int, target: memoryview) -> None:
 class _File:
     """An open netCDF-3 file."""
 
+    lasting = True
+
     def __init__(self, path: str):
         self._path, self._file = path, os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         try:

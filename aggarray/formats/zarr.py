@@ -259,6 +259,8 @@ def _real(value: Any) -> float:
 class _Store:
     """An open Zarr store; arrays are opened once."""
 
+    lasting = True
+
     def __init__(self, path: str):
         self._path = path
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
