@@ -6,6 +6,7 @@
 (4, 6)
 """
 
+from aggarray.aggregate.report import Duplicate, Problem, Report
 from aggarray.aggregate.rules import Refusal, Rules, Skipped
 from aggarray.api import Aggregation, concat, open
 from aggarray.errors import (
@@ -29,6 +30,7 @@ __all__ = [
     "AggarrayError",
     "Aggregation",
     "AggregationError",
+    "Duplicate",
     "ExchangeError",
     "FormatError",
     "IndexFileError",
@@ -37,8 +39,10 @@ __all__ = [
     "NotFoundError",
     "Partition",
     "PartitionMatrix",
+    "Problem",
     "ProtocolError",
     "Refusal",
+    "Report",
     "Rules",
     "SelectionError",
     "Skipped",

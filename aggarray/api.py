@@ -10,6 +10,7 @@ import numpy as np
 from aggarray.aggregate import aggregate
 from aggarray.aggregate.concat import concat
 from aggarray.aggregate.join import same_attribute
+from aggarray.aggregate.report import Duplicate, Problem, Report, duplicate_problems, file_problems, gap_problems, hole_problems
 from aggarray.aggregate.rules import Refusal, Rules, Skipped
 from aggarray.aggregate.variables import arrays_of
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
@@ -26,12 +27,14 @@ DEFAULT_RULES = Rules()
 class Aggregation:
     """A collection of master arrays: the data variables of a source, joined; coordinates hang on them.
 
-    ``arrays``: the arrays; ``refusals``: why arrays of one identity stayed apart; ``skipped``: what could not be used.
+    ``arrays``: the arrays; ``refusals``: why arrays of one identity stayed apart; ``skipped``: what could not be used;
+    ``duplicates``: files left out because they repeat others exactly.
     """
 
     arrays: tuple[MasterArray, ...]
     refusals: tuple[Refusal, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,6 +67,16 @@ class Aggregation:
             return (name is None or array.name == name) and all(_has(array, k, v) for k, v in attributes.items())
 
         return replace(self, arrays=tuple(a for a in self.arrays if fits(a)))
+
+    def check(self) -> Report:
+        """Report gaps in regular time axes, holes that no file covers, duplicates left out, files missing or unreadable."""
+        problems: list[Problem] = []
+        for array in self.arrays:
+            problems += gap_problems(array)
+            problems += hole_problems(array)
+        problems += duplicate_problems(self.duplicates)
+        problems += file_problems(self.arrays)
+        return Report(not problems, tuple(problems))
 
     def __repr__(self) -> str:
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
@@ -128,9 +141,9 @@ def open(
         skipped += [Skipped(path, variable, reason) for variable, reason in odd]
         arrays += made if variables is None else [a for a in made if a.name in variables]
     _check_found(scanned, arrays, variables)
-    joined, refusals = aggregate([replace(a, _missing=missing) for a in arrays] if missing != "raise" else arrays, rules)
+    joined = aggregate([replace(a, _missing=missing) for a in arrays] if missing != "raise" else arrays, rules)
     skipped.sort(key=lambda s: s.file)
-    return Aggregation(tuple(joined), tuple(refusals), tuple(skipped))
+    return Aggregation(tuple(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates))
 
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:

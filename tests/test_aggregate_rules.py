@@ -63,7 +63,7 @@ def test_along(tmp_path: Path) -> None:
     for number, (times, lats) in enumerate([([0], [10, 20]), ([1], [10, 20]), ([0], [30, 40]), ([1], [30, 40])]):
         write(tmp_path / f"{number}.nc", cube(times, lats))
     assert aa.open(tmp_path)["tas"].shape == (2, 4, 2)
-    for rules in (aa.Rules(along=["time"]), aa.Rules(along=("time", "nothing"))):
+    for rules in (aa.Rules(along=["time"]), aa.Rules(along=("time", "lon"))):
         agg = aa.open(tmp_path, rules=rules)
         assert [a.shape for a in agg] == [(2, 2, 2)] * 2
         (refusal,) = agg.refusals

@@ -6,45 +6,105 @@ master arrays gives master arrays, so that opening and joining again are one ope
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aggarray.aggregate.apart import between, refusal
 from aggarray.aggregate.candidate import Candidate, candidate, identity_of, uri_of
-from aggarray.aggregate.group import Joinable, split
-from aggarray.aggregate.join import Frame, join
+from aggarray.aggregate.dimension import check_names, with_dimension
+from aggarray.aggregate.group import Ears, Joinable, split
+from aggarray.aggregate.join import join
+from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
+from aggarray.aggregate.versions import by_version
 from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import basename
 from aggarray.master import MasterArray
 
-__all__ = ["aggregate"]
+__all__ = ["Joined", "aggregate"]
 
 #: An array with what it is sorted by: its first file and its place among the arrays given.
 Result = tuple[tuple[str, int], MasterArray]
 
 
-def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> tuple[list[MasterArray], list[Refusal]]:
-    """Join arrays by the rules; return the joined arrays, ordered by their first file and place in it, and the refusals."""
-    results: list[Result] = []
-    refusals: list[Refusal] = []
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The outcome of joining: arrays by their first file and place in it, refusals, files left out as exact repeats."""
+
+    arrays: list[MasterArray]
+    refusals: list[Refusal]
+    duplicates: list[Duplicate]
+
+
+def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
+    """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
+    if rules.new_dimension is not None:
+        arrays = with_dimension(arrays, rules.new_dimension)
+    check_names(arrays, rules)
+    ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
+    outcome = _Outcome(rules)
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
-    for number, array in enumerate(arrays):
+    for number, (array, rank) in enumerate(ranked):
         try:
-            one = candidate(array, number, rules.separate_by)
+            one = candidate(array, number, rules.facets)
         except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
-            uri = uri_of(array)
-            results.append(((uri, number), array))
-            refusals.append(Refusal((array.name or "",), (uri,) if uri else (), "unreadable", str(error)))
+            outcome.unreadable(array, number, str(error))
             continue
+        one.rank = rank
         by_identity[identity_of(array)].append(one)
     for members in by_identity.values():
         groups = _by_signature(members)
-        refusals += between(groups)
+        outcome.refusals += between(groups)
         for group in groups:
-            results += _join_group(group, rules, refusals)
-    refusals += _named_alike(by_identity)
-    results.sort(key=lambda r: r[0])
-    return [array for _, array in results], refusals
+            outcome.join_group(group)
+    outcome.refusals += _named_alike(by_identity)
+    outcome.results.sort(key=lambda r: r[0])
+    return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
+
+
+class _Outcome:
+    """Collects joined arrays, refusals and repeats."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.results: list[Result] = []
+        self.refusals: list[Refusal] = []
+        self.duplicates: list[Duplicate] = []
+
+    def unreadable(self, array: MasterArray, number: int, reason: str) -> None:
+        """Keep an array that cannot be examined as it is."""
+        uri = uri_of(array)
+        self.results.append(((uri, number), array))
+        self.refusals.append(Refusal((array.name or "",), (uri,) if uri else (), "unreadable", reason))
+
+    def refuse(self, apart: Candidate, relative: Candidate, rule: str, reason: str) -> None:
+        """Note why an array stayed apart."""
+        self.refusals.append(refusal(apart, relative, rule, reason))
+
+    def repeated(self, repeat: Candidate, kept: Candidate) -> None:
+        """Note that an array is left out because it repeats another."""
+        self.duplicates.append(Duplicate(repeat.array.name or "", repeat.uri, kept.uri))
+
+    def join_group(self, group: list[Candidate]) -> None:
+        """Join the arrays of one signature; what cannot be joined after all stays apart with the reason."""
+        for joinable in split(group, self.rules, Ears(self.refuse, self.repeated)):
+            first, place = joinable.found[0], min((one.uri, one.number) for one in joinable.found)
+            try:
+                try:
+                    self.results.append((place, _joined(joinable, self.rules)))
+                except UnitsError as error:  # the units wished for are no reason not to join
+                    self.results.append((place, _joined(joinable, replace(self.rules, units={}))))
+                    self.refuse(first, first, "units", str(error))
+            except AggarrayError as error:
+                alone = list({one.number: one.whole or one for one in joinable.found}.values())
+                self.results += [((one.uri, one.number), one.array) for one in alone]
+                for one in alone[1:] or [first]:
+                    self.refuse(one, first, "join", str(error))
+
+
+def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
+    if len(joinable.found) == 1 and not joinable.frame.sizes and not rules.units and not rules.directions:
+        return joinable.found[0].array
+    return join(joinable.found, joinable.frame, replace(rules, overlap=joinable.overlap))
 
 
 def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -67,42 +127,20 @@ def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
 
 def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
     """Explain why arrays of one name but different identities stay apart."""
-    first: dict[str, tuple[str, Candidate]] = {}
-    found = []
+
+    def file(one: Candidate) -> tuple[str, int]:
+        return one.uri, one.number
+
+    firsts: dict[tuple[str, str], Candidate] = {}
     for identity, members in by_identity.items():
-        for name in dict.fromkeys(one.array.name or "" for one in members):
-            one = next(m for m in members if (m.array.name or "") == name)
-            known, relative = first.setdefault(name, (identity, one))
-            if known != identity:
-                text = f"identity (standard_name, else long_name, else name) differs: {known!r} and {identity!r}"
-                found.append(refusal(one, relative, "identity", text))
+        for one in members:
+            known = firsts.setdefault((one.array.name or "", identity), one)
+            firsts[one.array.name or "", identity] = min(known, one, key=file)
+    found: list[Refusal] = []
+    relatives: dict[str, tuple[str, Candidate]] = {}
+    for (name, identity), one in sorted(firsts.items(), key=lambda item: file(item[1])):
+        known_identity, relative = relatives.setdefault(name, (identity, one))
+        if known_identity != identity:
+            text = f"identity (standard_name, else long_name, else name) differs: {known_identity!r} and {identity!r}"
+            found.append(refusal(one, relative, "identity", text))
     return found
-
-
-def _join_group(group: list[Candidate], rules: Rules, refusals: list[Refusal]) -> list[Result]:
-    """Join the arrays of one signature; what cannot be joined after all stays apart with the reason."""
-    results: list[Result] = []
-
-    def refuse(apart: Candidate, relative: Candidate, rule: str, reason: str) -> None:
-        refusals.append(refusal(apart, relative, rule, reason))
-
-    for joinable in split(group, rules, refuse):
-        first, place = joinable.found[0], min((one.uri, one.number) for one in joinable.found)
-        try:
-            try:
-                results.append((place, _joined(joinable, rules)))
-            except UnitsError as error:  # the units wished for are no reason not to join
-                results.append((place, _joined(joinable, replace(rules, units={}))))
-                refuse(first, first, "units", str(error))
-        except AggarrayError as error:
-            results += [((one.uri, one.number), one.array) for one in joinable.found]
-            for one in joinable.found[1:] or [first]:
-                refuse(one, first, "join", str(error))
-    return results
-
-
-def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
-    if len(joinable.found) == 1 and not rules.units and not rules.directions:
-        return joinable.found[0].array
-    frame = joinable.frame if len(joinable.found) > 1 else Frame({}, {}, {})
-    return join(joinable.found, frame, rules)

@@ -89,7 +89,8 @@ def _place(name: str, size: int, coordinate: MasterArray | None) -> Place:
 class Candidate:
     """One array on its way into a join.
 
-    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``places`` by identity.
+    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``places`` by identity; ``rank``: among
+    versions of the same, the lowest serves; ``whole``: what a run was cut from.
     """
 
     array: MasterArray
@@ -99,6 +100,8 @@ class Candidate:
     bounds: dict[str, str] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     signature: Signature = field(default_factory=dict)
+    rank: int = 0
+    whole: "Candidate | None" = None
 
     def place_names(self) -> dict[str, str]:
         """Return the identity of each dimension by its name in this array."""

@@ -49,6 +49,26 @@ def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
     return own * slope + EPSILON * (largest * slope + abs(float(change.offset)))
 
 
+#: Horizontal coordinates (CF section 4 and appendix F): where they differ, so do the grids.
+HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "projection_x_coordinate", "projection_y_coordinate")
+_EAST = ("degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE")
+_NORTH = ("degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN")
+
+
+def is_longitude(coordinate: MasterArray) -> bool:
+    """Tell whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
+    if coordinate.dtype.kind not in "iuf":
+        return False
+    named = coordinate.attrs.get("standard_name") in ("longitude", "grid_longitude")
+    return coordinate.units in _EAST or (named and coordinate.units in ("degrees", "degree"))
+
+
+def is_horizontal(coordinate: MasterArray) -> bool:
+    """Tell whether a coordinate is a latitude, a longitude or a projection's x or y."""
+    named = coordinate.attrs.get("standard_name") in HORIZONTAL or coordinate.attrs.get("axis") in ("X", "Y")
+    return named or coordinate.units in _EAST or coordinate.units in _NORTH
+
+
 def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:
     """Return where a coordinate of two arrays differs, in words; None where it does not.
 
@@ -69,6 +89,8 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         return f"{names[0]} cannot be compared: {error}"
     if x.shape != y.shape:
         return f"{names[0]} has shape {x.shape} and {y.shape}"
+    if is_longitude(a) or any(bounds == names[0] and is_longitude(one.array.coords[n]) for n, bounds in one.bounds.items()):
+        y = x + (np.mod(y - x + 180.0, 360.0) - 180.0)
     if _identical(x, y):
         return None
     return _first_difference(names[0], x, y, _tolerances(one, names[0], ((a, x), (b, y)), fraction))

@@ -6,7 +6,7 @@ and missing value; coordinates that span a joined dimension are joined the same 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,17 +25,20 @@ from aggarray.units import conversion, normal_calendar
 class Frame:
     """The positions of candidates along the places that are joined.
 
-    ``sizes``: {identity: size of the union}; ``starts``, ``stops``: {identity: int64 per candidate}.
+    ``sizes``: {identity: size of the union}; ``starts``, ``stops``: {identity: int64 per candidate}; ``tied``: {identity of a
+    scalar coordinate: place along which it changes}.
     """
 
     sizes: Mapping[str, int]
     starts: Mapping[str, np.ndarray]
     stops: Mapping[str, np.ndarray]
+    tied: Mapping[str, str] = field(default_factory=dict)
 
     def take(self, rows: Sequence[int]) -> "Frame":
         """Return the frame of some of the candidates."""
         index = np.asarray(rows, np.int64)
-        return Frame(self.sizes, {k: v[index] for k, v in self.starts.items()}, {k: v[index] for k, v in self.stops.items()})
+        starts, stops = ({k: v[index] for k, v in ends.items()} for ends in (self.starts, self.stops))
+        return Frame(self.sizes, starts, stops, self.tied)
 
 
 def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
@@ -213,25 +216,23 @@ Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any]]
 def _coords(found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented) -> dict[str, MasterArray]:
     """Return the coordinates of a master: joined where they span a joined dimension, else the first's."""
     first = found[0]
-    coords = {}
     matches = [match_coordinates(first, c) for c in found]
-    for name, coordinate in first.array.coords.items():
-        own = {p.name: key for key, p in first.places.items()}
-        spanned = [own[d] for d in coordinate.dimensions if own.get(d) in frame.sizes]
-        scalar = own.get(name) if coordinate.ndim == 0 and own.get(name) in frame.sizes else None
-        spanned = [scalar] if scalar else spanned
-        parent = _parent_scalar(first, name, frame) if not spanned else None
-        spanned = [parent] if parent else spanned
-        coords[name] = _joined(found, matches, name, (spanned, frame), rules, as_master)
-    return coords
+    return {
+        name: _joined(found, matches, name, (_spanned(first, name, frame), frame), rules, as_master)
+        for name in first.array.coords
+    }
 
 
-def _parent_scalar(first: Candidate, name: str, frame: Frame) -> str | None:
-    """Return the place that bounds of a joined scalar coordinate belong to."""
-    for key, place in first.places.items():
-        if place.scalar and key in frame.sizes and first.bounds.get(place.name) == name:
-            return key
-    return None
+def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
+    """Return the joined places that a coordinate spans; scalar ones and their bounds span the place they belong to."""
+    own = {p.name: key for key, p in first.places.items()}
+    spanned = [own[d] for d in first.array.coords[name].dimensions if own.get(d) in frame.sizes]
+    parent = next((n for n, bounds in first.bounds.items() if bounds == name), name)
+    key = own.get(parent)
+    if spanned or key is None or not first.places[key].scalar:
+        return spanned
+    key = frame.tied.get(key, key)
+    return [key] if key in frame.sizes else []
 
 
 def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:

@@ -5,6 +5,7 @@ values (within the tolerance) being one position; `clusters` tells which of them
 fall between values of another. Pure functions on values.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -92,13 +93,23 @@ def _union(distinct: list[np.ndarray], tolerance: float) -> tuple[list[np.ndarra
     values = np.concatenate(distinct) if distinct else np.zeros(0)
     if not len(values):
         return [np.zeros(0, np.int64) for _ in distinct], 0
-    order = np.argsort(values, kind="stable")
+    natural = values.dtype.kind not in "iuf" and all(len(v) == 1 for v in distinct)
+    order = (
+        np.array(sorted(range(len(values)), key=lambda i: _natural(str(values[i]))))
+        if natural
+        else np.argsort(values, kind="stable")
+    )
     ordered = values[order]
     new = ordered[1:] - ordered[:-1] > tolerance if values.dtype.kind in "iuf" else ordered[1:] != ordered[:-1]
     number = np.empty(len(values), np.int64)
     number[order] = np.concatenate([[0], np.cumsum(new)])
     ends = np.cumsum([len(v) for v in distinct])
     return [number[e - len(v) : e] for v, e in zip(distinct, ends, strict=True)], int(number.max()) + 1
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts numbers within text by value: r2 before r10."""
+    return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"([0-9]+)", text) if p]
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats import identify
 from aggarray.master import MasterArray
 from aggarray.units import is_reference_time
 
@@ -176,3 +177,15 @@ def duplicate_problems(duplicates: Sequence[Duplicate]) -> Iterator[Problem]:
     """Yield the files that were left out because they repeat others."""
     for found in duplicates:
         yield Problem("duplicate", found.file, f"{found.array}: {found.file} repeats {found.kept} exactly and is left out")
+
+
+def file_problems(arrays: Sequence[MasterArray]) -> Iterator[Problem]:
+    """Yield the files that are gone or that cannot be read any more."""
+    uris = dict.fromkeys(str(uri) for array in arrays for uri in array._matrix.references.uris)
+    for uri in uris:
+        try:
+            identify(uri)
+        except MissingFileError as error:
+            yield Problem("missing", uri, str(error))
+        except FormatError as error:
+            yield Problem("unreadable", uri, str(error))

@@ -23,7 +23,9 @@ class Rules:
     "given" or "name"}. ``separate_by``: attributes that keep arrays apart. ``tolerance``: coordinates are equal within this
     fraction of their smallest spacing. ``overlap``: "refuse", "first" or "last". ``holes``: "fill" where more than
     ``coverage`` of the matrix is covered, or "refuse". ``units``, ``directions``: wanted of the master, by name and
-    by dimension. Raises AggregationError for values that make no sense.
+    by dimension. ``new_dimension``: an attribute whose values become a leading dimension, or ``"name=regex"`` with one
+    group, searched in the file's path. ``versions``: a coordinate that tells versions of the same data; the lowest serves.
+    Raises AggregationError for values that make no sense or contradict each other.
 
     >>> Rules(overlap="best")
     Traceback (most recent call last):
@@ -39,6 +41,36 @@ class Rules:
     coverage: float = 0.5
     units: Mapping[str, str] = field(default_factory=dict)
     directions: Mapping[str, bool] = field(default_factory=dict)
+    new_dimension: str | None = None
+    versions: str | None = None
+
+    @classmethod
+    def cmip(cls) -> "Rules":
+        """Rules for CMIP5, CMIP6 and CORDEX: datasets are never tiled, so that a hole keeps files apart.
+
+        >>> Rules.cmip().holes
+        'refuse'
+        """
+        return cls(holes="refuse")
+
+    @classmethod
+    def era5(cls) -> "Rules":
+        """Rules for ERA5 and ERA5T: by ``expver``, final data where there is, preliminary elsewhere.
+
+        >>> Rules.era5().versions
+        'expver'
+        """
+        return cls(versions="expver")
+
+    @property
+    def member_dimension(self) -> str | None:
+        """The name of the new dimension."""
+        return None if self.new_dimension is None else parse_dimension(self.new_dimension)[0]
+
+    @property
+    def facets(self) -> tuple[str, ...]:
+        """The attributes that keep arrays apart: what becomes a dimension does not."""
+        return tuple(name for name in self.separate_by if name != self.member_dimension)
 
     def __post_init__(self) -> None:
         _one_of("overlap", self.overlap, ("refuse", "first", "last"))
@@ -56,6 +88,40 @@ class Rules:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
                 raise AggregationError(f"{name}={value!r}: give a number from 0 to {most}")
+        self._check_contradictions()
+
+    def _check_contradictions(self) -> None:
+        name = self.member_dimension
+        if name is not None and name in self.separate_by and self.separate_by != FACETS:
+            raise AggregationError(f"new_dimension={name!r} and separate_by name the same attribute: it joins or it separates")
+        outside = [d for d in self.order if self.along is not None and d not in self.along]
+        if outside:
+            raise AggregationError(
+                f"order names {outside[0]!r}, which along={list(self.along or ())} leaves out: name it in both"
+            )
+
+
+def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
+    """Return the name of a new dimension and the pattern that finds its value in a path, None for an attribute.
+
+    Raises AggregationError unless it is a name or ``name=regex`` with exactly one group.
+
+    >>> parse_dimension("variant_label")
+    ('variant_label', None)
+    """
+    stated = f"new_dimension={new_dimension!r}"
+    if not isinstance(new_dimension, str) or not new_dimension.partition("=")[0].isidentifier():
+        raise AggregationError(f"{stated}: give an attribute's name, or name=regex with one group")
+    name, equals, pattern = new_dimension.partition("=")
+    if not equals:
+        return name, None
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise AggregationError(f"{stated}: the pattern does not compile: {error}") from error
+    if compiled.groups != 1:
+        raise AggregationError(f"{stated}: the pattern has {compiled.groups} groups: give one, for the value")
+    return name, compiled
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -211,6 +211,10 @@ class MasterArray:
                     matrix, known = _select_matrix(matrix, axis, selector), _select_known(known, axis, selector)
         return replace(self, _matrix=matrix, _known=known)
 
+    def _chosen(self, selectors: Mapping[str, Selector]) -> "MasterArray":
+        """Select from the array and its coordinates."""
+        return self._with_coords(lambda a: a._selected(selectors))
+
     def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
         """Apply the same change to the array and to its coordinates."""
         return replace(change(self), coords={name: change(c) for name, c in self.coords.items()})
@@ -336,7 +340,7 @@ class _Lazy:
     def __getitem__(self, key: Any) -> MasterArray:
         array = self._array
         selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
-        return array._with_coords(lambda a: a._selected(selectors))
+        return array._chosen(selectors)
 
 
 def _names(dimensions: Sequence[Any]) -> tuple[str, ...]:

@@ -1,0 +1,143 @@
+"""What do the members of a group have in common, and where does each lie?
+
+A `View` holds candidates of one signature, the layout of each of their places, and which places vary. Rules look at it and
+may ask for a `Division`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.equal import Units, reference_units, rounding, shown
+from aggarray.aggregate.join import match_coordinates
+from aggarray.aggregate.positions import Layout, lay_out
+from aggarray.aggregate.rules import Rules
+from aggarray.errors import AggarrayError
+from aggarray.units import equivalent, is_reference_time
+
+Reason = Callable[[Candidate, Candidate], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """Why a group is not one array: the class of each member, the key of the rule, and a reason for any pair of classes."""
+
+    classes: list[int]
+    rule: str
+    reason: Reason
+
+
+class View:
+    """A group under examination.
+
+    ``layouts`` by place; ``varying``: {place: number of different coordinates}; ``tied``: {scalar place: the varying place
+    that it changes along with}; ``broken``: the division of members whose coordinates do not convert.
+    """
+
+    def __init__(self, group: list[Candidate], rules: Rules) -> None:
+        self.group, self.rules = group, rules
+        self.layouts: dict[str, Layout] = {}
+        self.varying: dict[str, int] = {}
+        self.tied: dict[str, str] = {}
+        self.broken: Division | None = None
+        for key in group[0].places:
+            self.broken = self._lay_out(key)
+            if self.broken is not None:
+                return
+        self.varying = {key: n for key, layout in self.layouts.items() if (n := len(layout.positions)) > 1}
+        self._tie()
+        member = rules.member_dimension
+        if member in group[0].places and group[0].places[member].scalar:
+            self.varying.setdefault(member, 1)  # a dimension even where there is one member
+
+    def _lay_out(self, key: str) -> Division | None:
+        """Find the positions along a place, or set aside whoever has a coordinate there that does not convert."""
+        places = [c.places[key] for c in self.group]
+        units = reference_units(places)
+        values: list[np.ndarray] = []
+        wrong: dict[int, str] = {}
+        for row, place in enumerate(places):
+            try:
+                values.append(place.values(*units))
+            except AggarrayError as error:
+                wrong[row] = f"{place.name} ({_units(place)} and {_units(places[0])}): {error}"
+        if wrong:
+            reasons = {id(self.group[row]): text for row, text in wrong.items()}
+            return Division([int(row in wrong) for row in range(len(places))], "conversion", either(reasons))
+        self.layouts[key] = self._layout(key, values, units)
+        return None
+
+    def _layout(self, key: str, values: list[np.ndarray], units: Units) -> Layout:
+        places = [c.places[key] for c in self.group]
+        if any(p.coordinate is None for p in places):
+            return self._by_order(key, [p.size for p in places])
+        return lay_out(values, self.rules.tolerance, rounding(places, units))
+
+    def _by_order(self, key: str, sizes: list[int]) -> Layout:
+        """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size."""
+        how = self.rules.order.get(self.group[0].places[key].name)
+        if how is None:
+            distinct = sorted(set(sizes))
+            return Layout([distinct.index(n) for n in sizes], [np.arange(n) for n in distinct], max(sizes), 0.0, 0.0)
+        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if how == "given" else row)
+        ends = np.cumsum([sizes[row] for row in order])
+        positions = {row: np.arange(end - sizes[row], end) for row, end in zip(order, ends, strict=True)}
+        return Layout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
+
+    def _tie(self) -> None:
+        """Take scalar coordinates that change along with another place for coordinates along it, not for dimensions."""
+        for key in sorted(self.varying, key=lambda k: (k == "time", k)):
+            if not self._may_be_tied(key):
+                continue
+            others = [k for k in self.varying if k != key]
+            pairs = {k: set(zip(self.layouts[key].classes, self.layouts[k].classes, strict=True)) for k in others}
+            along = next((k for k in others if len(pairs[k]) == self.varying[k] and self._of_size_one(k)), None)
+            if along is not None:
+                self.tied[key] = along
+                del self.varying[key]
+
+    def _may_be_tied(self, key: str) -> bool:
+        """Tell whether a place is scalar everywhere and some time, such as a forecast's reference time or period."""
+        coordinates = [c.places[key].coordinate for c in self.group if c.places[key].scalar]
+        if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
+            return False
+        return all(c is not None and (is_reference_time(c.units) or equivalent(c.units, None, "s", None)) for c in coordinates)
+
+    def _of_size_one(self, key: str) -> bool:
+        return all(c.places[key].size == 1 for c in self.group)
+
+    def matches(self) -> list[dict[str, str]]:
+        """Return what each coordinate of the first is called in every member."""
+        return [match_coordinates(self.group[0], c) for c in self.group]
+
+    def boxes(self, keys: Sequence[str]) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Return where each candidate lies along some places, and the sizes of their unions."""
+        boxes = np.empty((len(self.group), len(keys), 2), np.int64)
+        for axis, key in enumerate(keys):
+            layout = self.layouts[key]
+            spans = np.array([(p[0], p[-1] + 1) if len(p) else (0, 0) for p in layout.positions], np.int64)
+            boxes[:, axis] = spans[layout.classes]
+        return boxes, tuple(self.layouts[k].size for k in keys)
+
+    def value(self, key: str, position: int) -> str:
+        """Return the coordinate value at a position of a union, as a message shows it."""
+        layout = self.layouts[key]
+        for row, number in enumerate(layout.classes):
+            found = np.flatnonzero(layout.positions[number] == position)
+            if found.size:
+                values = self.group[row].places[key].values(*reference_units([c.places[key] for c in self.group]))
+                return shown(values[found[0]])
+        return str(position)
+
+
+def either(reasons: dict[int, str]) -> Reason:
+    """Return the reason noted, by identity, for either of two candidates."""
+    return lambda one, other: reasons.get(id(other)) or reasons[id(one)]
+
+
+def _units(place: Place) -> str:
+    if place.coordinate is None:
+        return "no coordinate"
+    return f"{place.coordinate.units!r}" + (f", calendar {place.coordinate.calendar}" if place.coordinate.calendar else "")
