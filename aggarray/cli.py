@@ -88,7 +88,7 @@ def _notes(agg: "Aggregation", hint: str) -> None:
 @commands.command()
 @_source
 def explain(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
-    """Say how the arrays of SOURCE were joined, what is conformed on reading, and why others stayed apart."""
+    """Say how the arrays of SOURCE were joined, what is conformed on reading, why others stayed apart, and what is missing."""
     from aggarray import facts
 
     found = facts.explanation(_open(source, variables))
@@ -96,7 +96,7 @@ def explain(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) 
 
 
 def _explained(found: dict[str, Any]) -> str:
-    """Return an explanation as text: arrays, what stayed apart, what was skipped."""
+    """Return an explanation as text: arrays, what stayed apart, what was skipped, what is wrong."""
     from aggarray.facts import printable
 
     lines = [line for array in found["arrays"] for line in [*_explained_array(array), ""]]
@@ -108,7 +108,9 @@ def _explained(found: dict[str, Any]) -> str:
             f"  {s['file']}{': variable ' + repr(s['variable']) if s['variable'] else ''}: {s['reason']}"
             for s in found["skipped"]
         )
-        lines += ["skipped", *map(printable, names)]
+        lines += ["skipped", *map(printable, names), ""]
+    if found["problems"]:
+        lines += ["problems", *(printable(f"  [{p['kind']}] {p['message']}") for p in found["problems"])]
     return "\n".join(lines).rstrip()
 
 

@@ -133,7 +133,7 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
 
 
 def explanation(agg: Aggregation) -> dict[str, Any]:
-    """Return what `aggarray explain` says: arrays with what is conformed, refusals and what was skipped."""
+    """Return what `aggarray explain` says: arrays with what is conformed, refusals, what was skipped, and problems."""
 
     def rows(items: Any, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
@@ -150,6 +150,7 @@ def explanation(agg: Aggregation) -> dict[str, Any]:
         "arrays": arrays,
         "refusals": rows(agg.refusals, ("arrays", "files", "rule", "reason")),
         "skipped": rows(agg.skipped, ("file", "variable", "reason")),
+        "problems": rows(agg.check().problems, ("kind", "file", "message")),
     }
 
 

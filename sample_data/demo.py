@@ -1,12 +1,15 @@
 """The story so far, told on the sample data: ``make demo``.
 
 Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those that
-netCDF4-python gives, and puts ten tiles together whose edges do not align. Every claim is checked; a wrong one fails the run.
+netCDF4-python gives, puts ten tiles together whose edges do not align, and sorts out a messy folder. Every claim is
+checked; a wrong one fails the run.
 """
 
 import sys
+import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import netCDF4
 import numpy as np
@@ -115,11 +118,60 @@ def tiles() -> None:
     check(np.array_equal(value[:], 10 * y + x), "every value is in its place")
 
 
+def write_days(path: Path, days: list[float], *, lats: list[float], lons: list[float], units: str = "mm") -> None:
+    """Write a small file: the value is day + latitude / 100 + (longitude modulo 360) / 10,000."""
+    with netCDF4.Dataset(path, "w") as file:
+        axes = {"time": (days, "days since 2001-01-01"), "lat": (lats, "degrees_north"), "lon": (lons, "degrees_east")}
+        for name, (values, unit) in axes.items():
+            file.createDimension(name, len(values))
+            axis = file.createVariable(name, "f8", (name,))
+            axis.units = unit
+            axis[:] = values
+        rain = file.createVariable("pr", "f8", ("time", "lat", "lon"))
+        rain.setncatts({"units": units, "standard_name": "lwe_thickness_of_precipitation_amount"})
+        t, y, x = np.meshgrid(days, lats, np.mod(lons, 360), indexing="ij")
+        rain[:] = t + y / 100 + x / 10_000
+
+
+def messy() -> None:
+    """A folder in which nothing is as it should be."""
+    show("A messy folder, and why what is apart stays apart")
+    lats, lons = [-45.0, 0.0, 45.0], [0.0, 90.0, 180.0, 270.0]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files: dict[str, dict[str, Any]] = {
+            "odd_days.nc": {"days": [0, 2, 4], "lats": lats, "lons": lons},
+            "even_days_south_up.nc": {"days": [1, 3, 5], "lats": lats[::-1], "lons": lons},
+            "rolled.nc": {"days": [6, 7], "lats": lats, "lons": [-180.0, -90.0, 0.0, 90.0]},
+            "copy_of_rolled.nc": {"days": [6, 7], "lats": lats, "lons": [-180.0, -90.0, 0.0, 90.0]},
+            "after_a_gap.nc": {"days": [10, 11], "lats": lats, "lons": lons},
+            "other_grid.nc": {"days": [8, 9], "lats": [-45.0, 0.5, 45.0], "lons": lons},
+            "mass.nc": {"days": [8, 9], "lats": lats, "lons": lons, "units": "kg m-2"},
+        }
+        for file, what in files.items():
+            write_days(folder / file, **what)
+        agg = aa.open(folder)
+        rows = [
+            [", ".join(sorted({Path(p.data.uri).name for p in a.partitions if p.data})), a.shape, a.pmshape, a.units]
+            for a in agg
+        ]
+        print(table(rows, ["files", "shape", "partitions", "units"]))
+        print("\nstayed apart:", *(f"  {r.reason}" for r in agg.refusals), sep="\n")
+        report = agg.check()
+        print("\nproblems:", *(f"  [{p.kind}] {p.message.replace(name, '...')}" for p in report.problems), sep="\n")
+        joined = max(agg, key=lambda a: a.size)
+        t, y, x = np.meshgrid([*range(8), 10, 11], lats, lons, indexing="ij")
+        check(np.array_equal(joined[:], t + y / 100 + x / 10_000), "ten days out of four files, every value in its place")
+        check(len(agg) == 3 and len(agg.refusals) == 2, "another grid and another quantity stay apart, with reasons")
+        check([p.kind for p in report.problems] == ["gap", "duplicate"], "the gap and the copy are reported")
+
+
 def main() -> None:
     """Tell all chapters."""
     archive()
     selecting()
     tiles()
+    messy()
     print("\nEverything that was claimed was checked.")
 
 

@@ -1,6 +1,7 @@
 """Are real archives opened and joined right? Skipped where the folder of real data is absent."""
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import netCDF4
@@ -140,3 +141,27 @@ def test_ostia_opens(shared_data: Path) -> None:
         if array.ndim > 1:
             paths = [path] if path.is_file() else sorted(path.rglob("*.nc"))
             np.testing.assert_array_equal(array[..., :1], plain(paths[0], array.name)[..., :1].astype(array.dtype))
+
+
+def test_the_archive_has_no_gaps(everything: aa.Aggregation) -> None:
+    """Every axis steps by a day or a month of its calendar: seen with netCDF4, and so reported."""
+    for array in everything:
+        times = np.concatenate([_dates(Path(p)) for p in dict.fromkeys(x.data.uri for x in array.partitions if x.data)])
+        months = np.array([t.year * 12 + t.month for t in times])
+        days = np.array([(b - a).total_seconds() for a, b in pairwise(times)]) / 86_400
+        assert (np.diff(months) == 1).all() if array.file_attrs["table_id"] == "Amon" else (np.round(days) == 1).all()
+    assert everything.check() == aa.Report(True, ())
+
+
+def test_a_file_left_out_is_a_gap(cmip6: Path) -> None:
+    checked = 0
+    for paths in folders(cmip6).values():
+        if len(paths) < 4:
+            continue
+        agg = aa.open([p for p in paths if p != paths[1]])
+        report = agg.check()
+        steps = len(_dates(paths[1]))
+        assert not report.ok and [p.kind for p in report.problems] == ["gap"]
+        assert f"{steps} step" in report.problems[0].message and paths[0].name in report.problems[0].message
+        checked += 1
+    assert checked >= 10

@@ -4,8 +4,10 @@ signature -> candidates -> divide until joinable -> join. A variable of one file
 master arrays gives master arrays, so that opening and joining again are one operation.
 """
 
+import gc
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from aggarray.aggregate.apart import between, refusal
@@ -37,15 +39,32 @@ class Joined:
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
+    with _without_collection():
+        return _aggregate(arrays, rules)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause the search for cycles: joining makes very many objects and no cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     if rules.new_dimension is not None:
         arrays = with_dimension(arrays, rules.new_dimension)
     check_names(arrays, rules)
     ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
-    outcome = _Outcome(rules)
+    outcome, facets = _Outcome(rules), rules.facets
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
     for number, (array, rank) in enumerate(ranked):
         try:
-            one = candidate(array, number, rules.facets)
+            one = candidate(array, number, facets)
         except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
             outcome.unreadable(array, number, str(error))
             continue
@@ -119,9 +138,9 @@ def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    groups: dict[tuple[tuple[str, object], ...], list[Candidate]] = defaultdict(list)
+    groups: dict[frozenset[tuple[str, object]], list[Candidate]] = defaultdict(list)
     for one in members:
-        groups[tuple(sorted(one.signature.items()))].append(one)
+        groups[frozenset(one.signature.items())].append(one)
     return list(groups.values())
 
 

@@ -154,7 +154,7 @@ def _measures(array: MasterArray) -> set[str]:
 def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
     array = found.array
     names = found.place_names()
-    signature: Signature = {name: _facet(array, name) for name in separate_by}
+    signature: Signature = _facets(array, separate_by)
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
     signature["units"] = _canonical(array.units, array.calendar)
     signature["cell_methods"] = _cell_methods(array, names)
@@ -179,9 +179,14 @@ def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
     return signature
 
 
-def _facet(array: MasterArray, name: str) -> str | None:
-    attrs = array.file_attrs if name in array.file_attrs else array.attrs
-    return facet(attrs, name) if name in attrs else None
+def _facets(array: MasterArray, separate_by: Sequence[str]) -> Signature:
+    """Return the facets that an array has, from its file's attributes or else its own."""
+    found = {}
+    for name in separate_by:
+        attrs = array.file_attrs if name in array.file_attrs else array.attrs
+        if name in attrs:
+            found[name] = facet(attrs, name)
+    return found
 
 
 @lru_cache(maxsize=4096)
