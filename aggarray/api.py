@@ -128,6 +128,7 @@ def open(
     MissingFileError where the source names nothing, AggregationError for arguments that make no sense, NotFoundError for
     ``variables`` that no file has.
     """
+    variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, missing)
     paths = find_files(source)
     scanned = scan_files(paths, processes, _progress(progress))
@@ -172,6 +173,8 @@ def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArra
 def _progress(progress: bool | Progress | None) -> Progress | None:
     if progress is None or progress is False:
         return None
+    if progress is not True and not callable(progress):
+        raise AggregationError(f"progress={progress!r}: give True, None or a callable (done, total, what)")
     return _bar if progress is True else progress
 
 

@@ -4,6 +4,7 @@ Facts go to standard output, as text or with ``--json`` as data; progress (on a 
 error. Exit status: 0 done, 1 problems found, 2 wrong usage. A traceback appears only with ``--debug``.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="aggarray")
-@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
-@click.pass_context
-def commands(context: click.Context, debug: bool) -> None:
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors (anywhere on the line).")
+def commands(debug: bool) -> None:
     """One array out of many netCDF, HDF5 and Zarr files."""
-    context.obj = debug
+    # `main` has taken --debug out of the line already: the option is here to be listed by --help.
 
 
 def _source(command: Any) -> Any:
@@ -144,15 +144,38 @@ def _explained_array(array: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; errors are one line on standard error."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Run a command; errors are one line on standard error, with ``--debug`` anywhere on the line a traceback."""
+    arguments, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
     try:
         commands.main(args=arguments, prog_name="aggarray")
     except AggarrayError as error:
-        if "--debug" in arguments:
+        if debug:
             raise
         click.echo(f"aggarray: {error}", err=True)
         raise SystemExit(1) from None
+    except OSError as error:
+        _give_up_output()
+        if debug:
+            raise
+        # Data files that do not open are AggarrayErrors: what names no file is the output, on a device that is full.
+        text = str(error) if error.filename else f"the output cannot be written: {error.strerror or error}"
+        click.echo(f"aggarray: {text}", err=True)
+        raise SystemExit(1) from None
+
+
+def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out of the arguments, unless it is a name after ``--``."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = [a for a in arguments[:end] if a != "--debug"]
+    return options + arguments[end:], len(options) < end
+
+
+def _give_up_output() -> None:
+    """Send standard output nowhere: the interpreter would try to write the rest again when it ends, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     """Convert values from the units and dtype of one step to those of another.
 
     Returns values of ``target.dtype`` (the input itself where nothing changes) and the mask; what an integer dtype cannot
-    hold because it is not a number joins the mask. Raises UnitsError where the units do not convert.
+    hold because it is not a number joins the mask. Raises UnitsError where the units do not convert, or where a converted
+    value is beyond an integer dtype.
     """
     change = conversion(source.units, source.calendar, target.units, target.calendar)
     if change.identity:
@@ -30,9 +31,21 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     if values.dtype.kind not in "iufcb":
         raise UnitsError(f"values of dtype {values.dtype} have no units: {source.units!r} cannot become {target.units!r}")
     converted = change(values, mask)
-    if target.dtype.kind in "iu" and converted.dtype.kind == "f":
-        converted = np.rint(converted)
+    if target.dtype.kind in "iu":
+        converted = np.rint(converted) if converted.dtype.kind == "f" else converted
+        _check_range(converted, mask, target)
     return cast(converted, mask, target.dtype)
+
+
+def _check_range(values: np.ndarray, mask: np.ndarray | None, target: Step) -> None:
+    """Raise UnitsError for a value that the integer dtype of a step cannot hold."""
+    limits = np.iinfo(target.dtype)
+    beyond = (values < limits.min) | (values > limits.max)
+    if mask is not None:
+        beyond &= ~mask
+    if beyond.any():
+        what = f"value {values[beyond].ravel()[0]:.15g} {target.units or ''}".rstrip()
+        raise UnitsError(f"{what} is beyond the {target.dtype} of the array: read it with astype('int64') or astype('float64')")
 
 
 def cast(values: np.ndarray, mask: np.ndarray | None, dtype: np.dtype[Any]) -> Masked:

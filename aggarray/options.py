@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 
+from aggarray.errors import AggregationError
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -32,7 +34,8 @@ def get_options() -> Options:
 class set_options:  # noqa: N801 - a function to its users, a class only to serve `with`
     """Set options for the process, or for a block when used as a context manager.
 
-    Parameters are whole numbers: ``threads`` >= 1, ``open_files`` >= 1, ``cache_bytes`` >= 0.
+    Parameters are whole numbers: ``threads`` >= 1, ``open_files`` >= 1, ``cache_bytes`` >= 0. AggregationError (a
+    ValueError) for others.
 
     >>> with set_options(threads=1):
     ...     get_options().threads
@@ -45,7 +48,7 @@ class set_options:  # noqa: N801 - a function to its users, a class only to serv
         changes = {name: value for name, value in wanted.items() if value is not None}
         for name, value in changes.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < _LEAST[name]:
-                raise ValueError(f"option {name}={value!r}: give a whole number of at least {_LEAST[name]}")
+                raise AggregationError(f"option {name}={value!r}: give a whole number of at least {_LEAST[name]}")
         with _lock:
             self._before = {f.name: getattr(_current, f.name) for f in fields(Options) if f.name in changes}
             _current = replace(_current, **changes)

@@ -7,6 +7,7 @@ processes, helpers that run `aggarray._scan` take batches beside this one and se
 import contextlib
 import functools
 import glob
+import hashlib
 import os
 import pickle
 import queue
@@ -15,11 +16,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
+import numpy as np
+
 from aggarray.encoding import encoding
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats import is_store, scan
+from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
+from aggarray.formats import is_store, local_path, scan
 from aggarray.formats.base import Structure, Variable
 from aggarray.table import Template
 from aggarray.units import normal_calendar
@@ -28,8 +32,10 @@ from aggarray.units import normal_calendar
 BATCH = 16
 #: Fewer files than this are not worth the start of a helper.
 FEW_FILES = 64
+#: Coordinates of at least this many bytes are held once, however many files have them.
+SHARED_BYTES = 1024
 
-Source = str | os.PathLike[str] | Iterable[Any]
+Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 Progress = Callable[[int, int, str], None]
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 
@@ -74,21 +80,36 @@ def find_files(source: Source) -> list[str]:
 
     ``source``: a path, a glob (``**`` allowed), a folder (searched to its bottom, hidden names and links to folders left
     out) or an iterable of these: items in the order given, each sorted within. Raises MissingFileError for a pattern or
-    folder that names nothing; a path that is not there is found out when it is scanned.
+    folder that names nothing; a path that is not there is found out when it is scanned. AggregationError for what is no
+    path, FormatError for a remote one.
     """
-    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     found: dict[str, None] = {}
-    for item in sources:
-        found.update(dict.fromkeys(_expand(os.path.expanduser(os.fspath(item)))))
+    for item in _sources(source):
+        found.update(dict.fromkeys(_expand(local_path(item))))
     if not found:
         raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
     return list(found)
 
 
+def _sources(source: Any) -> Iterator[Any]:
+    """Yield what a source lists; AggregationError for anything but paths."""
+    try:
+        single = isinstance(source, str | bytes | os.PathLike)
+        items = iter((source,) if single else source)
+    except TypeError:
+        # Objects of libraries may have the method and refuse all the same.
+        single, items = True, iter((source,))
+    for item in items:
+        if not isinstance(item, str | bytes | os.PathLike):
+            what = f"{' '.join(repr(item).split()):.60} ({type(item).__name__}{'' if single else ', in a list or the like'})"
+            raise AggregationError(f"source {what} is no path: give a path, a glob, a folder or a flat list of these")
+        yield item
+
+
 def _expand(path: str) -> Iterator[str]:
     if not os.path.lexists(path) and glob.has_magic(path):
         inside = functools.cache(_inside_store)
-        matches = [m for m in glob.iglob(path, recursive=True) if not inside(os.path.dirname(m))]
+        matches = [m for m in glob.iglob(_literal_start(path), recursive=True) if not inside(os.path.dirname(m))]
         names = [m for m in matches if os.path.isfile(m) or is_store(m)]
         if not names:
             raise MissingFileError(f"{path}: no file matches; check the pattern")
@@ -100,6 +121,16 @@ def _expand(path: str) -> Iterator[str]:
         yield from sorted(map(os.path.abspath, names))
     else:
         yield os.path.abspath(path)
+
+
+def _literal_start(pattern: str) -> str:
+    """Escape the longest beginning of a pattern that is a folder: its brackets are part of its name."""
+    parts = pattern.split(os.sep)
+    for count in range(len(parts) - 1, 0, -1):
+        folder = os.sep.join(parts[:count])
+        if glob.has_magic(folder) and os.path.isdir(folder):
+            return os.sep.join([glob.escape(folder), *parts[count:]])
+    return pattern
 
 
 def _walk(folder: str) -> Iterator[str]:
@@ -140,19 +171,19 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: Pro
     batches: queue.SimpleQueue[range] = queue.SimpleQueue()
     for start in range(0, len(paths), BATCH):
         batches.put(range(start, min(start + BATCH, len(paths))))
-    report = _reporter(len(paths), progress)
+    keep = _keeper(results, _reporter(len(paths), progress))
     count = min(wanted - 1, len(paths) // BATCH)
-    work = (batches, paths, results, report)
+    work = (batches, paths, keep)
     helpers = [threading.Thread(target=_lead, args=work, daemon=True) for _ in range(count)]
     for helper in helpers:
         helper.start()
-    _drain(batches, lambda number: _keep(results, number, scan_one(paths[number]), report))
+    _drain(batches, lambda number: keep(number, scan_one(paths[number])))
     for helper in helpers:
         helper.join()
     # A helper that died leaves its batch undone: it is done here.
     for number, path in enumerate(paths):
         if results[number] is None:
-            _keep(results, number, scan_one(path), report)
+            keep(number, scan_one(path))
     return [(path, result) for path, result in zip(paths, results, strict=True) if result is not None]
 
 
@@ -175,9 +206,28 @@ def _reporter(total: int, progress: Progress | None) -> Callable[[], None]:
     return report
 
 
-def _keep(results: list[Any], number: int, result: Structure | AggarrayError, report: Callable[[], None]) -> None:
-    results[number] = result
-    report()
+Keep = Callable[[int, Structure | AggarrayError], None]
+
+
+def _keeper(results: list[Any], report: Callable[[], None]) -> Keep:
+    """Return what stores a result; equal coordinates of different files are held in memory once."""
+    known: dict[tuple[Any, ...], np.ndarray] = {}
+
+    def shared(variable: Variable) -> Variable:
+        values = variable.values
+        if values is None or values.nbytes < SHARED_BYTES or values.dtype.kind not in "iuf":
+            return variable
+        digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
+        first = known.setdefault((values.shape, values.dtype, digest), values)
+        return variable if first is values else replace(variable, values=first)
+
+    def keep(number: int, result: Structure | AggarrayError) -> None:
+        if isinstance(result, Structure):
+            result = replace(result, variables=tuple(map(shared, result.variables)))
+        results[number] = result
+        report()
+
+    return keep
 
 
 def _drain(batches: "queue.SimpleQueue[range]", work: Callable[[int], None]) -> None:
@@ -190,7 +240,7 @@ def _drain(batches: "queue.SimpleQueue[range]", work: Callable[[int], None]) -> 
             work(number)
 
 
-def _lead(batches: "queue.SimpleQueue[range]", paths: Sequence[str], results: list[Any], report: Callable[[], None]) -> None:
+def _lead(batches: "queue.SimpleQueue[range]", paths: Sequence[str], keep: Keep) -> None:
     """Feed one helper process, batch by batch, and collect what it answers."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     search = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -211,7 +261,7 @@ def _lead(batches: "queue.SimpleQueue[range]", paths: Sequence[str], results: li
         def ask(batch: range) -> None:
             send(helper.stdin, [paths[n] for n in batch])  # type: ignore[arg-type]
             for number in batch:
-                _keep(results, number, receive(helper.stdout), report)  # type: ignore[arg-type]
+                keep(number, receive(helper.stdout))  # type: ignore[arg-type]
 
         while True:
             try:

@@ -1,5 +1,7 @@
 """Do the rules decide as they say: overlap, along, order, units, directions?"""
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,19 @@ BAD: list[dict[str, Any]] = [
 def test_rules_that_make_no_sense(bad: dict[str, Any]) -> None:
     with pytest.raises(aa.AggregationError, match=next(iter(bad))):
         aa.Rules(**bad)
+
+
+# Rules as values
+
+
+def test_rules_hash_and_compare_and_travel() -> None:
+    given = {"order": {"x": "name"}, "units": {"tas": "K"}, "directions": {"lat": np.True_}, "along": ["x", "lat"]}
+    a, b = aa.Rules(**given), aa.Rules(**given)
+    assert a == b and hash(a) == hash(b) and len({a, b, aa.Rules(), aa.Rules.cmip()}) == 3
+    assert a.units == {"tas": "K"} and a.order == {"x": "name"} and a.directions == {"lat": True}
+    assert repr(a.units) == "{'tas': 'K'}" and dict(a.directions) == {"lat": True}
+    assert pickle.loads(pickle.dumps(a)) == copy.deepcopy(a) == a
+    with pytest.raises(TypeError):
+        a.units["pr"] = "mm"  # type: ignore[index]
+    given["units"]["tas"] = "degC"  # type: ignore[index]
+    assert a.units["tas"] == "K"

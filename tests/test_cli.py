@@ -1,6 +1,8 @@
 """The command line, as a shell runs it."""
 
+import errno
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from aggarray.cli import main
+from aggarray.errors import MissingFileError
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -125,3 +128,29 @@ def test_the_installed_command_runs_and_debug_shows_a_traceback(sample_tiles: Pa
     assert done.returncode == 0 and "4 y x 6 x" in done.stdout and done.stderr == ""
     failed = subprocess.run([*command, "--debug", "info", str(tmp_path / "x.nc")], capture_output=True, text=True, check=False)
     assert failed.returncode == 1 and "Traceback" in failed.stderr
+
+
+def test_debug_is_taken_anywhere_on_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["info", "--debug", "nowhere.nc"], ["info", "nowhere.nc", "--debug"], ["--debug", "info", "nowhere.nc"]):
+        with pytest.raises(MissingFileError, match=r"nowhere\.nc"):
+            main(arguments)
+    status, _, err = run(capsys, "info", "--", tmp_path / "--debug")
+    assert status == 1 and err.startswith("aggarray: ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["info"], ["info", "--json"], ["explain"]])
+def test_a_full_device_is_one_clear_line(sample_tiles: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "aggarray", *arguments, str(sample_tiles)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"aggarray: the output cannot be written: {os.strerror(errno.ENOSPC)}\n"
+
+
+def test_the_package_runs_as_the_command_does(sample_tiles: Path) -> None:
+    command = [sys.executable, "-m", "aggarray"]
+    done = subprocess.run([*command, "info", str(sample_tiles)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "4 y x 6 x" in done.stdout and done.stderr == ""
+    wrong = subprocess.run([*command, "nonsense"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "Usage: aggarray" in wrong.stderr

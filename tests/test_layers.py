@@ -18,7 +18,8 @@ PACKAGE = "aggarray"
 #: Layer by layer, from the bottom. A name stands for the module, or for the whole package of that name, whose modules may
 #: import each other. The last two layers only hand names on.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "options"),
+    ("errors",),
+    ("options", "frozen"),
     ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels"),
     ("table",),
     ("plan", "conform", "maps"),

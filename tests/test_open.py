@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -340,3 +341,19 @@ def test_an_attribute_that_one_lacks_tells_apart(folder: Path) -> None:
     assert [r.rule for r in agg.refusals] == ["source_id"]
     with pytest.raises(aa.NotFoundError, match="source_id: M, none"):
         agg["tas"]
+
+
+@pytest.mark.parametrize("by_netcdf", [True, False])
+def test_variables_that_netcdf_leaves_out_are_listed_without_a_warning(tmp_path: Path, by_netcdf: bool) -> None:
+    path = write(tmp_path / "a.nc", cube([0, 1]))
+    with h5py.File(path, "a") as file:
+        file["opaque"] = np.array([b"abcd"] * 3).view("V4")
+        if not by_netcdf:
+            del file.attrs["_NCProperties"]
+    with pytest.warns(UserWarning, match="opaque"):
+        netCDF4.Dataset(path).close()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        agg = aa.open(path)
+    assert [(s.file, s.variable) for s in agg.skipped] == [(path, "opaque")] and "opaque type" in agg.skipped[0].reason
+    assert seen == [] and agg.names == ("tas",) and agg["tas"].shape == (2, 3, 2)

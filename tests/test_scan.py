@@ -112,3 +112,13 @@ def test_is_decreasing_of_text_and_nothing() -> None:
 def test_attributes_as_text() -> None:
     assert text_attribute(None) is None and text_attribute(" K ") == "K"
     assert text_attribute(np.float64(1)) == "1.0" and text_attribute(np.int32(1)) == "1"
+
+
+def test_brackets_of_folders_that_are_there_are_taken_literally(tmp_path: Path) -> None:
+    a, b, other, star = made(tmp_path, "[br]/a.nc", "[br]/deep[1]/b.nc", "b/a.nc", "what?/x[1].nc")
+    assert find_files(f"{tmp_path}/[br]/*.nc") == [a]
+    assert find_files(f"{tmp_path}/[br]/**/*.nc") == [a, b]
+    assert find_files(f"{tmp_path}/[br]/deep[1]/*.nc") == [b]
+    assert find_files(f"{tmp_path}/[[]br]/deep[[]1]/*.nc") == [b]
+    assert find_files(f"{tmp_path}/[ab]/*.nc") == [other]
+    assert find_files(f"{tmp_path}/what?/*[[]1].nc") == [star]

@@ -19,7 +19,6 @@ from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
 from aggarray.aggregate.versions import by_version
 from aggarray.errors import AggarrayError, UnitsError
-from aggarray.formats.base import basename
 from aggarray.master import MasterArray
 
 __all__ = ["Joined", "aggregate"]
@@ -132,7 +131,7 @@ def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
     alike = Counter((one.uri, number) for number, group in enumerate(groups) for one in group)
     if max(alike.values(), default=0) > 1:
         for one in members:
-            one.signature["name"] = basename(one.array.name or "")
+            one.signature["name"] = one.array.name or ""
         groups = _grouped(members)
     return groups
 

@@ -155,6 +155,7 @@ def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
     array = found.array
     names = found.place_names()
     signature: Signature = _facets(array, separate_by)
+    signature["group"] = (array.name or "").rpartition("/")[0]
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
     signature["units"] = _canonical(array.units, array.calendar)
     signature["cell_methods"] = _cell_methods(array, names)

@@ -1,6 +1,6 @@
 """How are arrays joined by hand, one after the other, with coordinates or without?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from aggarray.tiling import relabel
 from aggarray.units import why_not
 
 
-def concat(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
+def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     """Join arrays along a dimension, in the order given; a dimension that none of them has is new and leads.
 
     Everything else is conformed to the first array: units, calendar, dimension order, direction, dtype, missing value.
@@ -28,6 +28,10 @@ def concat(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
     >>> concat([a, b], "x")[:].tolist(), concat([a, b], "member").shape
     ([1.0, 2.0], (2, 1))
     """
+    if not isinstance(dimension, str):
+        raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}): give its name")
+    if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
+        raise AggregationError(f"arrays of type {type(arrays).__name__}: give a list of MasterArrays")
     found = [candidate(require_array(array), number, ()) for number, array in enumerate(arrays)]
     if not found:
         raise AggregationError("no arrays to join: give at least one")

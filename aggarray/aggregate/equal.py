@@ -26,15 +26,22 @@ def reference_units(places: Iterable[Place]) -> Units:
     return None, None
 
 
-def rounding(places: Iterable[Place], units: Units) -> float:
-    """Return how far values may be off by the rounding of their dtypes and of their conversion to ``units``."""
-    kinds: dict[tuple[str | None, str | None, Any], float] = {}
+def roundings(places: Sequence[Place], units: Units) -> list[float]:
+    """Return by how much the values of each place may be off: by the rounding of their dtype and of their conversion.
+
+    These are powers of two, so that an archive has a few.
+    """
+    largest: dict[tuple[str | None, str | None, Any] | None, float] = {None: 0.0}
+    kinds = []
     for place in places:
-        if place.coordinate is not None and place.largest:
+        kind = None
+        if place.coordinate is not None and np.isfinite(place.largest):
             kind = (place.coordinate.units, place.coordinate.calendar, place.coordinate.dtype)
-            kinds[kind] = max(kinds.get(kind, 0.0), place.largest)
-    finite = [(kind, largest) for kind, largest in kinds.items() if np.isfinite(largest)]
-    return max((_rounding(largest, kind[2], kind[:2], units) for kind, largest in finite), default=0.0)
+            largest[kind] = max(largest.get(kind, 0.0), place.largest)
+        kinds.append(kind)
+    found = {k: 0.0 if k is None else _rounding(most, k[2], k[:2], units) for k, most in largest.items()}
+    level = {k: float(2.0 ** np.ceil(np.log2(r))) if r > 0 else 0.0 for k, r in found.items()}
+    return [level[kind] for kind in kinds]
 
 
 def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
@@ -107,7 +114,7 @@ def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
     (x, _), (y, _) = a._known, b._known
     if (a.units, a.calendar, a.dimensions, a.directions) != (b.units, b.calendar, b.dimensions, b.directions):
         return False
-    return x.dtype == y.dtype and x.shape == y.shape and bool((x == y).all())
+    return x is y or (x.dtype == y.dtype and x.shape == y.shape and bool((x == y).all()))
 
 
 def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray) -> tuple[np.ndarray, np.ndarray]:

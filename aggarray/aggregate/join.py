@@ -103,7 +103,7 @@ def assemble(
     """
     first = pieces[0]
     name = Counter(p.name for p in pieces).most_common(1)[0][0]
-    step = _step(pieces, rules, (name, first.name, identity_of(first)))
+    step = _wide_enough(_step(pieces, rules, (name, first.name, identity_of(first))), pieces)
     shape = tuple(int(n) for n in boxes[:, :, 1].max(axis=0))
     matrices = [_stepped(p, step)._matrix for p in pieces]
     cells, origin = _cells(matrices, boxes)
@@ -149,8 +149,21 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
     distinct = {(p.units, p.calendar): p for p in pieces}
     changes = [conversion(*pair, units, calendar) for pair in distinct]
-    exact = all(c.identity or c.integer_exact for c in changes)
-    return Step(units, calendar, common_dtype(list({p.dtype: None for p in pieces}), exact))
+    return Step(units, calendar, common_dtype(list({p.dtype: None for p in pieces}), changes))
+
+
+def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
+    """Make integers int64 where converted values that are known, those of coordinates, would not fit."""
+    wide = replace(step, dtype=np.dtype(np.int64))
+    for piece in pieces if step.dtype.kind in "iu" and step.dtype.itemsize < 8 else ():
+        if piece._known is None or (piece.units, piece.calendar) == (step.units, step.calendar):
+            continue
+        values, mask = convert(*piece._known, Step(piece.units, piece.calendar, piece.dtype), wide)
+        used = values if mask is None else values[~mask]
+        limits = np.iinfo(step.dtype)
+        if used.size and not limits.min <= used.min() <= used.max() <= limits.max:
+            return wide
+    return step
 
 
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:

@@ -55,56 +55,102 @@ def tolerance_of(spacing: float, fraction: float, rounding: float) -> float:
     return min(allowed, 0.49 * spacing) if spacing > 0 else allowed
 
 
-def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: float) -> Layout:
+def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequence[float]) -> Layout:
     """Find the positions of ascending coordinates in their union.
 
-    ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: by which any may be off.
+    ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: by how much those of each coordinate may
+    be off.
 
-    >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, 1e-15)
+    >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, [1e-15] * 3)
     >>> found.classes, [p.tolist() for p in found.positions], found.size
     ([0, 1, 1], [[0, 1], [2, 3]], 4)
     """
-    digests: dict[tuple[int, bytes], int] = {}
+    digests: dict[tuple[int, bytes, float], int] = {}
     distinct: list[np.ndarray] = []
+    roundings: list[float] = []
     numbers = []
-    for values in map(_wide, coordinates):
-        key = (len(values), values.tobytes() if values.dtype.kind in "iuf" else repr(values.tolist()).encode())
+    for values, own in zip(map(_wide, coordinates), rounding, strict=True):
+        key = (len(values), values.tobytes() if values.dtype.kind in "iuf" else repr(values.tolist()).encode(), own)
         if key not in digests:
             digests[key] = len(distinct)
             distinct.append(values)
+            roundings.append(own)
         numbers.append(digests[key])
     spacings = [s for s in map(smallest_spacing, distinct) if s > 0]
     spacing = min(spacings, default=0.0)
-    tolerance = tolerance_of(spacing, fraction, rounding)
-    positions, size = _union(distinct, tolerance)
+    tolerances = [tolerance_of(spacing, fraction, own) for own in roundings]
+    positions, size = _union(distinct, tolerances)
     classes: dict[bytes, int] = {}
     of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
     kept = {number: p for p, number in zip(positions, of, strict=True)}
-    return Layout([of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, tolerance)
+    return Layout([of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0))
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
     """Return values whose differences fit their dtype."""
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+        return values.astype(np.float64)
     return values.astype(np.int64) if values.dtype.kind in "iu" and values.dtype.itemsize < 8 else values
 
 
-def _union(distinct: list[np.ndarray], tolerance: float) -> tuple[list[np.ndarray], int]:
-    """Number the sorted values of all coordinates; neighbours within the tolerance get one number."""
-    values = np.concatenate(distinct) if distinct else np.zeros(0)
-    if not len(values):
+def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np.ndarray], int]:
+    """Number the sorted values of all coordinates; values within the tolerance of one that represents them share its number.
+
+    Coordinates known more precisely come first: a coarse value joins a precise one, and makes no two precise ones equal.
+    """
+    if not distinct or not sum(map(len, distinct)):
         return [np.zeros(0, np.int64) for _ in distinct], 0
-    natural = values.dtype.kind not in "iuf" and all(len(v) == 1 for v in distinct)
-    order = (
-        np.array(sorted(range(len(values)), key=lambda i: _natural(str(values[i]))))
-        if natural
-        else np.argsort(values, kind="stable")
-    )
-    ordered = values[order]
-    new = ordered[1:] - ordered[:-1] > tolerance if values.dtype.kind in "iuf" else ordered[1:] != ordered[:-1]
-    number = np.empty(len(values), np.int64)
-    number[order] = np.concatenate([[0], np.cumsum(new)])
-    ends = np.cumsum([len(v) for v in distinct])
-    return [number[e - len(v) : e] for v, e in zip(distinct, ends, strict=True)], int(number.max()) + 1
+    if any(v.dtype.kind not in "iuf" for v in distinct):
+        return _union_of_text(distinct)
+    known = np.zeros(0)
+    for tolerance in sorted(set(tolerances)):
+        values = np.concatenate([v for v, own in zip(distinct, tolerances, strict=True) if own == tolerance])
+        near = _nearest(known, values)
+        new = values if near is None else values[np.abs(known[near] - values) > tolerance]
+        known = np.sort(
+            np.concatenate([known.astype(new.dtype) if not len(known) else known, _representatives(new, tolerance)])
+        )
+    return [n if (n := _nearest(known, v)) is not None else np.zeros(0, np.int64) for v in distinct], len(known)
+
+
+def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
+    """Return the position of the nearest known value of each value, None where nothing is known."""
+    if not len(known):
+        return None
+    after = np.searchsorted(known, values).clip(1, max(1, len(known) - 1))
+    before = after - 1
+    after = after.clip(max=len(known) - 1)
+    return np.where(np.abs(values - known[before]) <= np.abs(known[after] - values), before, after)
+
+
+def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the lowest of values that are equal within the tolerance; never a chain of them.
+
+    >>> _representatives(np.array([0.0, 0.9, 1.8, 5.0]), 1.0).tolist()
+    [0.0, 1.8, 5.0]
+    """
+    ordered = np.unique(values)
+    if len(ordered) < 2:
+        return ordered
+    begins = np.flatnonzero(np.concatenate([[True], ordered[1:] - ordered[:-1] > tolerance]))
+    ends = np.concatenate([begins[1:], [len(ordered)]])
+    chains = np.flatnonzero(ordered[ends - 1] - ordered[begins] > tolerance)
+    kept = [ordered[begins]]
+    for chain in chains:
+        rest = ordered[begins[chain] : ends[chain]]
+        rest = rest[rest - rest[0] > tolerance]
+        while len(rest):
+            kept.append(rest[:1])
+            rest = rest[rest - rest[0] > tolerance]
+    return np.sort(np.concatenate(kept))
+
+
+def _union_of_text(distinct: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
+    """Number values that are equal or not: text, in natural order where each coordinate has one value."""
+    texts = {str(v) for values in distinct for v in values.tolist()}
+    natural = all(len(v) == 1 for v in distinct)
+    number = {text: n for n, text in enumerate(sorted(texts, key=_natural if natural else None))}
+    return [np.array([number[str(v)] for v in values.tolist()], np.int64) for values in distinct], len(number)
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
@@ -153,7 +199,7 @@ def clusters(layout: Layout) -> list[list[int]]:
     """Return the classes in groups that can share the dimension, those of most arrays first.
 
     >>> thirds = [np.array([0.0, 3.0]), np.array([1.0, 4.0]), np.array([5.0])]
-    >>> clusters(lay_out(thirds, 1e-5, 1e-16))
+    >>> clusters(lay_out(thirds, 1e-5, [1e-16] * 3))
     [[0, 2], [1]]
     """
     if all(layout.contiguous(n) for n in range(len(layout.positions))):

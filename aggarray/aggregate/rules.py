@@ -1,11 +1,14 @@
 """What may be joined, and how? `Rules` holds the wishes; `Refusal` and `Skipped` say what was not joined and why."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from aggarray.errors import AggregationError
+from aggarray.frozen import FrozenDict
 
 #: Attributes that tell datasets apart: CMIP6, CMIP5, CORDEX.
 FACETS = (
@@ -75,13 +78,14 @@ class Rules:
     def __post_init__(self) -> None:
         _one_of("overlap", self.overlap, ("refuse", "first", "last"))
         _one_of("holes", self.holes, ("fill", "refuse"))
-        for name in ("along", "separate_by"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                raise AggregationError(f"{name}={value!r}: give a list of names")
-            object.__setattr__(self, name, None if value is None else tuple(value))
-        for name in ("order", "units", "directions"):
-            object.__setattr__(self, name, dict(getattr(self, name) or {}))
+        object.__setattr__(self, "along", None if self.along is None else _names("along", self.along))
+        object.__setattr__(self, "separate_by", _names("separate_by", self.separate_by))
+        for name, kind, text in (
+            ("order", str, '{dimension: "given" or "name"}'),
+            ("units", str, "{name: units}"),
+            ("directions", bool, "{dimension: True for increasing, False for decreasing}"),
+        ):
+            object.__setattr__(self, name, _frozen(name, getattr(self, name), kind, text))
         for dimension, how in self.order.items():
             _one_of(f"order[{dimension!r}]", how, ("given", "name"))
         for name, most in (("tolerance", 0.5), ("coverage", 1.0)):
@@ -122,6 +126,23 @@ def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
     if compiled.groups != 1:
         raise AggregationError(f"{stated}: the pattern has {compiled.groups} groups: give one, for the value")
     return name, compiled
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    """Return a list of names as a tuple; AggregationError where it is none."""
+    items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (None,)
+    if not all(isinstance(item, str) for item in items):
+        raise AggregationError(f"{name}={value!r}: give a list of names")
+    return items
+
+
+def _frozen(name: str, value: Any, kind: type, text: str) -> FrozenDict[Any]:
+    """Return a mapping of names to text or truth values, None for an empty one; AggregationError where it is none."""
+    value = {} if value is None else value
+    kinds = (bool, np.bool) if kind is bool else (kind,)
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, kinds) for k, v in value.items()):
+        raise AggregationError(f"{name}={value!r}: give {text}")
+    return FrozenDict({k: kind(v) for k, v in value.items()})
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, basename, words
+from aggarray.frozen import frozen
 from aggarray.master import MasterArray
 from aggarray.scan import is_decreasing, template_of, text_attribute
 from aggarray.table import Template, single
@@ -66,6 +67,7 @@ class _File:
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.variables = {v.name: v for v in structure.variables}
+        self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         self._arrays: dict[str, MasterArray] = {}
         self._parents: dict[str, str] = {}
         for v in structure.variables:
@@ -160,7 +162,7 @@ class _File:
     def _file_attrs(self, variable: Variable) -> Attributes:
         group = variable.name.rpartition("/")[0]
         if not group:
-            return self.structure.attrs
+            return self._attrs
         found = dict(self.structure.attrs)
         parts = group.split("/")
         for depth in range(len(parts)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, Place
-from aggarray.aggregate.equal import Units, reference_units, rounding, shown
+from aggarray.aggregate.equal import Units, reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import Layout, lay_out
 from aggarray.aggregate.rules import Rules
@@ -73,7 +73,7 @@ class View:
         places = [c.places[key] for c in self.group]
         if any(p.coordinate is None for p in places):
             return self._by_order(key, [p.size for p in places])
-        return lay_out(values, self.rules.tolerance, rounding(places, units))
+        return lay_out(values, self.rules.tolerance, roundings(places, units))
 
     def _by_order(self, key: str, sizes: list[int]) -> Layout:
         """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size."""

@@ -8,16 +8,20 @@ import functools
 import importlib
 import os
 import pkgutil
+import re
 import stat
 import warnings
 from importlib import metadata
+from typing import Any
+from urllib.parse import unquote
 
-from aggarray.errors import FormatError, MissingFileError
+from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, blaming
 
 #: Bytes of a file that formats are shown.
 HEAD = 512
 
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
 _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
@@ -44,6 +48,31 @@ def formats() -> tuple[Format, ...]:
     return tuple(found)
 
 
+def local_path(path: Any) -> str:
+    """Return a path that a user gave as text: bytes decoded, ``~`` expanded, a ``file://`` URL as the path in it.
+
+    Raises AggregationError for what is no path, MissingFileError for an empty one, FormatError for one that no file can
+    have and for other URLs.
+
+    >>> local_path(b"a.nc"), local_path("file:///data/a%20b.nc")
+    ('a.nc', '/data/a b.nc')
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        what = f"{' '.join(repr(path).split()):.60} ({type(path).__name__})"
+        raise AggregationError(f"{what} is no path: give that of a file, a folder or a pattern, as text or a pathlib.Path")
+    text = os.fsdecode(path)
+    if not text:
+        raise MissingFileError("the path '' is empty: give a file, a folder or a pattern; '.' is the folder you are in")
+    if "\0" in text:
+        raise FormatError(f"{text!r}: no path has a null character in it; correct the path")
+    url = _URL.fullmatch(text)
+    if url is None:
+        return os.path.expanduser(text)
+    if url["scheme"].lower() != "file" or url["host"] not in ("", "localhost") or not url["path"]:
+        raise FormatError(f"{text}: remote files cannot be opened; fetch the file and give its local path")
+    return unquote(url["path"], errors="surrogateescape")
+
+
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Tell whether a folder is a Zarr store (a group or an array)."""
     return any(os.path.isfile(os.path.join(path, mark)) for mark in _STORE_MARKS)
@@ -65,12 +94,12 @@ def identify(path: str | os.PathLike[str]) -> Format:
     raise FormatError(f"{path}: not a data file that aggarray knows ({known}); it begins with {head[:8]!r}")
 
 
-def scan(path: str | os.PathLike[str]) -> Structure:
+def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     """Return structure, attributes and coordinate values of a file; the file is opened once.
 
-    Raises MissingFileError or FormatError, naming file, variable and the library's reason.
+    Raises MissingFileError or FormatError, naming file, variable and the library's reason, or what `local_path` raises.
     """
-    path = os.path.abspath(os.fspath(path))
+    path = os.path.abspath(local_path(path))
     found = identify(path)
     with blaming(path):
         return found.scan(path)

@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import LIBRARY_ERRORS, Structure, Variable, blaming, reason, stored_variable, with_values
+from aggarray.formats.base import (
+    LIBRARY_ERRORS,
+    Structure,
+    Variable,
+    blaming,
+    has_coordinate,
+    reason,
+    stored_variable,
+    with_values,
+)
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -40,12 +49,14 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A readable dataset: its name, stored dtype, and per dimension the address of its scale, if any."""
+    """A readable dataset: its path and name, stored dtype, and per dimension the address and the name of its scale, if any."""
 
+    path: str
     name: str
     dataset: Any
     dtype: np.dtype[Any]
     axes: tuple[int | None, ...]
+    dimensions: tuple[str | None, ...]
 
 
 def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray]) -> Structure:
@@ -61,12 +72,13 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
             if isinstance(dtype, str):
                 found.skipped.append((name, dtype))
             else:
-                entries.append(_Entry(name, dataset, dtype, _axes(file, dataset, found)))
+                entries.append(_entry(file, name, dtype, found))
     lengths = _lengths(entries)
+    spans = {entry.name: entry.dimensions for entry in entries}
     variables = []
     for entry in entries:
-        with blaming(path, entry.name):
-            variables.append(_variable(entry, found, lengths))
+        with blaming(path, entry.path):
+            variables.append(_variable(entry, lengths, spans))
 
     def read_named(variable: Variable) -> np.ndarray:
         with blaming(path, variable.name):
@@ -148,6 +160,14 @@ def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     return (own, *((None,) * (rank - 1))) if rank else ()
 
 
+def _entry(file: Any, path: str, dtype: np.dtype[Any], found: _Found) -> _Entry:
+    dataset = found.datasets[path]
+    axes = _axes(file, dataset, found)
+    parent, slash, base = path.rpartition("/")
+    name = f"{parent}{slash}{base.removeprefix(NOT_COORDINATE)}"
+    return _Entry(path, name, dataset, dtype, axes, tuple(None if a is None else found.scales.get(a) for a in axes))
+
+
 def _lengths(entries: list[_Entry]) -> dict[int, int]:
     """Return the length of every unlimited dimension: that of the longest variable that has it."""
     longest: dict[int, int] = {}
@@ -158,7 +178,8 @@ def _lengths(entries: list[_Entry]) -> dict[int, int]:
     return longest
 
 
-def _variable(entry: _Entry, found: _Found, lengths: Mapping[int, int]) -> Variable:
+def _variable(entry: _Entry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]]) -> Variable:
+    """Describe a dataset; ``lengths`` of unlimited dimensions, ``spans``: the dimensions of every dataset."""
     dataset = entry.dataset
     if dataset.shape is None:
         # No dataspace: an array without elements.
@@ -167,15 +188,14 @@ def _variable(entry: _Entry, found: _Found, lengths: Mapping[int, int]) -> Varia
         n if address is None or most is not None else lengths[address]
         for n, most, address in zip(dataset.shape, dataset.maxshape, entry.axes, strict=True)
     ]
-    names = [None if address is None else found.scales.get(address) for address in entry.axes]
-    parent, slash, base = entry.name.rpartition("/")
-    name = f"{parent}{slash}{base.removeprefix(NOT_COORDINATE)}"
-    return stored_variable(name, entry.dtype, shape, names, _attributes(dataset))
+    # What grows is no character of a text, nor is what a coordinate describes.
+    real = bool(shape) and (dataset.maxshape[-1] is None or has_coordinate(entry.name, entry.dimensions[-1], spans))
+    return stored_variable(entry.name, entry.dtype, shape, entry.dimensions, _attributes(dataset), joined=not real)
 
 
 def refusal(kind: str) -> str:
     """Say why a variable of a type is skipped."""
-    return f"values of a {kind} type; aggarray reads numbers and text"
+    return f"values of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type; aggarray reads numbers and text"
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:

@@ -209,26 +209,52 @@ def reason(error: BaseException) -> str:
 
 
 def stored_variable(
-    name: str, stored: np.dtype[Any], shape: Sequence[int], dimensions: Sequence[str | None], attrs: Attributes
+    name: str,
+    stored: np.dtype[Any],
+    shape: Sequence[int],
+    dimensions: Sequence[str | None],
+    attrs: Attributes,
+    joined: bool = True,
 ) -> Variable:
     """Describe a variable by how it is stored: ``stored`` dtype, ``shape`` and ``dimensions`` before text is joined.
+
+    ``joined``: the last dimension of single characters is the length of a text; else each character is a text.
 
     >>> stored_variable("name", np.dtype("S1"), (3, 8), ("station", "length"), {}).dimensions
     ('station',)
     """
-    if is_characters(stored, len(shape)):
+    if joined and is_characters(stored, len(shape)):
         shape, dimensions = shape[:-1], dimensions[:-1]
     dtype = np.dtypes.StringDType() if stored.kind in "SUOT" else np.dtype(stored.newbyteorder("=").str)
     return Variable(name, dtype, tuple(int(n) for n in shape), unique_dimensions(dimensions), attrs)
 
 
 def is_characters(stored: np.dtype[Any], ndim: int) -> bool:
-    """Tell whether an array is one of single characters, the last dimension the string length."""
+    """Tell whether an array is one of single characters, the last dimension the string length if it is no real one."""
     return stored.kind == "S" and stored.itemsize == 1 and ndim > 0
 
 
-def stored_values(values: np.ndarray, attrs: Attributes) -> np.ndarray:
+def has_coordinate(name: str, dimension: str | None, dimensions: Mapping[str, Sequence[str | None]]) -> bool:
+    """Tell whether a dimension of a variable has a coordinate variable (CF sections 2.7, 5): it is no string length then.
+
+    ``name``: path of the variable, whose group and those above are searched; ``dimensions``: of every variable by path.
+
+    >>> dimensions = {"flag": ("time",), "name": ("time", "length"), "time": ("time",)}
+    >>> has_coordinate("flag", "time", dimensions), has_coordinate("name", "length", dimensions)
+    (True, False)
+    """
+    group = name
+    while dimension is not None and group:
+        group = group.rpartition("/")[0]
+        if dimension in dimensions.get(f"{group}/{dimension}" if group else dimension, ()):
+            return True
+    return False
+
+
+def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) -> np.ndarray:
     """Return what was read as the values of a Variable: characters joined, text decoded by ``_Encoding``, native bytes.
+
+    ``joined`` as in `stored_variable`.
 
     >>> stored_values(np.array([b"a", b"b"], "S1"), {}).tolist()
     'ab'
@@ -236,7 +262,7 @@ def stored_values(values: np.ndarray, attrs: Attributes) -> np.ndarray:
     encoding = attrs.get("_Encoding")
     # "none" and "bytes" say that nobody knows the encoding: every byte has a character in latin-1.
     encoding = "latin-1" if encoding in ("none", "bytes") else encoding if isinstance(encoding, str) else "utf-8"
-    if is_characters(values.dtype, values.ndim):
+    if joined and is_characters(values.dtype, values.ndim):
         return characters_to_text(values, encoding)
     if values.dtype.kind in "SUOT":
         return bytes_to_text(values, encoding)

@@ -6,6 +6,7 @@ holds `LIBRARY_LOCK`.
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from aggarray.formats.base import (
     Variable,
     blaming,
     counts,
+    has_coordinate,
     is_characters,
     stored_values,
     stored_variable,
@@ -75,8 +77,10 @@ def _scan_netcdf(path: str) -> Structure | str:
     import netCDF4
 
     try:
-        dataset = netCDF4.Dataset(path, "r")
-    except (*LIBRARY_ERRORS, Warning):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            dataset = netCDF4.Dataset(path, "r")
+    except LIBRARY_ERRORS:
         return "HDF5"
     try:
         dataset.set_auto_maskandscale(False)
@@ -90,6 +94,9 @@ def _scan_netcdf(path: str) -> Structure | str:
                 return "HDF5"
             if _unseen(path, groups):
                 return "netCDF4"
+        if any(issubclass(warning.category, UserWarning) for warning in warned):
+            # It warns of variables that it leaves out (opaque types): h5py names them.
+            return "netCDF4"
         return _netcdf_structure(path, groups)
     except (*LIBRARY_ERRORS, Warning):
         # h5py either manages or names the variable at fault.
@@ -132,14 +139,16 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
     variables: list[Variable] = []
     sources: dict[str, Any] = {}
     skipped = []
-    for prefix, group in groups.items():
-        for name, source in group.variables.items():
-            dtype = _netcdf_dtype(source)
-            if isinstance(dtype, str):
-                skipped.append((prefix + name, dtype))
-                continue
-            variables.append(stored_variable(prefix + name, dtype, source.shape, source.dimensions, _netcdf_attrs(source)))
-            sources[prefix + name] = source
+    every = {prefix + name: source for prefix, group in groups.items() for name, source in group.variables.items()}
+    spans = {name: source.dimensions for name, source in every.items()}
+    for name, source in every.items():
+        dtype = _netcdf_dtype(source)
+        if isinstance(dtype, str):
+            skipped.append((name, dtype))
+            continue
+        joined = not (is_characters(dtype, source.ndim) and _has_real_end(name, source, spans))
+        variables.append(stored_variable(name, dtype, source.shape, spans[name], _netcdf_attrs(source), joined))
+        sources[name] = source
 
     def read(variable: Variable) -> np.ndarray:
         source = sources[variable.name]
@@ -147,11 +156,17 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
             raise ValueError("two unlimited dimensions: left to h5py")
         values = np.asarray(source[...])
-        return stored_values(values, variable.attrs).astype(variable.dtype, copy=False)
+        joined = len(variable.shape) < source.ndim
+        return stored_values(values, variable.attrs, joined).astype(variable.dtype, copy=False)
 
     filled = with_values(variables, read)
     attrs = {prefix[:-1]: _netcdf_attrs(group) for prefix, group in groups.items()}
     return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped))
+
+
+def _has_real_end(name: str, source: Any, spans: Mapping[str, tuple[str, ...]]) -> bool:
+    """Tell whether the last dimension of single characters is no string length: it can grow or has a coordinate."""
+    return bool(source.get_dims()[-1].isunlimited()) or has_coordinate(name, spans[name][-1], spans)
 
 
 def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:
@@ -245,10 +260,11 @@ class _File:
         if dataset.shape is None:
             # A dataset without a dataspace holds nothing.
             return stored_values(np.empty(counts(box), dtype), {})
-        if is_characters(dtype, len(dataset.shape)):
+        joined = len(box) < len(dataset.shape)
+        if joined:
             box = (*box, slice(0, dataset.shape[-1], 1))
         values = _read_box(dataset, box)
-        return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding)
+        return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""

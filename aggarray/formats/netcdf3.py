@@ -8,7 +8,7 @@ The layout is that of the "NetCDF classic format specification".
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from aggarray.formats.base import (
     Variable,
     blaming,
     counts,
+    has_coordinate,
     stored_values,
     stored_variable,
     whole,
@@ -161,7 +162,8 @@ def _header(path: str, file: int) -> _Header:
         # Written as a stream: as many records as the file has room for.
         begins = [v.begin for v in raw if _is_record(v, dimensions)]
         records = max(cursor.size - min(begins), 0) // record_size if begins and record_size else 0
-    places = tuple(_place(v, dimensions, records, record_size) for v in raw)
+    spans = {v.name: tuple(dimensions[d][0] for d in v.dimensions) for v in raw}
+    places = tuple(_place(v, dimensions, (records, record_size), spans) for v in raw)
     for place in places:
         _check_size(path, place, cursor.size)
     return _Header(attrs, places)
@@ -195,15 +197,21 @@ def _record_size(variables: Sequence[_Raw], dimensions: Sequence[tuple[str, int]
     return sizes[0] if len(sizes) == 1 else sum(size + -size % 4 for size in sizes)
 
 
-def _place(raw: _Raw, dimensions: Sequence[tuple[str, int]], records: int, record_size: int) -> _Place:
+def _place(
+    raw: _Raw, dimensions: Sequence[tuple[str, int]], sizes: tuple[int, int], spans: Mapping[str, tuple[str, ...]]
+) -> _Place:
+    """Return where a variable lies. ``sizes``: number and bytes of records; ``spans``: every variable's dimensions."""
+    records, record_size = sizes
     shape = tuple(dimensions[d][1] or records for d in raw.dimensions)
     strides = [raw.stored.itemsize]
     for n in shape[:0:-1]:
         strides.insert(0, strides[0] * n)
     if _is_record(raw, dimensions):
         strides[0] = record_size
-    names = [dimensions[d][0] for d in raw.dimensions]
-    variable = stored_variable(raw.name, raw.stored, shape, names, raw.attrs)
+    names = spans[raw.name]
+    # A record is no character of a text, nor is what a coordinate describes.
+    real = bool(names) and (dimensions[raw.dimensions[-1]][1] == 0 or has_coordinate(raw.name, names[-1], spans))
+    variable = stored_variable(raw.name, raw.stored, shape, names, raw.attrs, joined=not real)
     return _Place(variable, raw.stored, shape, raw.begin, tuple(strides[: len(shape)]))
 
 
@@ -301,9 +309,9 @@ class _File:
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
         place = self._place(variable)
-        # Text is stored with its length as the last dimension.
+        # Joined text is stored with its length as the last dimension.
         text = whole(place.shape[len(box) :])
-        return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs)
+        return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs, joined=bool(text))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""

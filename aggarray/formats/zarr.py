@@ -25,6 +25,7 @@ from aggarray.formats.base import (
     Variable,
     basename,
     blaming,
+    has_coordinate,
     is_characters,
     stored_values,
     stored_variable,
@@ -215,14 +216,16 @@ def _attribute(value: Any) -> Any:
     return value if array.dtype.kind == "O" else array[()]
 
 
-def _variable(name: str, node: _Node, stored: np.dtype[Any]) -> Variable:
-    shape = _shape(node)
+def _variable(name: str, node: _Node, stored: np.dtype[Any], spans: Mapping[str, list[str | None]]) -> Variable:
+    """Describe an array; ``spans``: the dimensions of every array of the store."""
+    shape, dimensions = _shape(node), spans[name]
     attrs = _attributes(node.attrs)
     # In version 2 the fill value says what is missing; in version 3 the attribute alone does.
     fill = node.attrs.get("_FillValue", (node.meta or {}).get("fill_value") if node.version == 2 else None)
     if fill is not None and (fill != "" or "_FillValue" in attrs):
         attrs["_FillValue"] = _fill_value(fill, stored)
-    return stored_variable(name, stored, shape, _dimensions(node, len(shape)), attrs)
+    real = is_characters(stored, len(shape)) and has_coordinate(name, dimensions[-1], spans)
+    return stored_variable(name, stored, shape, dimensions, attrs, joined=not real)
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -288,9 +291,10 @@ class _Store:
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
         array, attrs = self._array(variable)
-        if is_characters(array.dtype, array.ndim):
+        joined = len(box) < array.ndim
+        if joined:
             box = (*box, slice(0, array.shape[-1], 1))
-        return stored_values(np.asarray(array[box]), attrs)
+        return stored_values(np.asarray(array[box]), attrs, joined)
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
@@ -327,17 +331,19 @@ class _Zarr:
         nodes = _nodes(path)
         root = nodes.get("", _NO_NODE)
         version = next(iter(nodes.values()), _NO_NODE).version
+        arrays = {name or PurePath(path).stem: node for name, node in nodes.items() if node.meta is not None}
+        spans: dict[str, list[str | None]] = {}
+        for name, node in arrays.items():
+            with blaming(path, name):
+                spans[name] = _dimensions(node, len(_shape(node)))
         skipped, variables = [], []
-        for name, node in nodes.items():
-            if node.meta is None:
-                continue
-            name = name or PurePath(path).stem
+        for name, node in arrays.items():
             with blaming(path, name):
                 stored = _dtype(node)
                 if isinstance(stored, str):
                     skipped.append((name, stored))
                 else:
-                    variables.append(_variable(name, node, stored))
+                    variables.append(_variable(name, node, stored, spans))
         store = _Store(path)
 
         def read(variable: Variable) -> np.ndarray:

@@ -11,15 +11,16 @@ from aggarray import labels as label_search
 from aggarray.adapters.coverage import plot_coverage
 from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, NotFoundError, SelectionError, UnitsError
+from aggarray.frozen import frozen
 from aggarray.master.build import Wanted, from_subarrays
+from aggarray.master.lazy import needless, select_known, select_matrix
 from aggarray.master.partitions import PartitionMatrix
 from aggarray.master.reading import Known, Reading, read_known, read_or_view
 from aggarray.master.subarray import SubArray
-from aggarray.plan import along, runs
 from aggarray.read import Target
-from aggarray.selection import Range, Selector, as_range, normalise
+from aggarray.selection import Range, Selector, normalise
 from aggarray.table import Matrix, Step
-from aggarray.tiling import reverse, select, transpose
+from aggarray.tiling import reverse, transpose
 from aggarray.units import datetime_kind, datetimes, is_reference_time, normal_calendar
 
 
@@ -48,6 +49,10 @@ class MasterArray:
     coords: "Mapping[str, MasterArray]" = field(default_factory=dict)
     _known: Known | None = None
     _missing: str = "raise"
+
+    def __post_init__(self) -> None:
+        for name in ("attrs", "file_attrs", "coords"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     @classmethod
     def from_subarrays(
@@ -208,7 +213,7 @@ class MasterArray:
             if dimension in matrix.dimensions:
                 axis = matrix.axis(dimension)
                 if not (isinstance(selector, Range) and selector.is_full(matrix.shape[axis])):
-                    matrix, known = _select_matrix(matrix, axis, selector), _select_known(known, axis, selector)
+                    matrix, known = select_matrix(matrix, axis, selector), select_known(known, axis, selector)
         return replace(self, _matrix=matrix, _known=known)
 
     def _chosen(self, selectors: Mapping[str, Selector]) -> "MasterArray":
@@ -244,7 +249,7 @@ class MasterArray:
         for d, whole in selectors.items():
             if d in self.dimensions:
                 axis = self._matrix.axis(d)
-                known = _select_known(turned._known, axis, whole)
+                known = select_known(turned._known, axis, whole)
                 turned = replace(turned, _matrix=reverse(turned._matrix, axis), _known=known)
         return turned
 
@@ -272,16 +277,17 @@ class MasterArray:
         """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
         now = Step(self.units, self.calendar, self.dtype)
         references = self._matrix.references
-        templates = [t if t.last_step == now else replace(t, steps=(*t.steps, now)) for t in references.templates]
+        templates = [t if needless(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
         matrix = replace(self._matrix, references=references.with_templates(templates))
         known = self._known and convert(*self._known, now, step)
         fill = fill_for(step.dtype, self.fill_value if self.dtype.kind in "iu" else None)
         changed = replace(self, units=step.units, calendar=step.calendar, dtype=step.dtype, fill_value=fill)
         return replace(changed, _matrix=matrix, _known=known)
 
-    def sel(self, method: str | None = None, tolerance: Any = None, **labels: Any) -> "MasterArray":
+    def sel(self, method: str | Mapping[str, Any] | None = None, tolerance: Any = None, **labels: Any) -> "MasterArray":
         """Select lazily by coordinate values, meaning as xarray's ``sel``: slices include both ends.
 
+        Labels may also come as one mapping, in the first place as in xarray: ``a.sel({"lat": 0.0})``.
         Dimensions without a coordinate are selected by position. Times may be given as text ("2000-01"), datetime,
         datetime64 or cftime objects. Raises NotFoundError for labels or dimensions that are not there, SelectionError for
         labels of a wrong kind.
@@ -291,6 +297,8 @@ class MasterArray:
         >>> lat.sel(lat=slice(1, 2))[:].tolist()
         [0.0]
         """
+        if isinstance(method, Mapping):
+            labels, method = {**method, **labels}, None
         selectors = {d: self._located(d, label, method, tolerance) for d, label in labels.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
 
@@ -344,32 +352,12 @@ class _Lazy:
 
 
 def _names(dimensions: Sequence[Any]) -> tuple[str, ...]:
-    """Accept names one by one or as one sequence, as NumPy's transpose does."""
-    if len(dimensions) == 1 and not isinstance(dimensions[0], str):
-        return tuple(dimensions[0])
-    return tuple(dimensions)
-
-
-def _select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
-    if isinstance(selector, int):
-        return select(matrix, axis, along(selector, matrix.edges[axis]))
-    wanted = selector if isinstance(selector, Range) else as_range(selector)
-    if wanted is not None and wanted.step > 0:
-        return select(matrix, axis, along(wanted, matrix.edges[axis]))
-    if wanted is not None:
-        return reverse(select(matrix, axis, along(wanted.reversed(), matrix.edges[axis])), axis)
-    indices = np.asarray(selector)
-    if (np.diff(indices) < 0).all():
-        return reverse(select(matrix, axis, runs(indices[::-1], matrix.edges[axis])), axis)
-    return select(matrix, axis, runs(indices, matrix.edges[axis]))
-
-
-def _select_known(known: Known | None, axis: int, selector: Selector) -> Known | None:
-    if known is None:
-        return None
-    chosen: Any = selector.as_slice() if isinstance(selector, Range) else selector
-    index = (*(slice(None),) * axis, chosen)
-    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
+    """Accept names one by one or as one sequence, as NumPy's transpose does; SelectionError for anything but names."""
+    names = dimensions[0] if len(dimensions) == 1 and isinstance(dimensions[0], tuple | list) else dimensions
+    for name in names:
+        if not isinstance(name, str):
+            raise SelectionError(f"dimension {name!r} ({type(name).__name__}): give names of dimensions")
+    return tuple(names)
 
 
 def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

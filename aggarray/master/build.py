@@ -4,7 +4,7 @@ Locations and shapes are checked in columns, so that a hundred thousand pieces t
 where their edges do not align.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from aggarray.errors import AggregationError, UnitsError
 from aggarray.master.subarray import SubArray
 from aggarray.table import Matrix, Parts, ReferenceBuilder, References, Step, Template
 from aggarray.tiling import Cells, tile
-from aggarray.units import conversion, normal_calendar
+from aggarray.units import Conversion, conversion, normal_calendar
 
 Location = Sequence[tuple[int, int]]
 
@@ -86,10 +86,11 @@ def _boxes(pieces: list[tuple[Location, SubArray]], dimensions: tuple[str, ...])
         boxes = np.array(locations if pieces else np.zeros((0, len(dimensions), 2)))
         if not dimensions and boxes.size == 0:
             boxes = boxes.reshape(len(pieces), 0, 2)
+        numbers = boxes.dtype.kind in "iu" or all(map(_whole_numbers, locations))
         whole = boxes.astype(np.int64)
     except (ValueError, TypeError, OverflowError):
         raise _misfit(locations, dimensions) from None
-    if boxes.shape != (len(pieces), len(dimensions), 2) or (whole != boxes).any():
+    if boxes.shape != (len(pieces), len(dimensions), 2) or not numbers or (whole != boxes).any():
         raise _misfit(locations, dimensions)
     bad = np.flatnonzero(((whole[:, :, 0] < 0) | (whole[:, :, 1] < whole[:, :, 0])).any(axis=1))
     if bad.size:
@@ -97,12 +98,18 @@ def _boxes(pieces: list[tuple[Location, SubArray]], dimensions: tuple[str, ...])
     return whole
 
 
+def _whole_numbers(location: Any) -> bool:
+    """Tell whether a location is of whole numbers alone; NumPy's unsigned ones next to Python's count too."""
+    numbers = (n for pair in location for n in pair)
+    return all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
+
+
 def _misfit(locations: list[Location], dimensions: tuple[str, ...]) -> AggregationError:
     """Name the first location that is not one (start, stop) of integers per dimension."""
 
     def fits(location: Any) -> bool:
         pair = np.shape(location) == (len(dimensions), 2) or (not dimensions and len(location) == 0)
-        return pair and np.asarray(location).dtype.kind in "iu"
+        return pair and _whole_numbers(location)
 
     for number, location in enumerate(locations):
         try:
@@ -116,21 +123,26 @@ def _misfit(locations: list[Location], dimensions: tuple[str, ...]) -> Aggregati
     return AggregationError(f"locations: give one (start, stop) of integers for each of {dimensions}")
 
 
-def _size(boxes: np.ndarray, shape: Sequence[int] | None, dimensions: tuple[str, ...]) -> tuple[int, ...]:
+def _size(boxes: np.ndarray, shape: Any, dimensions: tuple[str, ...]) -> tuple[int, ...]:
     if shape is None:
         if not len(boxes) and dimensions:
             raise AggregationError("no pieces and no shape: give either")
         return tuple(int(n) for n in boxes[:, :, 1].max(axis=0)) if dimensions else ()
-    if len(shape) != len(dimensions) or any(n < 0 for n in shape):
-        raise AggregationError(f"shape {tuple(shape)} for dimensions {dimensions}: give one size >= 0 for each")
-    beyond = np.argwhere(boxes[:, :, 1] > np.asarray(shape, np.int64)) if dimensions else np.zeros((0, 2), int)
+    sizes = list(shape) if isinstance(shape, Sequence | np.ndarray) else [shape]
+    if len(sizes) != len(dimensions) or not all(_is_size(n) for n in sizes):
+        raise AggregationError(f"shape {shape!r} for dimensions {dimensions}: give one whole number below 2**63 for each")
+    beyond = np.argwhere(boxes[:, :, 1] > np.asarray(sizes, np.int64)) if dimensions else np.zeros((0, 2), int)
     if len(beyond):
         piece, d = beyond[0]
         reach = boxes[piece, d, 1]
         raise AggregationError(
-            f"piece {piece} reaches {reach} along {dimensions[d]}, beyond its size {shape[d]}: give a larger shape"
+            f"piece {piece} reaches {reach} along {dimensions[d]}, beyond its size {sizes[d]}: give a larger shape"
         )
-    return tuple(int(n) for n in shape)
+    return tuple(int(n) for n in sizes)
+
+
+def _is_size(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and 0 <= int(number) < 2**63
 
 
 def _check_extents(references: References, boxes: np.ndarray, dimensions: tuple[str, ...]) -> None:
@@ -169,13 +181,9 @@ def _common_step(references: References, wanted: Wanted) -> Step:
         first = references.template_of(0)
         units, calendar = first.units, calendar or first.calendar
     calendar = normal_calendar(units, calendar)
-    dtypes, exact = [], True
-    for template in references.templates:
-        source = template.units, template.calendar
-        change = _checked(references, template, partial(conversion, *source, units, calendar))
-        dtypes.append(template.encoding.dtype)
-        exact &= change.identity or change.integer_exact
-    step = Step(units, calendar, common_dtype(dtypes, exact) if wanted.dtype is None else wanted.dtype)
+    dtypes = [template.encoding.dtype for template in references.templates]
+    changes = [_checked(references, t, partial(conversion, t.units, t.calendar, units, calendar)) for t in references.templates]
+    step = Step(units, calendar, common_dtype(dtypes, changes) if wanted.dtype is None else wanted.dtype)
     for template in references.templates:
         # Without any values: whether units and dtypes go together is known before a file is read.
         nothing = np.empty(0, template.encoding.dtype)
@@ -192,8 +200,8 @@ def _checked(references: References, template: Template, work: Callable[[], Any]
         raise type(error)(f"{_piece_name(references, row)}: {error}") from error
 
 
-def common_dtype(dtypes: Sequence[np.dtype[Any]], exact: bool) -> np.dtype[Any]:
-    """Return the dtype that holds values of all: float64 for integers whose units do not convert in integers.
+def common_dtype(dtypes: Sequence[np.dtype[Any]], changes: Iterable[Conversion]) -> np.dtype[Any]:
+    """Return the dtype that holds values of all: float64 for integers whose units do not convert in whole numbers.
 
     Raises AggregationError where there is none, such as for text and numbers.
     """
@@ -205,7 +213,7 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]], exact: bool) -> np.dtype[Any]:
         found = np.result_type(*dtypes)
     except TypeError as error:
         raise _nothing_in_common(dtypes) from error
-    return np.dtype("f8") if found.kind in "iub" and not exact else found
+    return np.dtype("f8") if found.kind in "iub" and not all(c.identity or c.integer_exact for c in changes) else found
 
 
 def _nothing_in_common(dtypes: Sequence[np.dtype[Any]]) -> AggregationError:

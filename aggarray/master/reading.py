@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggregationError
+from aggarray.errors import AggregationError, SelectionError
 from aggarray.read import Target, output, read, view
 from aggarray.selection import Range, Selector, result_shape
 from aggarray.table import Matrix
@@ -17,12 +17,22 @@ Known = tuple[np.ndarray, np.ndarray | None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a selection is wanted: with the mask, into an array, as a view, by so many threads."""
+    """How a selection is wanted: with the mask, into an array, as a view, by so many threads.
+
+    Raises AggregationError or SelectionError for values that are none of those.
+    """
 
     masked: bool = False
     out: np.ndarray | None = None
     copy: bool | None = True
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.copy is None or self.copy is True or self.copy is False):
+            raise AggregationError(f"copy={self.copy!r}: give True, None (a view where possible) or False (a view or an error)")
+        whole = isinstance(self.threads, int | np.integer) and not isinstance(self.threads, bool)
+        if self.threads is not None and not (whole and self.threads >= 1):
+            raise SelectionError(f"threads={self.threads!r}: give a whole number of at least 1, or None for the option")
 
 
 def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: Reading) -> np.ndarray:

@@ -16,7 +16,7 @@ from aggarray.read import Target
 from aggarray.scan import template_of
 from aggarray.selection import normalise
 from aggarray.table import Matrix, References, Template, single
-from aggarray.units import normal_calendar
+from aggarray.units import epoch, is_reference_time, normal_calendar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +33,11 @@ class SubArray:
     source: str | np.ndarray
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], variable: str) -> "SubArray":
-        """Return a variable of a file. FormatError where the file does not open, NotFoundError lists its variables."""
+    def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
+        """Return a variable of a file.
+
+        FormatError where the file does not open, AggregationError for what is no path, NotFoundError lists the variables.
+        """
         structure = scan(path)
         for found in structure.variables:
             if found.name == variable:
@@ -56,17 +59,11 @@ class SubArray:
     ) -> "SubArray":
         """Return values in memory (not copied, never written to); ``fill_value`` is the value that means missing.
 
-        Masked arrays keep their mask. Raises AggregationError where dimensions or directions do not fit the array.
+        Masked arrays keep their mask. Raises AggregationError where dimensions, directions or the missing value do not fit
+        the array, UnitsError for an unknown calendar of a reference time.
         """
         values, fill_value = _plain(array, fill_value)
-        dimensions = (dimensions,) if isinstance(dimensions, str) else dimensions
-        names = tuple(f"dim_{i}" for i in range(values.ndim)) if dimensions is None else tuple(dimensions)
-        forward = (True,) * values.ndim if directions is None else tuple(bool(d) for d in directions)
-        if not len(names) == len(set(names)) == len(forward) == values.ndim:
-            raise AggregationError(
-                f"dimensions {names} and directions {forward} for an array of shape {values.shape}: "
-                "give one of each per dimension, names once"
-            )
+        names, forward = _axes(values.shape, dimensions, directions)
         known = (values.shape, values.dtype, names, forward, units, calendar)
         try:
             template = _template(*known, fill_value)
@@ -154,6 +151,23 @@ class SubArray:
         return f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">")
 
 
+def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """Return names and directions of the dimensions, the usual ones for None; AggregationError where they do not fit."""
+    dimensions = (dimensions,) if isinstance(dimensions, str) else dimensions
+    try:
+        names = tuple(f"dim_{i}" for i in range(len(shape))) if dimensions is None else tuple(dimensions)
+        forward = (True,) * len(shape) if directions is None else tuple(directions)
+    except TypeError as error:
+        raise AggregationError(f"dimensions {dimensions!r} and directions {directions!r}: give lists, one of each") from error
+    kinds = all(isinstance(n, str) for n in names) and all(isinstance(d, bool | np.bool) for d in forward)
+    if not kinds or not len(names) == len(set(names)) == len(forward) == len(shape):
+        raise AggregationError(
+            f"dimensions {names} and directions {forward} for an array of shape {shape}: "
+            "give one of each per dimension: names as text, each once, and True or False"
+        )
+    return names, tuple(bool(d) for d in forward)
+
+
 @lru_cache(maxsize=4096, typed=True)
 def _template(
     shape: tuple[int, ...],
@@ -165,6 +179,9 @@ def _template(
     fill_value: Any,
 ) -> Template:
     """Return the template of an array in memory: one object for many arrays alike, which is fast to collect."""
+    if units is not None and calendar is not None and is_reference_time(units):
+        # A calendar that nobody knows is found out here rather than at the first read.
+        epoch(units, calendar)
     return Template(shape, names, forward, units, normal_calendar(units, calendar), _decoding(dtype, fill_value))
 
 
@@ -178,7 +195,10 @@ def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
     """Return values as a read-only array of a plain dtype, and the value that marks missing ones."""
     if np.ma.isMaskedArray(array):
         array, fill_value = _filled(array, fill_value)
-    values = np.asarray(array)
+    try:
+        values = np.asarray(array)
+    except ValueError as error:
+        raise AggregationError(f"no array: {error}; give rows of equal length") from error
     if values.dtype.kind in "OUS":
         if values.dtype.kind == "O" and not all(isinstance(v, str) for v in values.ravel()):
             raise AggregationError("an array of Python objects that are not text: give numbers, text or times")
@@ -221,10 +241,16 @@ def _decoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:
     """Return the encoding of values in memory, of which ``fill_value`` (None: none) marks the missing ones."""
     attrs = {} if fill_value is None else {"_FillValue": fill_value}
     if dtype.kind not in "bmM" or fill_value is None:
-        return encoding(dtype, attrs)
+        found = encoding(dtype, attrs)
+        if fill_value is not None and not (found.missing or found.missing_nan):
+            raise AggregationError(f"fill_value {fill_value!r} is no value of dtype {dtype}: give one that is")
+        return found
     # Attributes of files have no times and no truth values: these are declared by hand.
     native = dtype.newbyteorder("=")
-    value = np.asarray(fill_value, native)[()]
+    try:
+        value = np.asarray(fill_value, native)[()]
+    except (ValueError, TypeError) as error:
+        raise AggregationError(f"fill_value {fill_value!r} is no value of dtype {dtype}: {error}; give one that is") from error
     if value != value:
         return Encoding(native, native, native, missing_nan=True)
     return Encoding(native, native, native, missing=(value,))

@@ -1,0 +1,37 @@
+"""How does a mapping stay as it is, while it is still a dict to everybody who reads it?"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+_V = TypeVar("_V")
+
+
+class FrozenDict(dict[str, _V]):
+    """A dict that refuses changes: arrays share their attributes, so a change to one would be a change to all.
+
+    ``dict(attrs)`` gives a copy that may be changed. It hashes if its values do.
+
+    >>> FrozenDict(a=1) == {"a": 1}, len({FrozenDict(a=1), FrozenDict(a=1)})
+    (True, 1)
+    >>> FrozenDict(a=1)["b"] = 2
+    Traceback (most recent call last):
+    TypeError: this mapping is shared and does not change: make a copy with dict(...)
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise TypeError("this mapping is shared and does not change: make a copy with dict(...)")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
+def frozen(mapping: Mapping[str, _V]) -> FrozenDict[_V]:
+    """Return a mapping as a FrozenDict, itself if it is one."""
+    return mapping if type(mapping) is FrozenDict else FrozenDict(mapping)

@@ -1,0 +1,47 @@
+"""What do lazy operations do to the matrix, the known values and the templates of an array?"""
+
+from typing import Any
+
+import numpy as np
+
+from aggarray.master.reading import Known
+from aggarray.plan import along, runs
+from aggarray.selection import Range, Selector, as_range
+from aggarray.table import Matrix, Step, Template
+from aggarray.tiling import reverse, select
+from aggarray.units import conversion
+
+
+def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
+    """Select along a dimension: runs of an index array become partitions, backward selections turn it round."""
+    if isinstance(selector, int):
+        return select(matrix, axis, along(selector, matrix.edges[axis]))
+    wanted = selector if isinstance(selector, Range) else as_range(selector)
+    if wanted is not None and wanted.step > 0:
+        return select(matrix, axis, along(wanted, matrix.edges[axis]))
+    if wanted is not None:
+        return reverse(select(matrix, axis, along(wanted.reversed(), matrix.edges[axis])), axis)
+    indices = np.asarray(selector)
+    if (np.diff(indices) < 0).all():
+        return reverse(select(matrix, axis, runs(indices[::-1], matrix.edges[axis])), axis)
+    return select(matrix, axis, runs(indices, matrix.edges[axis]))
+
+
+def select_known(known: Known | None, axis: int, selector: Selector) -> Known | None:
+    """Select from the values that are known of an array as `select_matrix` does from its matrix."""
+    if known is None:
+        return None
+    chosen: Any = selector.as_slice() if isinstance(selector, Range) else selector
+    index = (*(slice(None),) * axis, chosen)
+    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
+
+
+def needless(template: Template, now: Step, step: Step) -> bool:
+    """Tell whether values come out the same without the step that they take now: integers merely become wider, say."""
+    before = template.last_step
+    if before == now:
+        return True
+    if before.dtype.kind not in "iu" or now.dtype.kind not in "iu" or (now.units, now.calendar) != (step.units, step.calendar):
+        return False
+    change = conversion(before.units, before.calendar, now.units, now.calendar)
+    return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
