@@ -31,11 +31,16 @@ FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 def identity_of(array: MasterArray) -> str:
     """Return what an array is: its standard_name, else its long_name, else its name; of a grid mapping which it is."""
+    attrs = array.attrs
     for key in ("grid_mapping_name", "standard_name", "long_name"):
-        found = array.attrs.get(key)
-        if isinstance(found, str) and found.strip():
-            return " ".join(found.split())
+        if key in attrs and isinstance(attrs[key], str) and attrs[key].strip():
+            return _single_spaced(attrs[key])
     return basename(array.name or "")
+
+
+@lru_cache(maxsize=4096)
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 @dataclass(slots=True)

@@ -110,7 +110,9 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
         known = np.sort(
             np.concatenate([known.astype(new.dtype) if not len(known) else known, _representatives(new, tolerance)])
         )
-    return [n if (n := _nearest(known, v)) is not None else np.zeros(0, np.int64) for v in distinct], len(known)
+    everything = _nearest(known, np.concatenate(distinct))
+    ends = np.cumsum([len(v) for v in distinct])[:-1]
+    return np.split(np.zeros(0, np.int64) if everything is None else everything, ends), len(known)
 
 
 def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
