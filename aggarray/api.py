@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate import aggregate
+from aggarray.aggregate.apart import differing_attributes, differing_facets, labels
 from aggarray.aggregate.concat import concat
 from aggarray.aggregate.join import same_attribute
-from aggarray.aggregate.report import Duplicate, Problem, Report, duplicate_problems, file_problems, gap_problems, hole_problems
+from aggarray.aggregate.report import (
+    Duplicate,
+    Problem,
+    Report,
+    duplicate_problems,
+    file_problems,
+    gap_problems,
+    hole_problems,
+    skipped_problems,
+)
 from aggarray.aggregate.rules import Refusal, Rules, Skipped
 from aggarray.aggregate.variables import arrays_of
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
@@ -66,21 +76,29 @@ class Aggregation:
         def fits(array: MasterArray) -> bool:
             return (name is None or array.name == name) and all(_has(array, k, v) for k, v in attributes.items())
 
-        return replace(self, arrays=tuple(a for a in self.arrays if fits(a)))
+        # A file that serves an array which is not selected is no mere copy.
+        serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
+        alone = tuple(d for d in self.duplicates if d.file not in serving)
+        return replace(self, arrays=tuple(a for a in self.arrays if fits(a)), duplicates=alone)
 
     def check(self) -> Report:
-        """Report gaps in regular time axes, holes that no file covers, duplicates left out, files missing or unreadable."""
+        """Report gaps in regular time axes, holes that no file covers, and files that only repeat others, are gone or damaged.
+
+        Every file is opened; values are not read.
+        """
         problems: list[Problem] = []
         for array in self.arrays:
             problems += gap_problems(array)
             problems += hole_problems(array)
-        problems += duplicate_problems(self.duplicates)
+        problems += duplicate_problems(self.duplicates, self.arrays)
         problems += file_problems(self.arrays)
+        problems += skipped_problems(self.skipped)
         return Report(not problems, tuple(problems))
 
     def __repr__(self) -> str:
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
-        lines += ["  " + repr(a).splitlines()[0] for a in self.arrays[:20]]
+        apart = [f" [{label}]" if label else "" for label in labels(self.arrays)]
+        lines += [f"  {repr(a).splitlines()[0]}{label}" for a, label in zip(self.arrays[:20], apart, strict=False)]
         lines += [f"  ... and {len(self.arrays) - 20} more"] if len(self.arrays) > 20 else []
         if self.refusals or self.skipped:
             lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")
@@ -95,17 +113,14 @@ def _has(array: MasterArray, key: str, value: Any) -> bool:
 
 
 def _telling_apart(found: Sequence[MasterArray]) -> str:
-    """List the attributes in which arrays differ, with their values."""
+    """List the attributes in which arrays differ, with their values: facets, then others, those of most values first."""
     texts = []
-    for key in dict.fromkeys(k for a in found for k in (*a.file_attrs, *a.attrs)):
-        values = [a.attrs.get(key, a.file_attrs.get(key)) for a in found]
-        if all(v is None or (isinstance(v, str) and len(v) < 40) for v in values) and len(set(values)) > 1:
+    for differing in (differing_facets(found), differing_attributes(found)):
+        for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
             distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
-            more = ", ..." if len(distinct) > 8 else ""
-            texts.append((len(distinct), f"{key}: {', '.join(distinct[:8])}{more}"))
-    texts.sort(key=lambda t: -t[0])
+            texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
     if texts:
-        return "they differ in " + "; ".join(t for _, t in texts[:4])
+        return "they differ in " + "; ".join(texts[:4])
     return f"their shapes are {', '.join(str(a.shape) for a in found[:8])}"
 
 

@@ -1,7 +1,8 @@
 """Which commands does a shell have? ``aggarray info`` and ``aggarray explain``.
 
 Facts go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to standard
-error. Exit status: 0 done, 1 problems found, 2 wrong usage. A traceback appears only with ``--debug``.
+error. Exit status: 0 done, 1 an error, or problems that ``explain`` found, 2 wrong usage. A traceback appears only with
+``--debug``.
 """
 
 import contextlib
@@ -50,11 +51,11 @@ def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> 
     from aggarray import facts
 
     agg = _open(source, variables)
-    found = [facts.array_facts(a) for a in agg]
+    found = facts.aggregation_facts(agg)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    rows = []
+    rows, repeated = [], any(fact["which"] for fact in found)
     for fact in found:
         matrix = (
             " x ".join(f"{n} {d}" for d, n in zip(fact["partitions"]["dimensions"], fact["partitions"]["shape"], strict=True))
@@ -66,6 +67,7 @@ def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> 
         rows.append(
             [
                 fact["name"],
+                *([fact["which"]] if repeated else []),
                 " ".join(fact["dimensions"]),
                 shape,
                 fact["units"] or "",
@@ -73,7 +75,8 @@ def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> 
                 times,
             ]
         )
-    click.echo(facts.table(rows, ["name", "dimensions", "shape", "units", "partitions", "time range"]))
+    which = ["which"] if repeated else []
+    click.echo(facts.table(rows, ["name", *which, "dimensions", "shape", "units", "partitions", "time range"]))
     _notes(agg, "aggarray explain says why")
 
 
@@ -88,11 +91,16 @@ def _notes(agg: "Aggregation", hint: str) -> None:
 @commands.command()
 @_source
 def explain(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
-    """Say how the arrays of SOURCE were joined, what is conformed on reading, why others stayed apart, and what is missing."""
+    """Say how the arrays of SOURCE were joined, what is conformed on reading, why others stayed apart, and what is missing.
+
+    Exit status 1 where there are problems: gaps, holes, repeated files, files that cannot be read.
+    """
     from aggarray import facts
 
     found = facts.explanation(_open(source, variables))
     click.echo(json.dumps(found, indent=2) if as_json else _explained(found))
+    if found["problems"]:
+        raise SystemExit(1)
 
 
 def _explained(found: dict[str, Any]) -> str:
@@ -116,15 +124,18 @@ def _explained(found: dict[str, Any]) -> str:
 
 def _explained_array(array: dict[str, Any]) -> list[str]:
     """Return the lines on one array: its shape, its partitions, its time range and what reading conforms."""
+    from aggarray.aggregate.apart import common_folder
     from aggarray.facts import printable, table
 
     sizes = ", ".join(f"{d}: {n}" for d, n in zip(array["dimensions"], array["shape"], strict=True))
-    lines = [printable(f"{array['name']} ({sizes}) {array['dtype']} {array['units'] or ''}".rstrip())]
+    which = f" [{array['which']}]" if array["which"] else ""
+    lines = [printable(f"{array['name']}{which} ({sizes}) {array['dtype']} {array['units'] or ''}".rstrip())]
     matrix = array["partitions"]
     count = " x ".join(f"{n} {d}" for d, n in zip(matrix["dimensions"], matrix["shape"], strict=True)) or "1"
     holes = f", {matrix['missing']} missing" if matrix["missing"] else ""
-    files = "one file" if array["files"] == 1 else f"{array['files']} files"
-    lines.append(printable(f"  partitions {count}{holes}, from {files}"))
+    folder = common_folder(array["paths"])
+    files = f"{array['files']} files in {folder or 'several places'}" if array["files"] != 1 else array["paths"][0]
+    lines.append(printable(f"  partitions {count}{holes}, from {files if array['files'] else 'memory'}"))
     if array["time"]:
         lines.append(f"  time {' to '.join(dict.fromkeys(array['time']))}")
     if array["conformed"]:
@@ -135,7 +146,7 @@ def _explained_array(array: dict[str, Any]) -> list[str]:
                 c["found"],
                 c["master"],
                 f"{c['count']} of {array['subarrays']}",
-                os.path.basename(c["example"] or "in memory"),
+                os.path.relpath(c["example"], folder) if c["example"] and folder else c["example"] or "in memory",
             ]
             for c in array["conformed"]
         ]

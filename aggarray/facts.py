@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.aggregate.apart import facets_of, labels
 from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError
 from aggarray.master import MasterArray
@@ -113,8 +114,10 @@ def _iso(time: Any) -> str:
 
 def array_facts(array: MasterArray) -> dict[str, Any]:
     """Return what `aggarray info` says of an array, as JSON can hold it."""
+    paths = files_of(array)
     return {
         "name": array.name,
+        "facets": facets_of(array),
         "dimensions": list(array.dimensions),
         "shape": list(array.shape),
         "dtype": str(array.dtype),
@@ -125,11 +128,17 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
             "shape": list(array.pmshape),
             "missing": int((array._matrix.refs < 0).sum()),
         },
-        "files": len(files_of(array)),
+        "files": len(paths),
         "subarrays": len(np.unique(array._matrix.refs[array._matrix.refs >= 0])),
         "time": list(time_range(array) or []) or None,
         "coords": list(array.coords),
+        "paths": paths,
     }
+
+
+def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
+    """Return the facts of every array; ``which`` is what tells it from others of its name, "" where there is none."""
+    return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
 
 
 def explanation(agg: Aggregation) -> dict[str, Any]:
@@ -138,14 +147,8 @@ def explanation(agg: Aggregation) -> dict[str, Any]:
     def rows(items: Any, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
 
-    arrays = [
-        {
-            **array_facts(a),
-            "conformed": rows(conformed(a), ("kind", "found", "master", "count", "example")),
-            "paths": files_of(a),
-        }
-        for a in agg
-    ]
+    fields = ("kind", "found", "master", "count", "example")
+    arrays = [{**facts, "conformed": rows(conformed(a), fields)} for a, facts in zip(agg, aggregation_facts(agg), strict=True)]
     return {
         "arrays": arrays,
         "refusals": rows(agg.refusals, ("arrays", "files", "rule", "reason")),

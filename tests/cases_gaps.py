@@ -5,7 +5,7 @@ from typing import Any
 import cftime
 import numpy as np
 
-from tests.casing import Apart, Cases, Folder, Outcome, Problem, one, tas
+from tests.casing import LATS, LONS, Apart, Cases, Expected, Folder, Outcome, Problem, one, tas
 from tests.making import TIME, cube
 
 cases = Cases()
@@ -150,6 +150,40 @@ def a_single_step_has_no_gap(f: Folder) -> Outcome:
     f("a", cube([0]))
     f("b", cube([7]))
     return one(tas([0, 7]), problems=[])
+
+
+@cases
+def two_steps_of_different_lengths(f: Folder) -> Outcome:
+    """Days 0, 1 and 4: the smallest step is the usual one."""
+    f("a", cube([0, 1]))
+    f("b", cube([4]))
+    return one(tas([0, 1, 4]), problems=[Problem("gap", ("tas", "2000-01-02", "2000-01-05", r"\b2\b", "a.nc, b.nc"))])
+
+
+@cases
+def more_gaps_than_steps(f: Folder) -> Outcome:
+    """Three months, then every second one: each that is left out is a finding."""
+    problems = [Problem("gap", (f"2000-{m:02}-15", f"2000-{m + 2:02}-15", r"\b1\b")) for m in (3, 5, 7, 9)]
+    return one(_dated(f, _months(2000, 11), "standard", (3, 5, 7, 9)), problems=problems)
+
+
+@cases
+def steps_that_are_no_multiples(f: Folder) -> Outcome:
+    """Days 0, 1, 2, 3 and 5.5: no step is the usual one, so that nothing can be missing."""
+    f("a", cube([0, 1, 2]))
+    f("b", cube([3, 5.5]))
+    return one(tas([0, 1, 2, 3, 5.5]), problems=[])
+
+
+@cases
+def what_repeats_in_files_that_are_used(f: Folder) -> Outcome:
+    """A field without time that every file holds is used once, and no file is a duplicate for that."""
+    for name, start in (("b", 0), ("a", 2)):
+        made = cube([start, start + 1])
+        made["orog"] = (("lat", "lon"), made["tas"][1][0] * 0 + 7, {"units": "m", "standard_name": "surface_altitude"})
+        f(name, made)
+    shown = Expected(np.full((3, 2), 7.0), {"lat": LATS, "lon": LONS}, ("lat", "lon"), "orog", "m")
+    return Outcome([tas(range(4)), shown], problems=[])
 
 
 @cases

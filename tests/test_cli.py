@@ -77,11 +77,44 @@ def test_explain_tells_what_stayed_apart_and_what_was_skipped(capsys: pytest.Cap
     write(tmp_path / "b.nc", [2, 3], units="Pa")
     (tmp_path / "c.nc").write_text("no data")
     status, out, _ = run(capsys, "explain", tmp_path)
-    assert status == 0
+    assert status == 1
+    assert f"[unreadable] {tmp_path}/c.nc: not a data file" in out
     assert "tas [units]: units differ: 'K' and 'Pa' do not convert: a.nc, b.nc" in out or "'Pa' and 'K'" in out
     assert f"{tmp_path}/c.nc: not a data file" in out
     status, out, err = run(capsys, "info", tmp_path)
+    assert status == 0
     assert "1 arrays stayed apart and 1 files or variables were skipped: aggarray explain says why" in err
+
+
+def test_explain_ends_with_1_where_there_are_problems_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0, 1])
+    write(tmp_path / "b.nc", [2, 3], units="Pa")
+    assert run(capsys, "explain", tmp_path)[0] == run(capsys, "explain", tmp_path, "--json")[0] == 0
+    write(tmp_path / "c.nc", [7])
+    for options in ([], ["--json"]):
+        status, out, _ = run(capsys, "explain", tmp_path, *options)
+        assert status == 1 and "5 steps of time missing" in out
+    assert run(capsys, "info", tmp_path)[0] == 0
+
+
+def test_arrays_of_one_name_are_told_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for model in ("MIROC6", "IITM-ESM"):
+        for table in ("day", "Amon"):
+            for start in (0, 2):
+                path = tmp_path / model / table / f"{start}.nc"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with netCDF4.Dataset(write(path, [start, start + 1]), "a") as file:
+                    file.setncatts({"source_id": model, "table_id": table, "frequency": table.lower(), "mip_era": "CMIP6"})
+    _, out, _ = run(capsys, "info", tmp_path)
+    head, _, first, *_ = (re.split(r"\s{2,}", line) for line in out.splitlines())
+    assert head[:3] == ["name", "which", "dimensions"] and first[:2] == ["tas", "source_id: IITM-ESM, table_id: Amon"]
+    status, out, _ = run(capsys, "explain", tmp_path)
+    assert status == 0 and "tas [source_id: MIROC6, table_id: day] (time: 4)" in out
+    assert f"from 2 files in {tmp_path}/MIROC6/day\n" in out
+    assert "Amon/0.nc, " in out
+    facts = json.loads(run(capsys, "info", tmp_path, "--json")[1])
+    assert facts[3]["facets"] == {"mip_era": "CMIP6", "source_id": "MIROC6", "table_id": "day", "frequency": "day"}
+    assert facts[3]["paths"] == [str(tmp_path / "MIROC6" / "day" / name) for name in ("0.nc", "2.nc")]
 
 
 def test_explain_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

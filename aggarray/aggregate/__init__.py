@@ -73,10 +73,32 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
         groups = _by_signature(members)
         outcome.refusals += between(groups)
         for group in groups:
-            outcome.join_group(group)
+            outcome.join_group(_squeezed(group))
     outcome.refusals += _named_alike(by_identity)
     outcome.results.sort(key=lambda r: r[0])
     return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
+
+
+def _squeezed(group: list[Candidate]) -> list[Candidate]:
+    """Drop dimensions of size 1 without a coordinate that not every member has."""
+    common = set(group[0].places).intersection(*(one.places for one in group))
+    return [_without(one, (one.places.keys() - common) & _idle(one)) for one in group]
+
+
+def _without(one: Candidate, keys: set[str]) -> Candidate:
+    """Return a candidate without some dimensions of size 1."""
+    if not keys:
+        return one
+    array = one.array._chosen({one.places[key].name: 0 for key in keys})
+    now = {id(c): array.coords[name] for name, c in one.array.coords.items()}
+    kept = {key: place for key, place in one.places.items() if key not in keys}
+    places = {key: replace(p, coordinate=None if p.coordinate is None else now[id(p.coordinate)]) for key, p in kept.items()}
+    return replace(one, array=array, places=places)
+
+
+def _idle(one: Candidate) -> set[str]:
+    """Return the dimensions of size 1 without a coordinate: they say nothing, and others may lack them."""
+    return {key for key, p in one.places.items() if p.size == 1 and p.coordinate is None and not p.scalar}
 
 
 class _Outcome:
@@ -137,9 +159,14 @@ def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
+    idle = set().union(*map(_idle, members))
+    needed = {key for one in members for key in one.places if key in idle and key not in _idle(one)} if idle else idle
     groups: dict[frozenset[tuple[str, object]], list[Candidate]] = defaultdict(list)
     for one in members:
-        groups[frozenset(one.signature.items())].append(one)
+        signature = one.signature
+        if idle - needed:
+            signature = {**signature, "dimensions": tuple(d for d in signature["dimensions"] if d not in idle - needed)}
+        groups[frozenset(signature.items())].append(one)
     return list(groups.values())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.rules import facet
 from aggarray.formats.base import basename
-from aggarray.master import MasterArray
+from aggarray.master import MasterArray, SubArray
 from aggarray.scan import is_decreasing
 from aggarray.table import Matrix
 from aggarray.tiling import expand, relabel, rename, reverse, transpose
@@ -25,17 +25,55 @@ Signature = dict[str, Any]
 #: Rounding of float64, relative.
 EPSILON = float(np.finfo(np.float64).eps)
 
+#: Units that say what a coordinate is (CF sections 4.1 and 4.2).
+EAST = ("degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE")
+NORTH = ("degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN")
+
+#: Attributes of which a grid mapping has at least one.
+MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code"))
+
+#: What files write where they have no name for something.
+NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no standard name", "not specified")
+
 #: Attributes without which values mean something else (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 
 def identity_of(array: MasterArray) -> str:
-    """Return what an array is: its standard_name, else its long_name, else its name; of a grid mapping which it is."""
-    attrs = array.attrs
-    for key in ("grid_mapping_name", "standard_name", "long_name"):
-        if key in attrs and isinstance(attrs[key], str) and attrs[key].strip():
-            return _single_spaced(attrs[key])
+    """Return what an array is: its standard_name, else its long_name, else its name; what names nothing is passed over."""
+    for key in ("standard_name", "long_name"):
+        found = _stated(array, key)
+        if found:
+            return found
     return basename(array.name or "")
+
+
+def _stated(array: MasterArray, key: str) -> str | None:
+    """Return an attribute that names something, None where there is none or it says it does not know."""
+    found = array.attrs.get(key)
+    if not isinstance(found, str):
+        return None
+    text = _single_spaced(found)
+    return None if text.lower() in NO_NAMES else text
+
+
+def coordinate_identity(coordinate: MasterArray) -> str:
+    """Return what a coordinate is: by standard_name, by units as CF identifies latitude and longitude (section 4), or by name.
+
+    A coordinate variable that is a reference time is the time.
+    """
+    found = _stated(coordinate, "grid_mapping_name") or _stated(coordinate, "standard_name")
+    if found:
+        return found
+    if coordinate.units in NORTH or coordinate.units in EAST:
+        return "latitude" if coordinate.units in NORTH else "longitude"
+    name = basename(coordinate.name or "")
+    return "time" if coordinate.dimensions == (name,) and is_reference_time(coordinate.units) else name
+
+
+def is_mapping(coordinate: MasterArray) -> bool:
+    """Tell whether a variable is a grid mapping (CF section 5.6): its attributes count, not its value."""
+    return not MAPPING.isdisjoint(coordinate.attrs)
 
 
 @lru_cache(maxsize=4096)
@@ -121,15 +159,18 @@ def uri_of(array: MasterArray) -> str:
 
 def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Candidate:
     """Describe an array; ``number``: its place in the input. Raises FormatError for a coordinate that cannot be read."""
-    found = Candidate(array, uri_of(array), number, {n: identity_of(c) for n, c in array.coords.items()}, bounds_of(array))
+    bounds = bounds_of(array)
+    hung = set(bounds.values())
+    identities = {n: basename(n) if n in hung else coordinate_identity(c) for n, c in array.coords.items()}
+    found = Candidate(array, uri_of(array), number, identities, bounds)
     measures = _measures(array)
     for name, size in zip(array.dimensions, array.shape, strict=True):
         coordinate = _coordinate_along(name, array)
-        key = found.identities[name] if coordinate is not None else name
+        key = name if coordinate is None else coordinate_identity(coordinate)
         found.places[key if key not in found.places else name] = _place(name, size, coordinate)
     for name, coordinate in array.coords.items():
-        if not coordinate._matrix.dimensions and "grid_mapping_name" not in coordinate.attrs and name not in measures:
-            found.places.setdefault(found.identities[name], _place(name, 1, coordinate))
+        if not coordinate._matrix.dimensions and not is_mapping(coordinate) and name not in measures and name not in hung:
+            found.places.setdefault(identities[name], _place(name, 1, coordinate))
     found.signature = _signature(found, separate_by)
     return found
 
@@ -171,6 +212,15 @@ def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
     signature["coordinates"] = tuple(sorted(found.identities[n] for n in held))
     for name in held:
         coordinate = array.coords[name]
+        if is_mapping(coordinate):
+            signature.update(
+                {
+                    f"grid mapping {k}": _plain(v)
+                    for k, v in coordinate.attrs.items()
+                    if k not in ("long_name", "comment", "history")
+                }
+            )
+            continue
         # Scalar and 1-d coordinates are alike: one file's scalar time is another's time dimension.
         dimensions = coordinate.dimensions
         spans = sorted(names.get(d, d) for d in dimensions) if len(dimensions) > 1 else []
@@ -178,10 +228,6 @@ def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
         bounded = "bounds" if name in found.bounds else "no bounds"
         described = (kind, _canonical(coordinate.units, coordinate.calendar), tuple(spans), bounded)
         signature[f"coordinate {found.identities[name]}"] = described
-        if "grid_mapping_name" in coordinate.attrs:
-            for parameter, value in coordinate.attrs.items():
-                if parameter not in ("long_name", "comment", "history"):
-                    signature[f"grid mapping {parameter}"] = _plain(value)
     return signature
 
 
@@ -316,3 +362,11 @@ def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: Place) ->
         index = (*(slice(None),) * axis, slice(None, None, -1))
         known = known and tuple(None if k is None else k[index] for k in known)
     return (matrix if matrix.directions[axis] == upwards else relabel(matrix, axis)), known
+
+
+def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:
+    """Return an array with the description of another, of the same shape, and values in memory."""
+    piece = SubArray.from_array(
+        values, dimensions=like.dimensions, units=like.units, calendar=like.calendar, directions=like.directions
+    )
+    return replace(like, _matrix=piece.matrix(), _known=(values, mask), dtype=values.dtype)

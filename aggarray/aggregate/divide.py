@@ -14,6 +14,7 @@ from aggarray.aggregate.candidate import Candidate
 from aggarray.aggregate.equal import differ_along, difference, reference_units, shown
 from aggarray.aggregate.positions import clusters
 from aggarray.aggregate.view import Division, View, either
+from aggarray.aggregate.wrap import whole_turns
 from aggarray.errors import AggregationError
 from aggarray.grid import refine
 
@@ -86,10 +87,15 @@ def coordinates(view: View) -> Division | None:
 
 
 def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) -> tuple[list[int], dict[int, str]]:
-    """Number the candidates by one coordinate, among those at the same place of the dimensions it spans."""
-    own = {p.name: key for key, p in view.group[0].places.items()}
-    spans = [own[d] for d in view.group[0].array.coords[name].dimensions if d in own]
-    spans += [k for k in (*view.varying, *view.tied) if view.group[0].places[k].scalar]
+    """Number the candidates by one coordinate, among those at the same place of the dimensions it spans.
+
+    The bounds of a scalar coordinate lie at its place; other coordinates are the same wherever scalar ones are.
+    """
+    first = view.group[0]
+    own = {p.name: key for key, p in first.places.items()}
+    spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
+    parent = next((own[n] for n, bounds in first.bounds.items() if bounds == name and n in own), None)
+    spans += [parent] if parent is not None and first.places[parent].scalar else []
     known: dict[tuple[int, ...], list[int]] = {}
     classes, reasons = [], {}
     for row, candidate in enumerate(view.group):
@@ -152,4 +158,4 @@ def _sizes(one: Candidate, other: Candidate, key: str) -> str:
 
 
 #: In this order: the first that divides has its way.
-RULES: tuple[Rule, ...] = (conversion, along, coordinate_needed, monotonic, interleaved, coordinates, coverage)
+RULES: tuple[Rule, ...] = (conversion, along, coordinate_needed, monotonic, whole_turns, interleaved, coordinates, coverage)

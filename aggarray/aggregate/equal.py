@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import EPSILON, Candidate, Place, oriented, unplaced_names
+from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, Candidate, Place, is_mapping, oriented, unplaced_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.errors import AggarrayError
 from aggarray.master import MasterArray
@@ -58,8 +58,6 @@ def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
 
 #: Horizontal coordinates (CF section 4 and appendix F): where they differ, so do the grids.
 HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "projection_x_coordinate", "projection_y_coordinate")
-_EAST = ("degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE")
-_NORTH = ("degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN")
 
 
 def is_longitude(coordinate: MasterArray) -> bool:
@@ -67,13 +65,13 @@ def is_longitude(coordinate: MasterArray) -> bool:
     if coordinate.dtype.kind not in "iuf":
         return False
     named = coordinate.attrs.get("standard_name") in ("longitude", "grid_longitude")
-    return coordinate.units in _EAST or (named and coordinate.units in ("degrees", "degree"))
+    return coordinate.units in EAST or (named and coordinate.units in ("degrees", "degree"))
 
 
 def is_horizontal(coordinate: MasterArray) -> bool:
     """Tell whether a coordinate is a latitude, a longitude or a projection's x or y."""
     named = coordinate.attrs.get("standard_name") in HORIZONTAL or coordinate.attrs.get("axis") in ("X", "Y")
-    return named or coordinate.units in _EAST or coordinate.units in _NORTH
+    return named or coordinate.units in EAST or coordinate.units in NORTH
 
 
 def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:
@@ -86,7 +84,7 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         return f"{names[0]} is absent"
     if a is b:
         return None
-    if "grid_mapping_name" in a.attrs:  # its value means nothing, its attributes are in the signature
+    if is_mapping(a):  # its value means nothing, its attributes are in the signature
         return None
     if _plainly_equal(a, b):
         return None

@@ -4,6 +4,7 @@
 the rules divide until those that are left together can be joined. Every division is recorded with its reason.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -12,8 +13,9 @@ import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
 from aggarray.aggregate.divide import RULES
+from aggarray.aggregate.equal import is_longitude
 from aggarray.aggregate.join import Frame
-from aggarray.aggregate.repeat import Note, without_repeats
+from aggarray.aggregate.repeat import Chains, Note, without_repeats
 from aggarray.aggregate.rules import Rules
 from aggarray.aggregate.runs import cut
 from aggarray.aggregate.view import Division, View
@@ -34,12 +36,12 @@ class Joinable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ears:
-    """Who is told: ``refuse`` (array apart, its relative, rule, reason), ``repeated`` (repeat, kept)."""
+    """Who is told: ``refuse`` (array apart, its relative, rule, reason), ``repeated`` (repeat, kept); what they remember."""
 
     refuse: Refuse
     repeated: Note
     told: set[int] = field(default_factory=set)
-    differing: set[tuple[int, int]] = field(default_factory=set)
+    chains: Chains = field(default_factory=Chains)
 
 
 def split(found: list[Candidate], rules: Rules, ears: Ears) -> Iterator[Joinable]:
@@ -63,19 +65,19 @@ def split(found: list[Candidate], rules: Rules, ears: Ears) -> Iterator[Joinable
         if division is not None:
             waiting[:0] = [_wholes(part) for part in _apart(view, division, ears)]
             continue
-        kept, blocked = _served(view)
+        rounds, blocked = _served(view)
         if not blocked:
-            yield _placed(view, kept)
+            yield _placed(view, rounds[0])
             continue
-        rest = _told_overlaps(view, blocked, ears)
-        waiting[:0] = [_wholes([view.group[row] for row in kept]), *rest]
+        _tell_overlaps(view, rounds, blocked, ears)
+        waiting[:0] = [_wholes([view.group[row] for row in rows]) for rows in rounds]
 
 
 def _changed(view: View, ears: Ears) -> list[Candidate] | None:
     """Return the group without repeats, or with longitudes turned; None where there is neither."""
     if view.broken is not None or any(one.whole for one in view.group):
         return None
-    kept = without_repeats(view, ears.repeated, ears.differing)
+    kept = without_repeats(view, ears.repeated, ears.chains)
     return kept if kept is not None else unwrapped(view)
 
 
@@ -133,37 +135,92 @@ def _placed(view: View, rows: Sequence[int]) -> Joinable:
     return Joinable(found, frame, "first" if versions else view.rules.overlap)
 
 
-def _served(view: View) -> tuple[list[int], dict[int, int]]:
-    """Return the rows that find their cells free, and {each other one: the row in its way}; versions do not compete."""
+def _served(view: View) -> tuple[list[list[int]], dict[int, int]]:
+    """Return rows that find their cells free together, in rounds, and {each one not of the first round: the row in its way}.
+
+    Each round serves what it can of what those before have left over; the last may be rows that are yet to be looked at
+    by themselves. Versions do not compete.
+    """
     everyone = list(range(len(view.group)))
     if view.rules.overlap != "refuse":
-        return everyone, {}
+        return [everyone], {}
     keys = list(view.varying)
     boxes, shape = view.boxes(keys)
     boxes, shape = (boxes, shape) if keys else (np.tile([0, 1], (len(boxes), 1, 1)), (1,))
-    ranks = {one.rank for one in view.group}
-    kept: list[int] = []
+    by_rank: dict[int, list[int]] = {}
+    for row in everyone:
+        by_rank.setdefault(view.group[row].rank, []).append(row)
+    line = _line(view)
+    place = _place(view)
+    rounds: list[list[int]] = [[]]
     blocked: dict[int, int] = {}
-    for rank in ranks:
-        rows = [row for row in everyone if view.group[row].rank == rank]
-        _serve(view, (rows, boxes, shape), kept, blocked)
-    return kept, blocked
+    for rows in by_rank.values():
+        if refine(boxes[rows], shape, list(map(str, range(len(shape)))), "all").overlap is None:
+            rounds[0] += rows
+        elif line is None:
+            rounds[0] += _serve(view, (sorted(rows, key=place), boxes, shape), blocked)
+        else:
+            _serve_in_rounds((sorted(rows, key=place), boxes[:, line]), rounds, blocked)
+    if blocked and len(rounds) == 1:
+        # What covers the same positions need not be compared again.
+        rounds += [list(blocked)] if keys else [[row] for row in blocked]
+    return rounds, blocked
 
 
-def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], kept: list[int], blocked: dict[int, int]) -> None:
-    """Serve rows in order; runs of one array are served together or not at all."""
+def _line(view: View) -> int | None:
+    """Return which of the varying places alone decides about overlaps, now and among any of the members.
+
+    None where there are more, and where members on their own may be joined otherwise: runs, longitudes, interleaved arrays.
+    """
+    several = [(axis, key) for axis, (key, different) in enumerate(view.varying.items()) if different > 1]
+    if len(several) != 1 or any(one.whole for one in view.group):
+        return None
+    axis, key = several[0]
+    coordinate = view.group[0].places[key].coordinate
+    layout = view.layouts[key]
+    if coordinate is None or is_longitude(coordinate) or not all(map(layout.contiguous, range(len(layout.positions)))):
+        return None
+    return axis
+
+
+def _serve_in_rounds(where: tuple[list[int], np.ndarray], rounds: list[list[int]], blocked: dict[int, int]) -> None:
+    """Serve spans in order, each in the first round where it finds its positions free.
+
+    ``where``: rows by their lowest position, what covers nothing last, and the span of every row: int64 (rows, 2).
+    """
+    rows, spans = where
+    ends = np.zeros(len(rows), np.int64)  # how far each round is taken
+    used = 0
+    first: list[int] = []
+    for row in rows:
+        low, high = spans[row].tolist()
+        number = int((ends[:used] <= low).argmax()) if used else 0
+        if low == high:
+            number = 0
+        elif not used or ends[number] > low:
+            number, used = used, used + 1
+        ends[number] = max(int(ends[number]), high)
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(row)
+        if number:
+            before = bisect_right(first, low, key=lambda r: int(spans[r, 1]))
+            blocked[row] = first[before]
+        elif low < high:
+            first.append(row)
+
+
+def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], blocked: dict[int, int]) -> list[int]:
+    """Return which of the rows are served first, in order; runs of one array are served together or not at all."""
     rows, boxes, shape = where
-    names = [str(axis) for axis in range(len(shape))]
-    if refine(boxes[rows], shape, names).overlap is None:
-        kept += rows
-        return
-    cover = refine(boxes[rows], shape, names, "every")
+    cover = refine(boxes[rows], shape, list(map(str, range(len(shape)))), "every")
     owner = np.full(prod(cover.shape), -1, np.int64)
     begins = np.searchsorted(cover.box, np.arange(len(rows) + 1))
     cells = {row: cover.cell[begins[n] : begins[n + 1]] for n, row in enumerate(rows)}
     runs: dict[int, list[int]] = {}
-    for row in sorted(rows, key=_place(view)):
+    for row in rows:
         runs.setdefault(view.group[row].number, []).append(row)
+    kept: list[int] = []
     for together in runs.values():
         wanted = np.concatenate([cells[row] for row in together])
         taken = owner[wanted][owner[wanted] >= 0]
@@ -173,20 +230,17 @@ def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], kept:
             for row in together:
                 owner[cells[row]] = row
             kept += together
+    return kept
 
 
-def _told_overlaps(view: View, blocked: dict[int, int], ears: Ears) -> list[list[Candidate]]:
-    """Tell why the blocked stay apart, each once; return them as they go on, together where they may fit each other."""
-    rest: list[Candidate] = []
-    for row, by in blocked.items():
-        one = view.group[row]
-        if one.number not in ears.told:
+def _tell_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], ears: Ears) -> None:
+    """Tell why the first of each later round stays apart, each once."""
+    for rows in rounds[1:]:
+        row = next((r for r in rows if view.group[r].number not in ears.told), None)
+        if row is not None:
+            one, by = view.group[row], blocked[row]
             ears.told.add(one.number)
             ears.refuse(one, view.group[by], "overlap", _overlap(view, row, by))
-        rest.append(one)
-    rest = _wholes(rest)
-    # What covers the same positions need not be compared again.
-    return [rest] if view.varying else [[one] for one in rest]
 
 
 def _overlap(view: View, row: int, by: int) -> str:
@@ -200,8 +254,9 @@ def _overlap(view: View, row: int, by: int) -> str:
             return f"{text}; Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
         text = "all their coordinates are equal: they cover the same positions, and their values differ"
         return f"{text}; leave one out, or give Rules(overlap='first')"
-    boxes, _ = view.boxes(keys)
-    low = boxes[[row, by], :, 0].max(axis=0).tolist()
-    high = boxes[[row, by], :, 1].min(axis=0).tolist()
-    spans = [f"{place[k].name} {view.value(k, a)} to {view.value(k, b - 1)}" for k, a, b in zip(keys, low, high, strict=True)]
+    spans = []
+    for key in keys:
+        ends = [view.layouts[key].positions[view.layouts[key].classes[r]][[0, -1]] for r in (row, by)]
+        low, high = (view.value(key, int(p), (by, row)) for p in (max(e[0] for e in ends), min(e[1] for e in ends)))
+        spans.append(f"{place[key].name} {low} to {high}")
     return f"they overlap at {', '.join(spans)}; give Rules(overlap='first') or 'last' to say which serves them"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, identity_of, oriented, unplaced_names
+from aggarray.aggregate.candidate import Candidate, identity_of, in_memory, oriented, unplaced_names
 from aggarray.aggregate.rules import Rules
 from aggarray.conform import convert, fill_for
 from aggarray.master import MasterArray
@@ -283,7 +283,8 @@ def _joined(
         coordinate = candidate.array.coords[matches[row][name]]
         wanted = _coordinate_order(found[0], name, spanned, order)
         names = {**unplaced_names(candidate, coordinate, wanted), **_names(candidate, order)}
-        pieces.append(same_vertices(oriented(candidate, names, wanted, upwards, coordinate), pieces))
+        piece = same_vertices(oriented(candidate, names, wanted, upwards, coordinate), pieces)
+        pieces.append(_repeated(piece, [(order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]))
     if not spanned and not rules.units:
         return pieces[0]
     shape = pieces[0].shape
@@ -298,6 +299,16 @@ def _joined(
     overlap = "first" if rules.overlap == "refuse" else rules.overlap
     everywhere = file_attrs if len(rows) == len(found) else None
     return assemble(pieces, boxes, replace(rules, overlap=overlap), [found[r].uri for r in rows], everywhere)
+
+
+def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterArray:
+    """Repeat what was a scalar along a dimension of more than one position, in memory."""
+    for dimension, extent in extents:
+        axis = piece.dimensions.index(dimension)
+        if piece.shape[axis] == 1 < extent:
+            values, mask = (None if k is None else np.repeat(k, extent, axis) for k in piece._values_and_mask())
+            piece = in_memory(piece, np.asarray(values), mask)
+    return piece
 
 
 def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:

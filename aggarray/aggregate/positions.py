@@ -150,12 +150,12 @@ def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
 def _union_of_text(distinct: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
     """Number values that are equal or not: text, in natural order where each coordinate has one value."""
     texts = {str(v) for values in distinct for v in values.tolist()}
-    natural = all(len(v) == 1 for v in distinct)
-    number = {text: n for n, text in enumerate(sorted(texts, key=_natural if natural else None))}
+    single = all(len(v) == 1 for v in distinct)
+    number = {text: n for n, text in enumerate(sorted(texts, key=natural if single else None))}
     return [np.array([number[str(v)] for v in values.tolist()], np.int64) for values in distinct], len(number)
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def natural(text: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts numbers within text by value: r2 before r10."""
     return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"([0-9]+)", text) if p]
 

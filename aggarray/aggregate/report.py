@@ -4,7 +4,7 @@ A gap is a missing step of a time axis that is regular but for it: constant step
 calendar. A hole is a place of the matrix that no file covers.
 """
 
-import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,13 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.aggregate.apart import short_paths
+from aggarray.aggregate.rules import Skipped
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats import identify
+from aggarray.formats import open_file
 from aggarray.master import MasterArray
 from aggarray.units import is_reference_time
 
 #: A step counts as whole if it is this near to a multiple of the usual one.
 _SLACK = 0.01
+#: A step is the usual one if this fraction of all steps are whole multiples of it; the others give no gaps.
+_NEARLY_ALL = 0.9
+#: Of fewer steps than this, one is enough to be the usual one.
+_FEW = 6
+#: Times of a month lie this near to one day of it: ends and middles of months vary by three.
+_DAYS_ABOUT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +66,24 @@ class Gap:
 def gaps(times: np.ndarray) -> list[Gap]:
     """Return the missing steps of a regular time axis; none where no regular step can be made out.
 
-    ``times``: increasing, datetime64 or cftime objects of one calendar, length n.
+    ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is the smallest one of which
+    nearly all others are whole multiples.
 
     >>> gaps(np.array(["2001-01", "2001-02", "2001-05", "2001-06"], "M8[D]"))
     [Gap(after=1, count=2)]
     """
     if len(times) < 3:
         return []
+    months = _months(times)
+    if months is not None:
+        # Times on one day of the month are no accident: a single usual step is enough.
+        multiple = months / months.min()
+        return _missing(multiple) if _fits(multiple) else []
     days = _days(times)
-    usual = float(np.median(days))
-    months = np.diff(_months(times))
-    for whole in (1, 2, 3, 4, 6, 12):
-        if 27 * whole <= usual <= 31.5 * whole and (months > 0).all() and not (months % whole).any():
-            return _missing(months / whole)
-    if usual <= 0 or (np.abs(days / usual - 1) <= _SLACK).mean() <= 0.5:
-        return []
-    return _missing(days / usual)
+    for step in _frequent(days[days > 0]):
+        if _fits(days / step):
+            return _missing(days / step)
+    return []
 
 
 def _days(times: np.ndarray) -> np.ndarray:
@@ -83,11 +93,37 @@ def _days(times: np.ndarray) -> np.ndarray:
     return np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
 
 
-def _months(times: np.ndarray) -> np.ndarray:
-    """Return the number of each month, counted from year 0."""
+def _months(times: np.ndarray) -> np.ndarray | None:
+    """Return the steps of a time axis in months; None unless it has one time a month, always on nearly the same day."""
+    days = np.sort(_numbers(times)[1])
+    # Days about the end of a month are moved to its middle, so that 31 January and 1 March are a month apart.
+    shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
+    moved = times.astype("M8[us]") + shift if times.dtype.kind == "M" else times + shift.item()
+    months, day = _numbers(moved)
+    steps = np.diff(months)
+    return steps if (steps > 0).all() and (np.abs(day - 15) <= _DAYS_ABOUT).mean() >= _NEARLY_ALL else None
+
+
+def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of each month, counted from some year 0, and the day in it."""
     if times.dtype.kind == "M":
-        return times.astype("M8[M]").astype(np.int64)
-    return np.array([t.year * 12 + t.month for t in times], np.int64)
+        months = times.astype("M8[M]")
+        return months.astype(np.int64), (times.astype("M8[D]") - months.astype("M8[D]")).astype(np.int64) + 1
+    return np.array([t.year * 12 + t.month for t in times], np.int64), np.array([t.day for t in times], np.int64)
+
+
+def _frequent(days: np.ndarray) -> list[float]:
+    """Return the distinct steps, smallest first; of many only those that a third of all are equal to."""
+    ordered = np.sort(days)
+    cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
+    least = 1 if len(ordered) < _FEW else len(ordered) / 3
+    return [float(np.median(ordered[i:j])) for i, j in pairwise(cuts) if j - i >= least]
+
+
+def _fits(multiple: np.ndarray) -> bool:
+    """Tell whether nearly all steps are whole multiples."""
+    whole = np.rint(multiple)
+    return bool(((whole >= 1) & (np.abs(multiple - whole) <= _SLACK)).mean() >= _NEARLY_ALL)
 
 
 def _missing(multiple: np.ndarray) -> list[Gap]:
@@ -128,7 +164,7 @@ def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
 
 
 def _between(one: str | None, other: str | None) -> str:
-    names = [os.path.basename(f) for f in dict.fromkeys((one, other)) if f]
+    names = short_paths([f for f in dict.fromkeys((one, other)) if f])
     return f": {', '.join(names)}" if names else ""
 
 
@@ -148,17 +184,43 @@ def date(time: Any) -> str:
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the places of the matrix that no file covers, by coordinate values where there are coordinates."""
+    """Yield the places of the matrix that no file covers, by coordinate values where there are coordinates.
+
+    Neighbouring cells make one place, as far as they form a box.
+    """
     matrix = array._matrix
-    for cell in np.flatnonzero(matrix.refs < 0) if array.size else ():
-        index = np.unravel_index(int(cell), matrix.cells)
-        spans = []
-        for d, (edges, i) in enumerate(zip(matrix.edges, index, strict=True)):
-            if len(edges) > 2:
-                spans.append(
-                    f"{matrix.dimensions[d]} {_span(array, matrix.dimensions[d], int(edges[i]), int(edges[i + 1]) - 1)}"
-                )
+    if not array.size:
+        return
+    for box in boxes(matrix.refs.reshape(matrix.cells) < 0).tolist():
+        spans = [
+            f"{name} {_span(array, name, int(edges[first]), int(edges[end]) - 1)}"
+            for name, edges, (first, end) in zip(matrix.dimensions, matrix.edges, box, strict=True)
+            if len(edges) > 2
+        ]
         yield Problem("hole", None, f"{array.name}: no file covers {', '.join(spans) or 'any of it'}")
+
+
+def boxes(marked: np.ndarray) -> np.ndarray:
+    """Cover the True elements of an array with boxes: runs along the last dimension, then equal runs of neighbouring rows.
+
+    Returns int64 (boxes, dimensions, 2): start and end along each dimension, in the order of their first elements.
+
+    >>> boxes(np.array([[True, True, False], [True, True, True]])).tolist()
+    [[[0, 1], [0, 2]], [[1, 2], [0, 3]]]
+    """
+    starts = np.argwhere(marked)
+    found = np.stack([starts, starts + 1], axis=-1).astype(np.int64)
+    for axis in range(marked.ndim - 1, -1, -1):
+        others = np.delete(found, axis, axis=1).reshape(len(found), 2 * (marked.ndim - 1))
+        order = np.lexsort((found[:, axis, 0], *others.T[::-1]))
+        found, others = found[order], others[order]
+        follows = (others[1:] == others[:-1]).all(axis=1) & (found[1:, axis, 0] == found[:-1, axis, 1])
+        first = np.concatenate([[True], ~follows])[: len(found)]
+        last = np.concatenate([~follows, [True]])[: len(found)]
+        ends = found[last, axis, 1]
+        found = found[first]
+        found[:, axis, 1] = ends
+    return found[np.lexsort(found[:, ::-1, 0].T)] if marked.ndim else found
 
 
 def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
@@ -173,18 +235,32 @@ def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def duplicate_problems(duplicates: Sequence[Duplicate]) -> Iterator[Problem]:
-    """Yield the files that were left out because they repeat others."""
-    for found in duplicates:
-        yield Problem("duplicate", found.file, f"{found.array}: {found.file} repeats {found.kept} exactly and is left out")
+def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterArray]) -> Iterator[Problem]:
+    """Yield the files that serve none of the arrays because all that they hold repeats others, each once."""
+    serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
+    found: dict[str, list[Duplicate]] = defaultdict(list)
+    for one in duplicates:
+        if one.file and one.file not in serving:
+            found[one.file].append(one)
+    for file, repeats in found.items():
+        names, kept = (dict.fromkeys(values) for values in zip(*((d.array, d.kept) for d in repeats), strict=True))
+        text = f"{file} repeats {' and '.join(kept)} exactly and is left out"
+        yield Problem("duplicate", file, f"{', '.join(names)}: {text}")
+
+
+def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
+    """Yield the files that could not be read at all."""
+    for one in skipped:
+        if one.variable is None:
+            yield Problem("unreadable", one.file, f"{one.file}: {one.reason}")
 
 
 def file_problems(arrays: Sequence[MasterArray]) -> Iterator[Problem]:
-    """Yield the files that are gone or that cannot be read any more."""
+    """Yield the files that are gone, or that do not open any more or are too short; values are not read."""
     uris = dict.fromkeys(str(uri) for array in arrays for uri in array._matrix.references.uris)
     for uri in uris:
         try:
-            identify(uri)
+            open_file(uri).close()
         except MissingFileError as error:
             yield Problem("missing", uri, str(error))
         except FormatError as error:

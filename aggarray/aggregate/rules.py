@@ -17,6 +17,9 @@ FACETS = (
     *("CORDEX_domain", "driving_model_id", "driving_experiment_name", "driving_model_ensemble_member", "rcm_version_id"),
 )
 
+#: The coordinate that tells final from preliminary data in ERA5.
+ERA5_VERSIONS = "expver"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -63,7 +66,7 @@ class Rules:
         >>> Rules.era5().versions
         'expver'
         """
-        return cls(versions="expver")
+        return cls(versions=ERA5_VERSIONS)
 
     @property
     def member_dimension(self) -> str | None:
@@ -90,8 +93,16 @@ class Rules:
             _one_of(f"order[{dimension!r}]", how, ("given", "name"))
         for name, most in (("tolerance", 0.5), ("coverage", 1.0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float | np.integer | np.floating)
+                or not 0 <= value <= most
+            ):
                 raise AggregationError(f"{name}={value!r}: give a number from 0 to {most}")
+            # NumPy's numbers are taken as Python's, so that rules compare, print and travel alike.
+            object.__setattr__(self, name, float(value))
+        if self.versions is not None and (not isinstance(self.versions, str) or not self.versions):
+            raise AggregationError(f"versions={self.versions!r}: give the name of a coordinate, such as 'expver'")
         self._check_contradictions()
 
     def _check_contradictions(self) -> None:

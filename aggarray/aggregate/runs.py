@@ -4,19 +4,22 @@ They can where no hole comes of it, and where such files exist: times, members a
 coordinates that do so are different grids.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, candidate
+from aggarray.aggregate.candidate import Candidate, Place
 from aggarray.aggregate.divide import covered
 from aggarray.aggregate.equal import is_horizontal
 from aggarray.aggregate.positions import Layout
 from aggarray.aggregate.view import View
 from aggarray.errors import AggregationError
+from aggarray.master import MasterArray
 from aggarray.selection import Range
+from aggarray.table import Matrix, Parts
 
 
 def cut(view: View) -> list[Candidate] | None:
@@ -44,17 +47,61 @@ def _pieces(one: Candidate, row: int, keys: list[str], view: View) -> Iterator[C
     if all(len(s) <= 1 for s in stretches):
         yield one
         return
+    names = [one.places[key].name for key in keys]
+    select = _selecting(one.array, names)
+    spanning = {n: _selecting(c, names) for n, c in one.array.coords.items() if not set(names).isdisjoint(c.dimensions)}
+    own = {key: n for key in keys for n, c in one.array.coords.items() if c is one.places[key].coordinate}
+    lone = {key: c for key in keys if key not in own and (c := one.places[key].coordinate) is not None}
+    alone = {key: _selecting(c, names) for key, c in lone.items()}
+    same = {f.name: getattr(one, f.name) for f in fields(one)} | {"whole": one.whole or one}
     for combination in product(*stretches):
         chosen = {}
         for key, (start, stop) in zip(keys, combination, strict=True):
             place = one.places[key]
-            first = place.size - stop if place.flipped else start
-            chosen[place.name] = Range(first, stop - start)
-        array = one.array._chosen(chosen)
-        run = candidate(array, one.number, ())
-        for key in keys:  # a run of one value has no direction of its own
-            run.places[key].flipped = one.places[key].flipped
-        yield replace(run, uri=one.uri, signature=one.signature, rank=one.rank, whole=one.whole or one)
+            chosen[place.name] = Range(place.size - stop if place.flipped else start, stop - start)
+        coords = {n: spanning[n](chosen, {}) if n in spanning else c for n, c in one.array.coords.items()}
+        places = dict(one.places)
+        for key in keys:
+            coordinate = coords[own[key]] if key in own else alone[key](chosen, {})
+            places[key] = _part(one.places[key], coordinate)
+        yield Candidate(**{**same, "array": select(chosen, {"coords": coords}), "places": places})
+
+
+def _part(place: Place, coordinate: MasterArray) -> Place:
+    """Return the place of a run; it runs the way of the whole, even where it has one value."""
+    values, _ = coordinate._values_and_mask()
+    largest = max(abs(float(values[0])), abs(float(values[-1]))) if len(values) and values.dtype.kind in "iuf" else 0.0
+    return Place(place.name, False, len(values), coordinate, place.flipped, True, largest)
+
+
+def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
+    """Return what selects ranges along some dimensions of an array, and changes other fields of it, many times.
+
+    Of a single partition, as files give it, a range is cut at once.
+    """
+    matrix, known = item._matrix, item._known
+    axes = {name: matrix.axis(name) for name in names if name in matrix.dimensions}
+    if len(matrix.refs) != 1 or matrix.refs[0] < 0 or any(matrix.parts.at(name, 0)[1] <= 0 for name in axes):
+        return lambda chosen, changes: replace(item._selected(chosen), **changes)
+    against = {name: bool(matrix.flips(axis)[0]) for name, axis in axes.items()}
+    same = {f.name: getattr(item, f.name) for f in fields(item)}
+    parts = matrix.parts
+
+    def select(chosen: Mapping[str, Range], changes: Mapping[str, Any]) -> MasterArray:
+        edges, starts, index = list(matrix.edges), dict(parts.starts), [slice(None)] * len(matrix.edges)
+        for name, axis in axes.items():
+            wanted, (start, step) = chosen[name], parts.at(name, 0)
+            skipped = int(edges[axis][-1]) - 1 - wanted.last if against[name] else wanted.start
+            if name in starts or skipped:
+                starts[name] = np.array([start + step * skipped], np.int64)
+            edges[axis] = np.array([0, wanted.count], np.int64)
+            index[axis] = wanted.as_slice()
+        part = Parts(starts, parts.steps, parts.picks)
+        cut = Matrix(matrix.dimensions, matrix.directions, tuple(edges), matrix.references, matrix.refs, part)
+        values = known and tuple(None if k is None else k[tuple(index)] for k in known)
+        return MasterArray(**{**same, "_matrix": cut, "_known": values, **changes})
+
+    return select
 
 
 def _stretches(layout: Layout, row: int) -> list[tuple[int, int]]:

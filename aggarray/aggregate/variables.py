@@ -70,6 +70,7 @@ class _File:
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         self._arrays: dict[str, MasterArray] = {}
         self._parents: dict[str, str] = {}
+        self._roles = [v for v in structure.variables if "cf_role" in v.attrs]
         for v in structure.variables:
             for attribute in ("bounds", "climatology"):
                 for found in self.named(v, words(v.attrs.get(attribute))):
@@ -109,6 +110,7 @@ class _File:
         direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
         stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
         direct += [c for c in self.named(variable, stated) if set(self.variables[c].dimensions) <= set(variable.dimensions)]
+        direct += self._instances(variable)
         if not direct and variable.name in self._parents:
             return
         for name in dict.fromkeys(direct):
@@ -121,6 +123,14 @@ class _File:
         mapping = words(variable.attrs.get("grid_mapping"))
         stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
         yield from ((basename(name), name) for name in self.named(variable, stated))
+
+    def _instances(self, variable: Variable) -> list[str]:
+        """Return the variables that say which station, profile or trajectory is which (CF section 9.5)."""
+        return [
+            v.name
+            for v in self._roles
+            if v.dimensions and v.name != variable.name and set(v.dimensions) <= set(variable.dimensions)
+        ]
 
     def bounds(self, variable: Variable) -> list[str]:
         """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""

@@ -12,9 +12,10 @@ import numpy as np
 from aggarray.aggregate.candidate import Candidate, Place
 from aggarray.aggregate.equal import Units, reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
-from aggarray.aggregate.positions import Layout, lay_out
+from aggarray.aggregate.positions import Layout, lay_out, natural
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggarrayError
+from aggarray.master import MasterArray
 from aggarray.units import equivalent, is_reference_time
 
 Reason = Callable[[Candidate, Candidate], str]
@@ -81,32 +82,41 @@ class View:
         if how is None:
             distinct = sorted(set(sizes))
             return Layout([distinct.index(n) for n in sizes], [np.arange(n) for n in distinct], max(sizes), 0.0, 0.0)
-        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if how == "given" else row)
+        given = how == "given"
+        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if given else natural(self.group[row].uri))
         ends = np.cumsum([sizes[row] for row in order])
         positions = {row: np.arange(end - sizes[row], end) for row, end in zip(order, ends, strict=True)}
         return Layout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
 
     def _tie(self) -> None:
-        """Take scalar coordinates that change along with another place for coordinates along it, not for dimensions."""
-        for key in sorted(self.varying, key=lambda k: (k == "time", k)):
-            if not self._may_be_tied(key):
+        """Take scalar coordinates that change along with another place for coordinates along it, not for dimensions.
+
+        Time is what others are tied to, rather than the other way round.
+        """
+
+        def importance(key: str) -> tuple[bool, bool, str]:
+            coordinate = self.group[0].places[key].coordinate
+            return key != "time", coordinate is None or not is_reference_time(coordinate.units), key
+
+        for key in sorted(self.varying, key=importance, reverse=True):
+            if key == "time" or not self._may_be_tied(key):
                 continue
-            others = [k for k in self.varying if k != key]
-            pairs = {k: set(zip(self.layouts[key].classes, self.layouts[k].classes, strict=True)) for k in others}
-            along = next((k for k in others if len(pairs[k]) == self.varying[k] and self._of_size_one(k)), None)
-            if along is not None:
-                self.tied[key] = along
-                del self.varying[key]
+            for other in sorted((k for k in self.varying if k != key), key=importance):
+                pairs = set(zip(self.layouts[key].classes, self.layouts[other].classes, strict=True))
+                if len(pairs) == self.varying[other]:
+                    self.tied[key] = other
+                    del self.varying[key]
+                    break
 
     def _may_be_tied(self, key: str) -> bool:
-        """Tell whether a place is scalar everywhere and some time, such as a forecast's reference time or period."""
+        """Tell whether a place is scalar everywhere and depends on others by its nature.
+
+        Times and periods of forecasts do, and plain numbers such as a year or an orbit; levels, places and members do not.
+        """
         coordinates = [c.places[key].coordinate for c in self.group if c.places[key].scalar]
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
             return False
-        return all(c is not None and (is_reference_time(c.units) or equivalent(c.units, None, "s", None)) for c in coordinates)
-
-    def _of_size_one(self, key: str) -> bool:
-        return all(c.places[key].size == 1 for c in self.group)
+        return all(c is not None and (_is_time(c) or _is_plain(c)) for c in coordinates)
 
     def matches(self) -> list[dict[str, str]]:
         """Return what each coordinate of the first is called in every member."""
@@ -121,15 +131,24 @@ class View:
             boxes[:, axis] = spans[layout.classes]
         return boxes, tuple(self.layouts[k].size for k in keys)
 
-    def value(self, key: str, position: int) -> str:
-        """Return the coordinate value at a position of a union, as a message shows it."""
+    def value(self, key: str, position: int, rows: Sequence[int]) -> str:
+        """Return the coordinate value at a position of a union as a message shows it, of the first of ``rows`` that has it."""
         layout = self.layouts[key]
-        for row, number in enumerate(layout.classes):
-            found = np.flatnonzero(layout.positions[number] == position)
+        for row in rows:
+            found = np.flatnonzero(layout.positions[layout.classes[row]] == position)
             if found.size:
-                values = self.group[row].places[key].values(*reference_units([c.places[key] for c in self.group]))
-                return shown(values[found[0]])
+                return shown(self.group[row].places[key].values(*reference_units(c.places[key] for c in self.group))[found[0]])
         return str(position)
+
+
+def _is_time(coordinate: MasterArray) -> bool:
+    return is_reference_time(coordinate.units) or equivalent(coordinate.units, None, "s", None)
+
+
+def _is_plain(coordinate: MasterArray) -> bool:
+    """Tell whether a coordinate is a mere number or text that CF knows nothing of."""
+    described = "standard_name" in coordinate.attrs or "axis" in coordinate.attrs
+    return not described and coordinate.units in (None, "", "1", "no_unit", "unknown")
 
 
 def either(reasons: dict[int, str]) -> Reason:

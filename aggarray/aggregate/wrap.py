@@ -1,72 +1,115 @@
 """Which longitudes are the same modulo 360, and how are arrays turned so that they agree?
 
-A file whose longitudes are those of another but for whole turns is rolled to the order of the other: a lazy selection of two
-runs (two virtual partitions), with the longitudes and their bounds shifted by whole turns in memory.
+Where longitudes of different files are the same but for whole turns, all are brought to the turn that begins at the lowest
+longitude of the first array: shifted, or rolled by a lazy selection of two runs (two virtual partitions). Longitudes that
+do not meet stay as they are written. A file that closes the circle with a second copy of a meridian cannot be turned.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.candidate import Candidate, Place, in_memory
 from aggarray.aggregate.equal import is_longitude, reference_units
-from aggarray.aggregate.view import View
-from aggarray.master import MasterArray, SubArray
+from aggarray.aggregate.view import Division, View
+from aggarray.master import MasterArray
+
+#: Longitudes this near to each other are the same, in degrees.
+NEAR = 1e-9
 
 
 def unwrapped(view: View) -> list[Candidate] | None:
-    """Return the group with every array rolled to the longitudes of the first where they are the same modulo 360, else None."""
+    """Return the group with longitudes brought to one turn where some are the same modulo 360; None where none is turned."""
     for key in view.varying:
-        place = view.group[0].places[key]
-        if place.coordinate is None or not is_longitude(place.coordinate):
+        if not _meet(view, key) or _closed(view, key):
             continue
-        turned = _turned(view, key)
-        if turned:
-            return [turned.get(row, one) for row, one in enumerate(view.group)]
+        base = _lowest_of_first(view, key)
+        units = reference_units(c.places[key] for c in view.group)
+        changed = [_turned(one, key, one.places[key].values(*units), base) for one in view.group]
+        if any(now is not before for now, before in zip(changed, view.group, strict=True)):
+            return changed
     return None
 
 
-def _turned(view: View, key: str) -> dict[int, Candidate]:
-    """Return the candidates that change, by row."""
-    layout = view.layouts[key]
-    first = _first(view, key)
+def whole_turns(view: View) -> Division | None:
+    """Longitudes that are the same modulo 360 and could not be turned keep their arrays apart."""
+    for key in view.varying:
+        if _meet(view, key):
+            text = f"{view.group[0].places[key].name} of one closes the circle, with one meridian at both ends"
+            return Division(view.layouts[key].classes, "coordinate_values", lambda one, other, text=text: text)  # type: ignore[misc]
+    return None
+
+
+def _meet(view: View, key: str) -> bool:
+    """Tell whether longitudes at different positions of a union are the same modulo 360."""
+    place, layout = view.group[0].places[key], view.layouts[key]
+    if place.coordinate is None or not is_longitude(place.coordinate) or not all(c.places[key].monotonic for c in view.group):
+        return False
     units = reference_units(c.places[key] for c in view.group)
-    wanted = view.group[first].places[key].values(*units)
-    orders: dict[int, tuple[np.ndarray, np.ndarray] | None] = {layout.classes[first]: None}
-    changed = {}
-    for row, one in enumerate(view.group):
-        number = layout.classes[row]
-        if number not in orders:
-            values = one.places[key].values(*units)
-            orders[number] = _order(values, wanted, layout.tolerance) if one.places[key].monotonic else None
-        found = orders[number]
-        if found is not None:
-            changed[row] = _rolled(one, key, *found)
-    return changed
+    union = np.zeros(layout.size)
+    seen: set[int] = set()
+    for row, number in enumerate(layout.classes):
+        if number not in seen:
+            seen.add(number)
+            union[layout.positions[number]] = view.group[row].places[key].values(*units)
+    turns = np.sort(np.mod(union, 360.0))
+    apart = np.diff(np.append(turns, turns[0] + 360.0)) if len(turns) > 1 else np.array([360.0])
+    return bool((apart <= max(layout.tolerance, NEAR)).any())
 
 
-def _first(view: View, key: str) -> int:
-    """Return the row of the array that is the first: the lowest along the other dimensions, then by URI."""
+def _closed(view: View, key: str) -> bool:
+    """Tell whether the longitudes of any array go all the way round to the first meridian again."""
+    tolerance = max(view.layouts[key].tolerance, NEAR)
+    units = reference_units(c.places[key] for c in view.group)
+    spans = (c.places[key].values(*units) for c in view.group)
+    return any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in spans)
+
+
+def _lowest_of_first(view: View, key: str) -> float:
+    """Return where the turn begins: at the lowest longitude of the first array and of those beside it.
+
+    The first is the lowest along the other dimensions, then by URI; beside it are those at the same place along the other
+    dimensions that have none of its longitudes, such as the other tiles of a row.
+    """
     boxes, _ = view.boxes([k for k in view.varying if k != key])
-    return min(range(len(view.group)), key=lambda row: (boxes[row, :, 0].tolist(), view.group[row].uri))
+    units = reference_units(c.places[key] for c in view.group)
+    tolerance = max(view.layouts[key].tolerance, NEAR)
+    order = sorted(range(len(view.group)), key=lambda row: (boxes[row, :, 0].tolist(), view.group[row].uri))
+    row = np.zeros(0)
+    for number in order:
+        if boxes[number, :, 0].tolist() != boxes[order[0], :, 0].tolist():
+            break
+        values = view.group[number].places[key].values(*units)
+        if not _any_near(row, values, tolerance):
+            row = np.concatenate([row, values])
+    return float(row.min(initial=np.inf)) - tolerance
 
 
-def _order(values: np.ndarray, wanted: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return in which order values are the wanted ones modulo 360, and by how much each is to be shifted; else None."""
-    if len(values) != len(wanted) or not len(values):
-        return None
-    turns = np.floor((values - (wanted[0] - tolerance)) / 360.0)
-    shifted = values - 360.0 * turns
-    order = np.argsort(shifted, kind="stable")
-    if not turns.any() or (np.abs(shifted[order] - wanted) > max(tolerance, 1e-9)).any():
-        return None
-    return order, -360.0 * turns[order]
+def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
+    """Tell whether any longitude is a known one, modulo 360."""
+    if not len(known) or not len(values):
+        return False
+    turn = np.sort(np.mod(known, 360.0))
+    around = np.concatenate([turn[-1:] - 360.0, turn, turn[:1] + 360.0])
+    wanted = np.mod(values, 360.0)
+    after = np.searchsorted(around, wanted).clip(1, len(around) - 1)
+    return bool((np.minimum(wanted - around[after - 1], around[after] - wanted) <= tolerance).any())
+
+
+def _turned(one: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
+    """Return a candidate with its longitudes in the turn that begins at ``base``, itself where they are."""
+    turns = np.floor((values - base) / 360.0)
+    if not turns.any():
+        return one
+    order = np.argsort(values - 360.0 * turns, kind="stable")
+    return _rolled(one, key, order, -360.0 * turns[order])
 
 
 def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
     """Return a candidate with elements along a place in another order, its coordinate and bounds shifted."""
     place = one.places[key]
-    if place.coordinate is None:
+    names = [n for n, c in one.array.coords.items() if place.coordinate is not None and c.name == place.coordinate.name]
+    if not names:
         return one
     if place.flipped:
         order, shift = (place.size - 1 - order)[::-1], shift[::-1]
@@ -75,7 +118,6 @@ def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> C
         shift = shift.reshape(())
     elif not np.array_equal(order, np.arange(place.size)):
         array = array._chosen({place.name: order})
-    names = [n for n, c in one.array.coords.items() if c is place.coordinate]
     coords = dict(array.coords)
     for name in names:
         coords[name] = _shifted(coords[name], shift)
@@ -83,7 +125,7 @@ def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> C
         if bounds is not None:
             coords[bounds] = _shifted(coords[bounds], shift[..., np.newaxis])
     array = replace(array, coords=coords)
-    moved = replace(place, coordinate=next((coords[n] for n in names), place.coordinate))
+    moved = replace(place, coordinate=coords[names[0]])
     places: dict[str, Place] = {**one.places, key: moved}
     return replace(one, array=array, places=places)
 
@@ -93,11 +135,3 @@ def _shifted(coordinate: MasterArray, shift: np.ndarray) -> MasterArray:
     values, mask = coordinate._values_and_mask()
     moved = (values + shift).astype(values.dtype)
     return in_memory(coordinate, moved if mask is None else np.where(mask, values, moved), mask)
-
-
-def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:
-    """Return an array with the description of another, of the same shape, and values in memory."""
-    piece = SubArray.from_array(
-        values, dimensions=like.dimensions, units=like.units, calendar=like.calendar, directions=like.directions
-    )
-    return replace(like, _matrix=piece.matrix(), _known=(values, mask), dtype=values.dtype)
