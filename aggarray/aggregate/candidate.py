@@ -41,19 +41,18 @@ FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 def identity_of(array: MasterArray) -> str:
     """Return what an array is: its standard_name, else its long_name, else its name; what names nothing is passed over."""
-    for key in ("standard_name", "long_name"):
-        found = _stated(array, key)
-        if found:
-            return found
-    return basename(array.name or "")
+    attrs = array.attrs
+    return _text(attrs.get("standard_name")) or _text(attrs.get("long_name")) or basename(array.name or "")
 
 
-def _stated(array: MasterArray, key: str) -> str | None:
+def _text(attribute: Any) -> str | None:
     """Return an attribute that names something, None where there is none or it says it does not know."""
-    found = array.attrs.get(key)
-    if not isinstance(found, str):
-        return None
-    text = _single_spaced(found)
+    return _naming(attribute) if isinstance(attribute, str) else None
+
+
+@lru_cache(maxsize=4096)
+def _naming(text: str) -> str | None:
+    text = " ".join(text.split())
     return None if text.lower() in NO_NAMES else text
 
 
@@ -62,7 +61,8 @@ def coordinate_identity(coordinate: MasterArray) -> str:
 
     A coordinate variable that is a reference time is the time.
     """
-    found = _stated(coordinate, "grid_mapping_name") or _stated(coordinate, "standard_name")
+    attrs = coordinate.attrs
+    found = _text(attrs.get("grid_mapping_name")) or _text(attrs.get("standard_name"))
     if found:
         return found
     if coordinate.units in NORTH or coordinate.units in EAST:
@@ -74,11 +74,6 @@ def coordinate_identity(coordinate: MasterArray) -> str:
 def is_mapping(coordinate: MasterArray) -> bool:
     """Tell whether a variable is a grid mapping (CF section 5.6): its attributes count, not its value."""
     return not MAPPING.isdisjoint(coordinate.attrs)
-
-
-@lru_cache(maxsize=4096)
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())
 
 
 @dataclass(slots=True)

@@ -68,26 +68,34 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
     """Raise AggregationError for rules that name what no array has, or that can have no effect on any; UnitsError for units."""
     if not arrays:
         return
-    known = {name for array in arrays for name in (*array.dimensions, *array.coords)}
-    known |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
-    quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}
-    quantities |= {identity_of(c) for a in arrays for c in a.coords.values()}
-    for field, names, there in (
-        ("along", rules.along or (), known),
-        ("order", tuple(rules.order), known),
-        ("directions", tuple(rules.directions), known),
-        ("units", tuple(rules.units), known | quantities),
-    ):
-        unknown = [name for name in names if name not in there]
-        if unknown:
-            listed = ", ".join(sorted(there - {""})) or "none"
-            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has: there is {listed}")
+    stated = {
+        "along": rules.along or (),
+        "order": tuple(rules.order),
+        "directions": tuple(rules.directions),
+        "units": tuple(rules.units),
+    }
+    if any(stated.values()):
+        _check_known(arrays, stated)
     for name in () if rules.separate_by == FACETS else rules.separate_by:
         if not any(name in array.file_attrs or name in array.attrs for array in arrays):
             raise AggregationError(f"separate_by names {name!r}, an attribute that no file has: correct it or leave it out")
     _check_versions(arrays, rules.versions)
     _check_order(arrays, rules.order)
     _check_units(arrays, rules.units)
+
+
+def _check_known(arrays: Sequence[MasterArray], stated: Mapping[str, Sequence[str]]) -> None:
+    """Raise AggregationError for names of dimensions or quantities that no array has; ``stated``: names by field."""
+    known = {name for array in arrays for name in (*array.dimensions, *array.coords)}
+    known |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
+    quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}
+    quantities |= {identity_of(c) for a in arrays for c in a.coords.values()}
+    for field, names in stated.items():
+        there = known | quantities if field == "units" else known
+        unknown = [name for name in names if name not in there]
+        if unknown:
+            listed = ", ".join(sorted(there - {""})) or "none"
+            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has: there is {listed}")
 
 
 def _check_versions(arrays: Sequence[MasterArray], versions: str | None) -> None:

@@ -49,10 +49,11 @@ def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
     first = found[0]
     order = _order(first, frame)
     upwards = {d: _upwards(first, key, d, rules) for key, d in order.items()}
-    pieces = [oriented(c, _names(c, order), list(order.values()), upwards) for c in found]
+    names = [_names(c, order) for c in found]
+    pieces = [oriented(c, own, list(order.values()), upwards) for c, own in zip(found, names, strict=True)]
     boxes = _boxes(pieces, order, frame, upwards)
     master = assemble(pieces, boxes, rules, [c.uri for c in found])
-    return replace(master, coords=_coords(found, frame, rules, (order, upwards, master.file_attrs)))
+    return replace(master, coords=_coords(found, frame, rules, (order, upwards, master.file_attrs, names)))
 
 
 def _order(first: Candidate, frame: Frame) -> dict[str, str]:
@@ -186,7 +187,9 @@ def _known(
         where = tuple(slice(low, high) for low, high in boxes[row].tolist())
         if piece._known is None:
             return None
-        block, absent = convert(*piece._known, Step(piece.units, piece.calendar, piece.dtype), step)
+        block, absent = piece._known
+        if (piece.units, piece.calendar, piece.dtype) != (step.units, step.calendar, step.dtype):
+            block, absent = convert(block, absent, Step(piece.units, piece.calendar, piece.dtype), step)
         values[where] = block if absent is None else np.where(absent, fill, block)
         mask[where] = False if absent is None else absent
     values.flags.writeable = False
@@ -222,8 +225,9 @@ def same_attribute(a: Any, b: Any) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
-#: Of the master: {identity: name} of its dimensions, {name: runs upwards}, attributes equal in all files.
-Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any]]
+#: Of the master: {identity: name} of its dimensions, {name: runs upwards}, attributes equal in all files; and what each
+#: candidate calls its places: {own name: master's}.
+Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Sequence[Mapping[str, str]]]
 
 
 def _coords(found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented) -> dict[str, MasterArray]:
@@ -274,15 +278,15 @@ def _joined(
 ) -> MasterArray:
     """Join one coordinate over the candidates that differ in the places it spans."""
     spanned, frame = spans
-    order, upwards, file_attrs = as_master
+    order, upwards, file_attrs, names_of = as_master
     rows = _distinct_rows(frame, spanned, len(found)) if spanned else [0]
     own = frame.take(rows)
     pieces: list[MasterArray] = []
+    wanted = _coordinate_order(found[0], name, spanned, order)
     for row in rows:
         candidate = found[row]
         coordinate = candidate.array.coords[matches[row][name]]
-        wanted = _coordinate_order(found[0], name, spanned, order)
-        names = {**unplaced_names(candidate, coordinate, wanted), **_names(candidate, order)}
+        names = {**unplaced_names(candidate, coordinate, wanted), **names_of[row]}
         piece = same_vertices(oriented(candidate, names, wanted, upwards, coordinate), pieces)
         pieces.append(_repeated(piece, [(order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]))
     if not spanned and not rules.units:
