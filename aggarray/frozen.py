@@ -1,6 +1,7 @@
 """How does a mapping stay as it is, while it is still a dict to everybody who reads it?"""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 _V = TypeVar("_V")
@@ -35,3 +36,19 @@ class FrozenDict(dict[str, _V]):
 def frozen(mapping: Mapping[str, _V]) -> FrozenDict[_V]:
     """Return a mapping as a FrozenDict, itself if it is one."""
     return mapping if type(mapping) is FrozenDict else FrozenDict(mapping)
+
+
+def interned(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
+    """Return a mapping as a FrozenDict: of text alone, the same object for equal ones, as most of thousands of files have.
+
+    >>> interned({"units": "K"}) is interned({"units": "K"})
+    True
+    """
+    if all(type(value) is str for value in mapping.values()):
+        return _interned(tuple(mapping.items()))
+    return frozen(mapping)
+
+
+@lru_cache(maxsize=4096)
+def _interned(items: tuple[tuple[str, str], ...]) -> FrozenDict[Any]:
+    return FrozenDict(items)

@@ -6,7 +6,7 @@ different arrays are matched by identity (standard_name, else name), so that dim
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +14,8 @@ import numpy as np
 
 from aggarray.aggregate.rules import facet
 from aggarray.formats.base import basename
-from aggarray.master import MasterArray, SubArray
+from aggarray.master import MasterArray
 from aggarray.scan import is_decreasing
-from aggarray.table import Matrix
-from aggarray.tiling import expand, relabel, rename, reverse, transpose
 from aggarray.units import canonical, conversion, is_reference_time
 
 Signature = dict[str, Any]
@@ -152,12 +150,51 @@ def uri_of(array: MasterArray) -> str:
     return str(min(uris)) if len(uris) else ""
 
 
-def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Candidate:
-    """Describe an array; ``number``: its place in the input. Raises FormatError for a coordinate that cannot be read."""
-    bounds = bounds_of(array)
-    hung = set(bounds.values())
-    identities = {n: basename(n) if n in hung else coordinate_identity(c) for n, c in array.coords.items()}
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What arrays alike have in common: identities and bounds of coordinates by name, the signature but for facets."""
+
+    identities: dict[str, str]
+    bounds: dict[str, str]
+    signature: Signature
+
+
+#: Descriptions of arrays seen before; valid as long as the arrays, and so their attributes, are alive.
+Descriptions = dict[tuple[Any, ...], Description]
+
+
+def candidate(array: MasterArray, number: int, separate_by: Sequence[str], known: Descriptions | None = None) -> Candidate:
+    """Describe an array; ``number``: its place in the input; ``known``: descriptions made so far, for many arrays alike.
+
+    Raises FormatError for a coordinate that cannot be read.
+    """
+    kind = _kind(array)
+    description = None if known is None else known.get(kind)
+    if description is None:
+        bounds = bounds_of(array)
+        hung = set(bounds.values())
+        identities = {n: basename(n) if n in hung else coordinate_identity(c) for n, c in array.coords.items()}
+    else:
+        identities, bounds = description.identities, description.bounds
     found = Candidate(array, uri_of(array), number, identities, bounds)
+    _find_places(found)
+    if description is None:
+        description = Description(identities, bounds, _signature(found))
+        if known is not None:
+            known[kind] = description
+    found.signature = {**_facets(array, separate_by), **description.signature}
+    return found
+
+
+def _kind(array: MasterArray) -> tuple[Any, ...]:
+    """Return what decides about identities, bounds and signature; attributes by the object, which files alike share."""
+    coords = ((n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items())
+    own = (array.name, array.dtype.kind, array.units, array.calendar, id(array.attrs), array._matrix.dimensions)
+    return *own, *coords
+
+
+def _find_places(found: Candidate) -> None:
+    array, hung = found.array, found.bounds.values()
     measures = _measures(array)
     for name, size in zip(array.dimensions, array.shape, strict=True):
         coordinate = _coordinate_along(name, array)
@@ -165,9 +202,7 @@ def candidate(array: MasterArray, number: int, separate_by: Sequence[str]) -> Ca
         found.places[key if key not in found.places else name] = _place(name, size, coordinate)
     for name, coordinate in array.coords.items():
         if not coordinate._matrix.dimensions and not is_mapping(coordinate) and name not in measures and name not in hung:
-            found.places.setdefault(identities[name], _place(name, 1, coordinate))
-    found.signature = _signature(found, separate_by)
-    return found
+            found.places.setdefault(found.identities[name], _place(name, 1, coordinate))
 
 
 def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
@@ -192,11 +227,11 @@ def _measures(array: MasterArray) -> set[str]:
     return {basename(word.rstrip(":")) for word in stated}
 
 
-def _signature(found: Candidate, separate_by: Sequence[str]) -> Signature:
+def _signature(found: Candidate) -> Signature:
+    """Return what must be equal for arrays to be joined, but for the facets."""
     array = found.array
     names = found.place_names()
-    signature: Signature = _facets(array, separate_by)
-    signature["group"] = (array.name or "").rpartition("/")[0]
+    signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
     signature["units"] = _canonical(array.units, array.calendar)
     signature["cell_methods"] = _cell_methods(array, names)
@@ -298,70 +333,3 @@ def _only(these: Any, those: Any) -> str:
 
 def _shown(value: Any) -> str:
     return repr(" ".join(value)) if isinstance(value, tuple) else repr(value)
-
-
-def oriented(
-    found: Candidate,
-    names: Mapping[str, str],
-    order: Sequence[str],
-    turned: Mapping[str, bool],
-    array: MasterArray | None = None,
-) -> MasterArray:
-    """Return an array (or a coordinate of it) under the names, order and directions of a master.
-
-    ``names``: {own dimension: master's}; ``order``: the master's dimensions, of which those that the array lacks are
-    inserted; ``turned``: {master dimension: wanted to run upwards}, others stay as they are.
-    """
-    item = found.array if array is None else array
-    if _is_oriented(found, item, names, order, turned):
-        return item
-    matrix, known = rename(item._matrix, names), item._known
-    by_name = {names.get(p.name, p.name): p for p in found.places.values()}
-    for name in order:
-        place = by_name.get(name)
-        if place is not None and name in turned and name in matrix.dimensions:
-            matrix, known = _turn(matrix, known, name, turned[name], place)
-    for name in reversed(order):
-        if name not in matrix.dimensions:
-            matrix = expand(matrix, name)
-            known = known and tuple(None if k is None else k[np.newaxis] for k in known)  # type: ignore[assignment]
-    wanted = [matrix.axis(d) for d in order]
-    known = known and tuple(None if k is None else k.transpose(wanted) for k in known)  # type: ignore[assignment]
-    return replace(item, _matrix=transpose(matrix, wanted), _known=known)
-
-
-def _is_oriented(
-    found: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool]
-) -> bool:
-    """Tell whether an array is as the master has it: most are."""
-    dimensions = item.dimensions
-    if dimensions != tuple(order) or any(names.get(d, d) != d for d in dimensions):
-        return False
-    directions = dict(zip(dimensions, item.directions, strict=True))
-    places = [p for p in found.places.values() if p.name in turned and p.name in directions]
-    return all(directions[p.name] == turned[p.name] and (p.size < 2 or turned[p.name] != p.flipped) for p in places)
-
-
-def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[str]) -> dict[str, str]:
-    """Match dimensions that only a coordinate has, such as the vertices of bounds, to the last ones ``wanted``."""
-    places = {p.name for p in found.places.values()}
-    extra = [d for d in coordinate.dimensions if d not in places]
-    return dict(zip(extra, wanted[max(0, len(wanted) - len(extra)) :], strict=False))
-
-
-def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: Place) -> tuple[Matrix, Any]:
-    """Make a dimension run as wanted; the label of its direction is put right where the coordinate says otherwise."""
-    axis = matrix.axis(name)
-    if upwards == place.flipped and place.size > 1:
-        matrix = reverse(matrix, axis)
-        index = (*(slice(None),) * axis, slice(None, None, -1))
-        known = known and tuple(None if k is None else k[index] for k in known)
-    return (matrix if matrix.directions[axis] == upwards else relabel(matrix, axis)), known
-
-
-def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:
-    """Return an array with the description of another, of the same shape, and values in memory."""
-    piece = SubArray.from_array(
-        values, dimensions=like.dimensions, units=like.units, calendar=like.calendar, directions=like.directions
-    )
-    return replace(like, _matrix=piece.matrix(), _known=(values, mask), dtype=values.dtype)

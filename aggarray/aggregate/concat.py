@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, candidate, oriented, unplaced_names
+from aggarray.aggregate.candidate import Candidate, candidate
 from aggarray.aggregate.equal import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
+from aggarray.aggregate.orient import oriented, unplaced_names
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.master import MasterArray

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, Candidate, Place, is_mapping, oriented, unplaced_names
+from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, Candidate, Place, is_mapping
+from aggarray.aggregate.orient import oriented, unplaced_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.errors import AggarrayError
 from aggarray.master import MasterArray

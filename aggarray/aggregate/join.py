@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, identity_of, in_memory, oriented, unplaced_names
+from aggarray.aggregate.candidate import Candidate, identity_of
+from aggarray.aggregate.orient import in_memory, oriented, unplaced_names
 from aggarray.aggregate.rules import Rules
 from aggarray.conform import convert, fill_for
 from aggarray.master import MasterArray
@@ -254,7 +255,7 @@ def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
 
 def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
     """Return, for each coordinate of the first, the name of the same coordinate in another array."""
-    if other.identities == first.identities and other.bounds == first.bounds:
+    if other.identities is first.identities or (other.identities == first.identities and other.bounds == first.bounds):
         return {name: name for name in first.identities}
     by_identity: dict[str, list[str]] = {}
     for name, identity in other.identities.items():

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, oriented
+from aggarray.aggregate.candidate import Candidate
 from aggarray.aggregate.equal import difference
 from aggarray.aggregate.join import match_coordinates
+from aggarray.aggregate.orient import oriented
 from aggarray.aggregate.view import View
 from aggarray.errors import AggarrayError
 from aggarray.master import MasterArray

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, basename, words
-from aggarray.frozen import frozen
+from aggarray.frozen import frozen, interned
 from aggarray.master import MasterArray
 from aggarray.scan import is_decreasing, template_of, text_attribute
 from aggarray.table import Template, single
@@ -163,7 +163,7 @@ class _File:
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
             single(template, self.structure.uri, variable.name),
-            {k: v for k, v in variable.attrs.items() if k not in PARAMETERS},
+            interned({k: v for k, v in variable.attrs.items() if k not in PARAMETERS}),
             self._file_attrs(variable),
             {},
             None if variable.values is None else _decoded(template, variable.values),

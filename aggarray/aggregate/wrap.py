@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place, in_memory
+from aggarray.aggregate.candidate import Candidate, Place
 from aggarray.aggregate.equal import is_longitude, reference_units
+from aggarray.aggregate.orient import in_memory
 from aggarray.aggregate.view import Division, View
 from aggarray.master import MasterArray
 
