@@ -82,10 +82,10 @@ def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> 
 
 def _notes(agg: "Aggregation", hint: str) -> None:
     """Tell on standard error that there is more to know."""
-    counts = [f"{len(agg.refusals)} arrays stayed apart"] if agg.refusals else []
-    counts += [f"{len(agg.skipped)} files or variables were skipped"] if agg.skipped else []
+    counts = [f"arrays that stayed apart: {len(agg.refusals)}"] if agg.refusals else []
+    counts += [f"files or variables skipped: {len(agg.skipped)}"] if agg.skipped else []
     if counts:
-        click.echo(f"{' and '.join(counts)}: {hint}", err=True)
+        click.echo(f"{', '.join(counts)} ({hint})", err=True)
 
 
 @commands.command()

@@ -83,7 +83,7 @@ def test_explain_tells_what_stayed_apart_and_what_was_skipped(capsys: pytest.Cap
     assert f"{tmp_path}/c.nc: not a data file" in out
     status, out, err = run(capsys, "info", tmp_path)
     assert status == 0
-    assert "1 arrays stayed apart and 1 files or variables were skipped: aggarray explain says why" in err
+    assert "arrays that stayed apart: 1, files or variables skipped: 1 (aggarray explain says why)" in err
 
 
 def test_explain_ends_with_1_where_there_are_problems_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

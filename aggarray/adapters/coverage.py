@@ -14,9 +14,9 @@ MOST = 300
 def plot_coverage(array: Any, ax: Any = None) -> Any:
     """Draw the partition matrix of a master array: one colour per file, hatched where missing; returns the axes.
 
-    The first partitioned dimension runs along x (as dates, where it is a time), the second along y; further ones are shown
-    at their first partition. Of more than `MOST` partitions along a dimension every second, third, ... is drawn, and the
-    title says so. AggregationError where matplotlib is not installed.
+    The first partitioned dimension runs along x where it is a time (as dates), the second along y; without a time the other
+    way round, as on a map. Further dimensions are shown at their first partition. Of more than `MOST` partitions along a
+    dimension every second, third, ... is drawn, and the title says so. AggregationError where matplotlib is not installed.
     """
     try:
         from matplotlib import pyplot
@@ -26,6 +26,8 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     if ax is None:
         ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
     shown = (*array.pmdimensions, *(d for d in array.dimensions if d not in array.pmdimensions))[:2]
+    if len(array.pmdimensions) > 1 and shown[0] != "time" and _times(array, shown[0]) is None:
+        shown = shown[::-1]
     counts = dict(zip(array.pmdimensions, array.pmshape, strict=True))
     strides = [-(-counts.get(d, 1) // MOST) for d in (*shown, None, None)[:2]]
     across, up = (_thinned(_positions(array, d), n) for d, n in zip((*shown, None, None), strides, strict=False))

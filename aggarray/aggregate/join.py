@@ -206,11 +206,13 @@ def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str
     first = all_attrs[0]
     common = dict(first)
     for attrs in {id(a): a for a in all_attrs}.values():
-        # Text is compared at once: archives have tens of text attributes in each of thousands of files.
-        doubtful = [k for k, v in common.items() if type(w := attrs.get(k)) is not str or w != v]
-        for key in doubtful:
-            if not same_attribute(common[key], attrs.get(key)):
-                del common[key]
+        # Pairs that are equal as they stand are found at once: archives have tens of attributes in each of thousands of files.
+        try:
+            doubtful = dict(common.items() - attrs.items())
+        except TypeError:  # arrays do not hash
+            doubtful = common
+        for key in [k for k, v in doubtful.items() if not same_attribute(v, attrs.get(k))]:
+            del common[key]
     return {k: v for k, v in first.items() if k in common or k in kept}
 
 
@@ -287,7 +289,9 @@ def _joined(
     for row in rows:
         candidate = found[row]
         coordinate = candidate.array.coords[matches[row][name]]
-        names = {**unplaced_names(candidate, coordinate, wanted), **names_of[row]}
+        names = names_of[row]
+        if coordinate.dimensions != tuple(wanted):
+            names = {**unplaced_names(candidate, coordinate, wanted), **names}
         piece = same_vertices(oriented(candidate, names, wanted, upwards, coordinate), pieces)
         pieces.append(_repeated(piece, [(order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]))
     if not spanned and not rules.units:
