@@ -33,7 +33,7 @@ BATCH = 16
 #: Fewer files than this are not worth the start of a helper.
 FEW_FILES = 64
 #: Coordinates of at least this many bytes are held once, however many files have them.
-SHARED_BYTES = 1024
+SHARED_BYTES = 128
 
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 Progress = Callable[[int, int, str], None]
@@ -50,7 +50,7 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
     if directions is None:
         known = {v.name: v.values for v in structure.variables if v.dimensions == (v.name,) and v.values is not None}
         directions = [not is_decreasing(known.get(d)) for d in variable.dimensions]
-    return Template(
+    template = Template(
         variable.shape,
         variable.dimensions,
         tuple(directions),
@@ -59,6 +59,13 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
         encoding(variable.dtype, attrs, variable.name),
         structure.format,
     )
+    return _shared(template)
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared(template: Template) -> Template:
+    """Return the same object for equal templates: an archive has a handful."""
+    return template
 
 
 def text_attribute(value: Any) -> str | None:
@@ -209,22 +216,28 @@ def _reporter(total: int, progress: Progress | None) -> Callable[[], None]:
 Keep = Callable[[int, Structure | AggarrayError], None]
 
 
-def _keeper(results: list[Any], report: Callable[[], None]) -> Keep:
-    """Return what stores a result; equal coordinates of different files are held in memory once."""
+def sharing() -> Callable[[Structure], Structure]:
+    """Return a function through which structures go, so that equal coordinates of different files are held in memory once."""
     known: dict[tuple[Any, ...], np.ndarray] = {}
 
     def shared(variable: Variable) -> Variable:
         values = variable.values
         if values is None or values.nbytes < SHARED_BYTES or values.dtype.kind not in "iuf":
             return variable
+        values.flags.writeable = False
         digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
         first = known.setdefault((values.shape, values.dtype, digest), values)
         return variable if first is values else replace(variable, values=first)
 
+    return lambda structure: replace(structure, variables=tuple(map(shared, structure.variables)))
+
+
+def _keeper(results: list[Any], report: Callable[[], None]) -> Keep:
+    """Return what stores a result."""
+    share = sharing()
+
     def keep(number: int, result: Structure | AggarrayError) -> None:
-        if isinstance(result, Structure):
-            result = replace(result, variables=tuple(map(shared, result.variables)))
-        results[number] = result
+        results[number] = share(result) if isinstance(result, Structure) else result
         report()
 
     return keep

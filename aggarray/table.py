@@ -7,6 +7,7 @@ packing, ...) it follows; an archive has a handful of templates. Plain data that
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -128,19 +129,21 @@ class ReferenceBuilder:
         """Add one sub-array (in memory: ``uri`` None and the values for ``variable``); return its row."""
         if isinstance(variable, str):
             name = self._variables.setdefault(variable, len(self._variables))
-            place = (self._uris.setdefault(str(uri), len(self._uris)), name)
+            code = self._uris.setdefault(str(uri), len(self._uris))
         else:
             self._memory.append(variable)
-            place = (-1, len(self._memory) - 1)
-        self._single.append((*place, self._template(template)))
+            code, name = -1, len(self._memory) - 1
+        self._single.append((code, name, self._template(template)))
         self._length += 1
         return self._length - 1
 
     def extend(self, other: References) -> int:
         """Add all sub-arrays of ``other``; return the row of its first."""
-        if len(other) == 1:
-            uri, name = other.uri_of(0), int(other.variable[0])
-            return self.add(other.template_of(0), uri, other.memory[name] if uri is None else other.variables[name])
+        if len(other.template) == 1:
+            code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
+            if code < 0:
+                return self.add(template, None, other.memory[name])
+            return self.add(template, other.uris[code], other.variables[name])
         self._flush()
         uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
@@ -253,11 +256,25 @@ class Matrix:
 
 def single(template: Template, uri: str | None, variable: str | np.ndarray) -> Matrix:
     """Return the matrix of one partition that shows a whole sub-array."""
-    edges = tuple(np.array([0, n], np.int64) for n in template.shape)
+    edges = tuple(map(_whole, template.shape))
     names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
-    place = np.zeros(1, np.int32)
-    references = References(names[0], names[1], (template,), names[2], place if names[0] else place - 1, place, place)
-    return Matrix(template.dimensions, template.directions, edges, references, np.zeros(1, np.int32))
+    references = References(names[0], names[1], (template,), names[2], _FIRST if names[0] else _INSIDE, _FIRST, _FIRST)
+    return Matrix(template.dimensions, template.directions, edges, references, _FIRST)
+
+
+def _column(*values: int, dtype: type = np.int32) -> np.ndarray:
+    column: np.ndarray = np.array(values, dtype)
+    column.flags.writeable = False
+    return column
+
+
+# Columns that matrices of one partition share: an archive has many thousands of these.
+_FIRST, _INSIDE = _column(0), _column(-1)
+
+
+@lru_cache(maxsize=1024)
+def _whole(size: int) -> np.ndarray:
+    return _column(0, size, dtype=np.int64)
 
 
 def check_matrix(matrix: Matrix) -> None:

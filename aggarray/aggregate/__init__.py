@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from aggarray.aggregate.apart import between, refusal
-from aggarray.aggregate.candidate import Candidate, Descriptions, candidate, identity_of, uri_of
+from aggarray.aggregate.candidate import Candidate, Seen, candidate, identity_of, uri_of
 from aggarray.aggregate.dimension import check_names, with_dimension
 from aggarray.aggregate.group import Ears, Joinable, split
 from aggarray.aggregate.join import join
@@ -60,11 +60,11 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     check_names(arrays, rules)
     ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
     outcome, facets = _Outcome(rules), rules.facets
-    known: Descriptions = {}
+    seen = Seen()
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
     for number, (array, rank) in enumerate(ranked):
         try:
-            one = candidate(array, number, facets, known)
+            one = candidate(array, number, facets, seen)
         except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
             outcome.unreadable(array, number, str(error))
             continue

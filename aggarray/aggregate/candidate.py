@@ -19,6 +19,8 @@ from aggarray.scan import is_decreasing
 from aggarray.units import canonical, conversion, is_reference_time
 
 Signature = dict[str, Any]
+#: How the values of coordinates run, by their identity: (flipped, monotonic, largest) as in a `Place`.
+Runs = dict[int, tuple[bool, bool, float]]
 
 #: Rounding of float64, relative.
 EPSILON = float(np.finfo(np.float64).eps)
@@ -101,24 +103,33 @@ class Place:
         return values[::-1] if self.flipped else values
 
 
-def _place(name: str, size: int, coordinate: MasterArray | None) -> Place:
+def _place(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> Place:
     if coordinate is None:
         return Place(name, False, size, None)
-    scalar = not coordinate._matrix.dimensions
     values, mask = coordinate._values_and_mask()
-    values = values.reshape(1) if scalar else values
+    scalar = not coordinate._matrix.dimensions
     if mask is not None and mask.any():
         return Place(name, scalar, size, coordinate, False, False)
+    known = runs.get(id(values))
+    if known is None:
+        known = _run(values.reshape(1) if scalar else values)
+        if coordinate._known is not None:  # values just read are soon gone, and their identity with them
+            runs[id(values)] = known
+    return Place(name, scalar, size, coordinate, *known)
+
+
+def _run(values: np.ndarray) -> tuple[bool, bool, float]:
+    """Return (flipped, monotonic, largest) of a Place."""
     largest = 0.0
     if len(values) and values.dtype.kind in "iuf":
         largest = max(abs(float(values[0])), abs(float(values[-1])))
     if len(values) < 2:
-        return Place(name, scalar, size, coordinate, False, largest == largest, largest)
+        return False, largest == largest, largest
     # What is not a number is neither above nor below its neighbour: such values do not run one way.
     if (values[1:] > values[:-1]).all():
-        return Place(name, scalar, size, coordinate, False, True, largest)
+        return False, True, largest
     flipped = is_decreasing(values)
-    return Place(name, scalar, size, coordinate, flipped, flipped, largest)
+    return flipped, flipped, largest
 
 
 @dataclass(slots=True)
@@ -159,17 +170,21 @@ class Description:
     signature: Signature
 
 
-#: Descriptions of arrays seen before; valid as long as the arrays, and so their attributes, are alive.
-Descriptions = dict[tuple[Any, ...], Description]
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of arrays seen before, by the identity of what they share; valid as long as they are alive."""
+
+    descriptions: dict[tuple[Any, ...], Description] = field(default_factory=dict)
+    runs: Runs = field(default_factory=dict)
 
 
-def candidate(array: MasterArray, number: int, separate_by: Sequence[str], known: Descriptions | None = None) -> Candidate:
-    """Describe an array; ``number``: its place in the input; ``known``: descriptions made so far, for many arrays alike.
+def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen: Seen) -> Candidate:
+    """Describe an array; ``number``: its place in the input; ``seen``: what is known so far, for many arrays alike.
 
     Raises FormatError for a coordinate that cannot be read.
     """
     kind = _kind(array)
-    description = None if known is None else known.get(kind)
+    description = seen.descriptions.get(kind)
     if description is None:
         bounds = bounds_of(array)
         hung = set(bounds.values())
@@ -177,32 +192,30 @@ def candidate(array: MasterArray, number: int, separate_by: Sequence[str], known
     else:
         identities, bounds = description.identities, description.bounds
     found = Candidate(array, uri_of(array), number, identities, bounds)
-    _find_places(found)
+    _find_places(found, seen.runs)
     if description is None:
-        description = Description(identities, bounds, _signature(found))
-        if known is not None:
-            known[kind] = description
+        description = seen.descriptions[kind] = Description(identities, bounds, _signature(found))
     found.signature = {**_facets(array, separate_by), **description.signature}
     return found
 
 
 def _kind(array: MasterArray) -> tuple[Any, ...]:
     """Return what decides about identities, bounds and signature; attributes by the object, which files alike share."""
-    coords = ((n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items())
+    coords = [(n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items()]
     own = (array.name, array.dtype.kind, array.units, array.calendar, id(array.attrs), array._matrix.dimensions)
     return *own, *coords
 
 
-def _find_places(found: Candidate) -> None:
+def _find_places(found: Candidate, runs: Runs) -> None:
     array, hung = found.array, found.bounds.values()
     measures = _measures(array)
     for name, size in zip(array.dimensions, array.shape, strict=True):
         coordinate = _coordinate_along(name, array)
         key = name if coordinate is None else coordinate_identity(coordinate)
-        found.places[key if key not in found.places else name] = _place(name, size, coordinate)
+        found.places[key if key not in found.places else name] = _place(name, size, coordinate, runs)
     for name, coordinate in array.coords.items():
         if not coordinate._matrix.dimensions and not is_mapping(coordinate) and name not in measures and name not in hung:
-            found.places.setdefault(found.identities[name], _place(name, 1, coordinate))
+            found.places.setdefault(found.identities[name], _place(name, 1, coordinate, runs))
 
 
 def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
@@ -263,12 +276,8 @@ def _signature(found: Candidate) -> Signature:
 
 def _facets(array: MasterArray, separate_by: Sequence[str]) -> Signature:
     """Return the facets that an array has, from its file's attributes or else its own."""
-    found = {}
-    for name in separate_by:
-        attrs = array.file_attrs if name in array.file_attrs else array.attrs
-        if name in attrs:
-            found[name] = facet(attrs, name)
-    return found
+    own, file = array.attrs, array.file_attrs
+    return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, candidate
+from aggarray.aggregate.candidate import Candidate, Seen, candidate
 from aggarray.aggregate.equal import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orient import oriented, unplaced_names
@@ -33,7 +33,8 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
         raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}): give its name")
     if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
         raise AggregationError(f"arrays of type {type(arrays).__name__}: give a list of MasterArrays")
-    found = [candidate(require_array(array), number, ()) for number, array in enumerate(arrays)]
+    seen = Seen()
+    found = [candidate(require_array(array), number, (), seen) for number, array in enumerate(arrays)]
     if not found:
         raise AggregationError("no arrays to join: give at least one")
     first = found[0]

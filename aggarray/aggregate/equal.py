@@ -85,9 +85,7 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         return f"{names[0]} is absent"
     if a is b:
         return None
-    if is_mapping(a):  # its value means nothing, its attributes are in the signature
-        return None
-    if _plainly_equal(a, b):
+    if _plainly_equal(a, b) or is_mapping(a):  # the value of a mapping means nothing, its attributes are in the signature
         return None
     try:
         x, y = _comparable(one, other, a, b)
@@ -110,8 +108,8 @@ def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
     """Tell whether two coordinates that scanning has read are equal as they stand: most are."""
     if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
         return False
-    (x, _), (y, _) = a._known, b._known
-    if (a.units, a.calendar, a.dimensions, a.directions) != (b.units, b.calendar, b.dimensions, b.directions):
+    x, y = a._known[0], b._known[0]
+    if a.units != b.units or a.calendar != b.calendar or a.dimensions != b.dimensions or a.directions != b.directions:
         return False
     return x is y or (x.dtype == y.dtype and x.shape == y.shape and bool((x == y).all()))
 

@@ -46,12 +46,16 @@ def _is_oriented(
     found: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool]
 ) -> bool:
     """Tell whether an array is as the master has it: most are."""
-    dimensions = item.dimensions
-    if dimensions != tuple(order) or any(names.get(d, d) != d for d in dimensions):
+    dimensions, directions = item._matrix.dimensions, item._matrix.directions
+    if dimensions != tuple(order) or any(own != name and own in dimensions for own, name in names.items()):
         return False
-    directions = dict(zip(dimensions, item.directions, strict=True))
-    places = [p for p in found.places.values() if p.name in turned and p.name in directions]
-    return all(directions[p.name] == turned[p.name] and (p.size < 2 or turned[p.name] != p.flipped) for p in places)
+    for place in found.places.values():
+        upwards = turned.get(place.name) if place.name in dimensions else None
+        if upwards is None:
+            continue
+        if directions[dimensions.index(place.name)] != upwards or (place.size > 1 and upwards == place.flipped):
+            return False
+    return True
 
 
 def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[str]) -> dict[str, str]:

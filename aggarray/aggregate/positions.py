@@ -71,11 +71,11 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     numbers = []
     for values, own in zip(map(_wide, coordinates), rounding, strict=True):
         key = (len(values), values.tobytes() if values.dtype.kind in "iuf" else repr(values.tolist()).encode(), own)
-        if key not in digests:
-            digests[key] = len(distinct)
+        number = digests.setdefault(key, len(distinct))
+        if number == len(distinct):
             distinct.append(values)
             roundings.append(own)
-        numbers.append(digests[key])
+        numbers.append(number)
     spacings = [s for s in map(smallest_spacing, distinct) if s > 0]
     spacing = min(spacings, default=0.0)
     tolerances = [tolerance_of(spacing, fraction, own) for own in roundings]

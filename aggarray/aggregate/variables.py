@@ -196,6 +196,7 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
     values, mask = (stored, None) if template.encoding.trivial else template.encoding.decode(stored)
     if mask is not None:
         values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
-    values = values.view()
-    values.flags.writeable = False
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
     return values, mask

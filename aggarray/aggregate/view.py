@@ -5,12 +5,12 @@ may ask for a `Division`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, Place
-from aggarray.aggregate.equal import Units, reference_units, roundings, shown
+from aggarray.aggregate.equal import reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import Layout, lay_out, natural
 from aggarray.aggregate.rules import Rules
@@ -56,25 +56,24 @@ class View:
     def _lay_out(self, key: str) -> Division | None:
         """Find the positions along a place, or set aside whoever has a coordinate there that does not convert."""
         places = [c.places[key] for c in self.group]
+        if any(p.coordinate is None for p in places):
+            self.layouts[key] = self._by_order(key, [p.size for p in places])
+            return None
         units = reference_units(places)
+        distinct, numbers = _distinct(places)
         values: list[np.ndarray] = []
         wrong: dict[int, str] = {}
-        for row, place in enumerate(places):
+        for number, place in enumerate(distinct):
             try:
                 values.append(place.values(*units))
             except AggarrayError as error:
-                wrong[row] = f"{place.name} ({_units(place)} and {_units(places[0])}): {error}"
+                wrong[number] = f"{place.name} ({_units(place)} and {_units(places[0])}): {error}"
         if wrong:
-            reasons = {id(self.group[row]): text for row, text in wrong.items()}
-            return Division([int(row in wrong) for row in range(len(places))], "conversion", either(reasons))
-        self.layouts[key] = self._layout(key, values, units)
+            reasons = {id(c): wrong[n] for c, n in zip(self.group, numbers, strict=True) if n in wrong}
+            return Division([int(n in wrong) for n in numbers], "conversion", either(reasons))
+        layout = lay_out(values, self.rules.tolerance, roundings(distinct, units))
+        self.layouts[key] = replace(layout, classes=[layout.classes[n] for n in numbers])
         return None
-
-    def _layout(self, key: str, values: list[np.ndarray], units: Units) -> Layout:
-        places = [c.places[key] for c in self.group]
-        if any(p.coordinate is None for p in places):
-            return self._by_order(key, [p.size for p in places])
-        return lay_out(values, self.rules.tolerance, roundings(places, units))
 
     def _by_order(self, key: str, sizes: list[int]) -> Layout:
         """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size."""
@@ -139,6 +138,21 @@ class View:
             if found.size:
                 return shown(self.group[row].places[key].values(*reference_units(c.places[key] for c in self.group))[found[0]])
         return str(position)
+
+
+def _distinct(places: Sequence[Place]) -> tuple[list[Place], list[int]]:
+    """Return one place of each that share their values, as those of files alike do, and which of these each one is."""
+    known: dict[object, int] = {}
+    distinct: list[Place] = []
+    numbers = []
+    for place in places:
+        c = place.coordinate
+        key = id(place) if c is None or c._known is None else (*map(id, c._known), c.units, c.calendar)
+        number = known.setdefault(key, len(distinct))
+        if number == len(distinct):
+            distinct.append(place)
+        numbers.append(number)
+    return distinct, numbers
 
 
 def _is_time(coordinate: MasterArray) -> bool:

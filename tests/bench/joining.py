@@ -1,7 +1,7 @@
 """How long does it take to join arrays of many files by the rules, once the files are scanned?
 
 Structures are made as a scan gives them: monthly files with latitude, longitude, time, their bounds and forty attributes. Half
-the number shows whether the time grows in proportion.
+and twice the number show whether the time grows in proportion.
 """
 
 from pathlib import Path
@@ -36,8 +36,9 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
     from aggarray.aggregate.rules import Rules
     from aggarray.aggregate.variables import arrays_of
     from aggarray.formats.base import Structure, Variable
+    from aggarray.scan import sharing
 
-    arrays = []
+    arrays, share = [], sharing()
     for number in np.random.default_rng(0).permutation(count).tolist():
         variables = [
             Variable(
@@ -51,7 +52,7 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
             for name, d, values, a in _variables(number, steps)
         ]
         attrs = {**{f"attribute_{n}": f"text {n}" for n in range(40)}, "tracking_id": str(number)}
-        arrays += arrays_of(Structure(f"/archive/tas_{number:06}.nc", "netCDF4", attrs, tuple(variables), {}))[0]
+        arrays += arrays_of(share(Structure(f"/archive/tas_{number:06}.nc", "netCDF4", attrs, tuple(variables), {})))[0]
     return SimpleNamespace(arrays=arrays, work=lambda: aggregate(arrays, Rules()).arrays[0])
 
 
@@ -61,6 +62,10 @@ def _all(_folder: Path, size: Size) -> SimpleNamespace:
 
 def _half(_folder: Path, size: Size) -> SimpleNamespace:
     return _scanned(size["arrays"] // 2, size["steps"])
+
+
+def _twice(_folder: Path, size: Size) -> SimpleNamespace:
+    return _scanned(size["arrays"] * 2, size["steps"])
 
 
 def _work(given: Any) -> Any:
@@ -79,6 +84,10 @@ BENCHMARKS = (
         "scanned files, joined by the rules in random order",
         _SIZES,
         _nothing,
-        (Contestant("aggarray", _all, _work, _times), Contestant("aggarray, half as many", _half, _work, _times)),
+        (
+            Contestant("aggarray", _all, _work, _times),
+            Contestant("aggarray, half as many", _half, _work, _times),
+            Contestant("aggarray, twice as many", _twice, _work, _times),
+        ),
     ),
 )
