@@ -25,6 +25,7 @@ from aggarray.aggregate.rules import Refusal, Rules, Skipped
 from aggarray.aggregate.variables import arrays_of
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.master import MasterArray
+from aggarray.read import Access
 from aggarray.scan import Source, find_files, scan_files, unreadable
 
 __all__ = ["Aggregation", "concat", "open"]
@@ -157,7 +158,7 @@ def open(
         skipped += [Skipped(path, variable, reason) for variable, reason in odd]
         arrays += made if variables is None else [a for a in made if a.name in variables]
     _check_found(scanned, arrays, variables)
-    joined = aggregate([replace(a, _missing=missing) for a in arrays] if missing != "raise" else arrays, rules)
+    joined = aggregate([replace(a, _access=Access(missing)) for a in arrays] if missing != "raise" else arrays, rules)
     skipped.sort(key=lambda s: s.file)
     return Aggregation(tuple(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates))
 

@@ -54,7 +54,8 @@ class References:
     """Sub-arrays as columns: row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``.
 
     In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
-    length.
+    length. ``stamps``, where known: int64 (uris, 3), what each file was like when it was scanned: bytes (-1: not known),
+    modification time in nanoseconds, checksum.
     """
 
     uris: Sequence[str]
@@ -64,6 +65,7 @@ class References:
     uri: np.ndarray
     variable: np.ndarray
     template: np.ndarray
+    stamps: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.template)
@@ -72,6 +74,13 @@ class References:
         """Return the URI of a sub-array, None in memory."""
         code = int(self.uri[row])
         return None if code < 0 else str(self.uris[code])
+
+    def stamp_of(self, row: int) -> tuple[int, int, int] | None:
+        """Return what the file of a sub-array was like when it was scanned, None where that is not known."""
+        if self.stamps is None or self.uri[row] < 0:
+            return None
+        size, time, checksum = self.stamps[self.uri[row]].tolist()
+        return None if size < 0 else (size, time, checksum)
 
     def template_of(self, row: int) -> Template:
         """Return the template that a sub-array follows."""
@@ -94,6 +103,7 @@ class References:
             codes,
             places,
             templates.astype(np.int32),
+            None if self.stamps is None else self.stamps[kept],
         )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
@@ -109,6 +119,7 @@ class ReferenceBuilder:
 
     def __init__(self) -> None:
         self._uris: dict[str, int] = {}
+        self._stamps: dict[int, np.ndarray] = {}
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
         self._seen: dict[int, tuple[Template, int]] = {}
@@ -143,9 +154,14 @@ class ReferenceBuilder:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:
                 return self.add(template, None, other.memory[name])
-            return self.add(template, other.uris[code], other.variables[name])
+            row = self.add(template, other.uris[code], other.variables[name])
+            if other.stamps is not None:
+                self._stamps[self._single[-1][0]] = other.stamps[code]
+            return row
         self._flush()
         uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
+        if other.stamps is not None:
+            self._stamps.update(zip(uris.tolist(), other.stamps, strict=True))
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
         templates = np.array([self._template(t) for t in other.templates], np.int32)
         inside = other.uri < 0
@@ -169,7 +185,11 @@ class ReferenceBuilder:
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
         names = tuple(self._uris), tuple(self._variables)
-        return References(*names, tuple(self._templates), tuple(self._memory), *columns)
+        stamps = None
+        if self._stamps:
+            stamps = np.full((len(self._uris), 3), -1, np.int64)
+            stamps[list(self._stamps)] = list(self._stamps.values())
+        return References(*names, tuple(self._templates), tuple(self._memory), *columns, stamps=stamps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

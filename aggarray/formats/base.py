@@ -31,6 +31,8 @@ LIBRARY_ERRORS = (
 )
 
 Attributes = Mapping[str, Any]
+#: What a file was like when it was scanned: bytes, modification time in nanoseconds, checksum of its head and tail.
+Stamp = tuple[int, int, int]
 Box = tuple[slice, ...]
 
 
@@ -55,7 +57,8 @@ class Variable:
 class Structure:
     """What a scan finds in one file.
 
-    ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason).
+    ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
+    ``stamp``: what the file was like just before.
     """
 
     uri: str
@@ -64,6 +67,7 @@ class Structure:
     variables: tuple[Variable, ...]
     groups: Mapping[str, Attributes]
     skipped: tuple[tuple[str, str], ...] = ()
+    stamp: Stamp | None = None
 
 
 class Handle(Protocol):

@@ -17,7 +17,7 @@ from aggarray.master.lazy import needless, select_known, select_matrix
 from aggarray.master.partitions import PartitionMatrix
 from aggarray.master.reading import Known, Reading, read_known, read_or_view
 from aggarray.master.subarray import SubArray
-from aggarray.read import Target
+from aggarray.read import Access, Target
 from aggarray.selection import Range, Selector, normalise
 from aggarray.table import Matrix, Step
 from aggarray.tiling import reverse, transpose
@@ -48,7 +48,7 @@ class MasterArray:
     file_attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: "Mapping[str, MasterArray]" = field(default_factory=dict)
     _known: Known | None = None
-    _missing: str = "raise"
+    _access: Access = Access()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         for name in ("attrs", "file_attrs", "coords"):
@@ -157,7 +157,7 @@ class MasterArray:
 
     @property
     def _target(self) -> Target:
-        return Target(Step(self.units, self.calendar, self.dtype), self.fill_value, self._missing)
+        return Target(Step(self.units, self.calendar, self.dtype), self.fill_value, self._access)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
