@@ -45,6 +45,10 @@ class Access:
             raise IndexFileError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
 
 
+#: Any file may be read.
+ANYWHERE = Access()
+
+
 def is_below(uri: str, roots: Sequence[str]) -> bool:
     """Tell whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
 
@@ -63,7 +67,7 @@ class Target:
 
     step: Step
     fill_value: Any
-    access: Access = Access()
+    access: Access = ANYWHERE
 
 
 @dataclass(slots=True)

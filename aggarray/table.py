@@ -189,7 +189,7 @@ class ReferenceBuilder:
         if self._stamps:
             stamps = np.full((len(self._uris), 3), -1, np.int64)
             stamps[list(self._stamps)] = list(self._stamps.values())
-        return References(*names, tuple(self._templates), tuple(self._memory), *columns, stamps=stamps)
+        return References(*names, tuple(self._templates), tuple(self._memory), columns[0], columns[1], columns[2], stamps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

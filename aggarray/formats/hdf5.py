@@ -60,7 +60,7 @@ class _HDF5:
             found = _scan_netcdf(path)
             if isinstance(found, Structure):
                 return found
-            with blaming(path), _opened(path) as file:
+            with blaming(path), opened(path) as file:
                 return scan_structure(path, file, found, lambda v: _File(path, file).values(v.name, whole(v.shape)))
 
     def open(self, path: str) -> Handle:
@@ -130,7 +130,7 @@ def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
         if info.type == h5py.h5o.TYPE_DATASET:
             names.append(name.decode("utf-8", "replace"))
 
-    with _opened(path) as file:
+    with opened(path) as file:
         h5py.h5o.visit(file.id, note, info=True)
     return not {name.replace(NOT_COORDINATE, "") for name in names} <= seen
 
@@ -211,7 +211,7 @@ def _open(path: str) -> Any:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def opened(path: str) -> Iterator[Any]:
     file = _open(path)
     try:
         yield file
