@@ -15,6 +15,7 @@ from aggarray.encoding import Encoding
 from aggarray.frozen import FrozenDict, interned
 from aggarray.indexes.known import StoredValues
 from aggarray.indexes.store import Reader, Writer, check_cells
+from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
 from aggarray.read import Access
 from aggarray.table import Matrix, Parts, References, Step, Template, check_matrix
@@ -170,7 +171,7 @@ def _template(template: Template) -> dict[str, Any]:
 class Decoder:
     """Decodes what an `Encoder` wrote; ``files``: the URIs by number, ``stamps``: int64 (files, 3)."""
 
-    def __init__(self, reader: Reader, document: Mapping[str, Any], files: Sequence[str], access: Access) -> None:
+    def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
         self.reader = reader
         self.files = files
         self.access = access
@@ -185,13 +186,14 @@ class Decoder:
         check_cells(math.prod(len(e) - 1 for e in edges), self.reader.path)
         uri, variable, template = (column(found.get(k, {"is": []}), np.int32) for k in ("file", "variable", "template"))
         memory = tuple(map(self.reader.value, found.get("memory", ())))
-        # The templates of other arrays are none of its business.
-        used = sorted(set(template.tolist())) if len(template) < _EAGER else np.unique(template).tolist()
+        # Files and templates of other arrays are none of its business.
+        used, template = _renumbered(template, len(self.templates))
         templates = tuple(self.templates[n] for n in used)
-        template = template if used == list(range(len(used))) else np.searchsorted(used, template).astype(np.int32)
-        references = References(
-            self.files, tuple(found.get("variables", ())), templates, memory, uri, variable, template, self.stamps
-        )
+        used, uri = _renumbered(uri, len(self.files))
+        files, stamps = self.files, self.stamps
+        if len(used) < len(files):
+            files, stamps = files.take(used), None if stamps is None else stamps[used]
+        references = References(files, tuple(found.get("variables", ())), templates, memory, uri, variable, template, stamps)
         for kind in ("starts", "steps"):
             parts[kind] = {axis: column(spec) for axis, spec in found.get(kind, {}).items()}
         picks = tuple(column(spec) for spec in found.get("picks", ()))
@@ -220,6 +222,23 @@ class Decoder:
             known,  # type: ignore[arg-type]
             self.access,
         )
+
+
+def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
+    """Return which rows of a table of ``count`` a column uses, and the column in numbers of these; -1 stays.
+
+    >>> _renumbered(np.array([7, -1, 7]), 10)
+    ([7], array([ 0, -1,  0], dtype=int32))
+    """
+    if len(column) and not -1 <= column.min() <= column.max() < count:
+        raise ValueError("a column that points beyond its table")
+    if len(column) < _EAGER:
+        used = [n for n in sorted(set(column.tolist())) if n >= 0]
+    else:
+        used = np.flatnonzero(np.bincount(column[column >= 0], minlength=count)).tolist()
+    if used == list(range(len(used))):
+        return used, column
+    return used, np.where(column < 0, -1, np.searchsorted(used, column)).astype(np.int32)
 
 
 def _untemplate(found: Mapping[str, Any]) -> Template:

@@ -152,6 +152,10 @@ class Files(Sequence[str]):
     def __init__(self, references: Sequence[str], folder: str, moves: Moves) -> None:
         self.references, self._folder, self._moves = references, folder, moves
 
+    def take(self, rows: Sequence[int]) -> "Files":
+        """Return some of the files, in the order given."""
+        return Files([self.references[row] for row in rows], self._folder, self._moves)
+
     def __len__(self) -> int:
         return len(self.references)
 
