@@ -79,7 +79,9 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise IndexFileError(f"{path}: a damaged index ({error!r:.200}); save it anew from the data files") from error
     saved = {os.path.realpath(path): loaded.generation}
-    return result, Provenance(rules, variables, how.access, loaded.structures, loaded.others, saved)
+    # Once read they are kept: after the index has been saved over they could not be read again.
+    structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
+    return result, Provenance(rules, variables, how.access, structures, others, saved)
 
 
 @functools.lru_cache(maxsize=4)

@@ -4,6 +4,7 @@
 value, and returns why others are left out: CF has no words for parts of fragments, nor for reversed or transposed ones.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -23,6 +24,14 @@ CONVENTIONS = "CF-1.13"
 _DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
 #: Coordinates of more bytes than this that no scan has read are fragments too, not copied.
 _LARGE = 1 << 25
+#: Blanks and colons end a name in an attribute of names; netCDF takes no slashes and control characters.
+_NOT_IN_NAMES = re.compile(r"[\s\x00-\x1f\x7f/:]")
+#: Bytes of a name, with room for a suffix: netCDF takes 256.
+_LONGEST = 200
+#: Attributes that the convention, and HDF5 under netCDF-4, use themselves.
+_RESERVED = frozenset(
+    ("aggregated_dimensions", "aggregated_data", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS")
+)
 #: What netCDF fills floating variables with.
 _NETCDF_FILL = 9.969209968386869e36
 
@@ -72,6 +81,16 @@ def _deviation(matrix: Matrix, number: int) -> str | None:
     return None
 
 
+def _permitted(name: str) -> str:
+    """Return a name that netCDF takes and that stands as one word in an attribute of names.
+
+    >>> _permitted("a b"), _permitted(".x"), _permitted("")
+    ('a_b', '_.x', 'unnamed')
+    """
+    plain = _NOT_IN_NAMES.sub("_", name).encode("utf-8", "replace")[:_LONGEST].decode("utf-8", "ignore")
+    return plain or "unnamed" if plain[:1].isalnum() or plain[:1] in ("", "_") else f"_{plain}"
+
+
 @dataclass(slots=True)
 class _Names:
     """Names in the file, of dimensions and variables alike: equal things share one, others that want the same get suffixes."""
@@ -83,7 +102,7 @@ class _Names:
         """Return the name of a thing, and whether it is new."""
         if key in self.known:
             return self.known[key], False
-        wanted = basename(wanted or "") or "unnamed"
+        wanted = _permitted(basename(wanted or ""))
         name = next(n for n in chain([wanted], (f"{wanted}_{i}" for i in count(2))) if n not in self.taken)
         self.known[key] = name
         self.taken.add(name)
@@ -105,13 +124,15 @@ class _File:
     def __init__(self, dataset: Any, folder: str, relative: bool) -> None:
         self.dataset, self.folder, self.relative = dataset, folder, relative
         self.names = _Names()
+        self.count = 0
         self.left_out: list[tuple[str, str]] = []
 
     def write(self, array: MasterArray) -> _Written:
         """Write an array after its coordinates."""
         names = self._coordinates(array)
         dimensions = [names[d] for d in array.dimensions]
-        name, _ = self.names.of(("array", id(array)), array.name)
+        self.count += 1
+        name, _ = self.names.of(("array", self.count), array.name)
         refs = array._matrix.refs
         if _in_memory(array._matrix) and (refs >= 0).any():
             made = self._valued(array, name, dimensions)
@@ -291,12 +312,30 @@ def _plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that netCDF can hold."""
     found = {}
     for name, value in attrs.items():
-        if isinstance(value, bool | np.bool) or value is None or name.startswith("_"):
+        if not name or name.startswith("_") or _permitted(name) != name or name in _RESERVED:
             continue
-        kind = np.asarray(value).dtype.kind if not isinstance(value, list | tuple) or value else "O"
-        if isinstance(value, str) or kind in "iuf" or (kind in "UT" and isinstance(value, list)):
+        if isinstance(value, str):
+            found[name] = _encodable(value)
+        elif isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            found[name] = list(map(_encodable, value))
+        elif _is_numbers(value):
             found[name] = value
     return found
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _is_numbers(value: Any) -> bool:
+    """Tell whether a value is one number, or numbers in a row, of a type that netCDF has."""
+    if value is None or isinstance(value, str | bytes | Mapping):
+        return False
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):  # lists in lists, of different lengths
+        return False
+    return array.ndim <= 1 and array.dtype.str[1:] in _DTYPES
 
 
 def _common(arrays: Sequence[MasterArray]) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         return {value.dtype.str: value.tolist()}
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mMcSU":
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mMcSUf":
         # What JSON has no numbers for travels as bytes.
         return {"bytes": [value.dtype.str, list(value.shape), np.asarray(value).tobytes().hex()]}
     if isinstance(value, np.ndarray) and value.dtype.kind == "T":

@@ -9,13 +9,13 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from aggarray.errors import IndexFileError
+from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
 from aggarray.grid import MAX_CELLS
 
@@ -119,10 +119,12 @@ class Reader:
         """Keep the file open for the length of a block."""
         from aggarray.formats.hdf5 import opened
 
-        if self._group is not None:
-            yield self
-            return
-        with self.blaming(), LIBRARY_LOCK, opened(self.path) as file:
+        # Under the lock: another thread may have it open, and will close it.
+        with LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
+            if self._group is not None:
+                yield self
+                return
+            file = stack.enter_context(opened(self.path))
             self._group = file[GROUP]
             try:
                 self._check_version()
@@ -135,8 +137,10 @@ class Reader:
         """Turn what damaged or hostile content raises inside the block into one line."""
         try:
             yield
-        except (IndexFileError, FileNotFoundError):
+        except (IndexFileError, MissingFileError):
             raise
+        except FileNotFoundError as error:
+            raise MissingFileError(f"{self.path}: no such index; restore it, or make it anew from the data files") from error
         except (*LIBRARY_ERRORS, RecursionError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
             raise IndexFileError(f"{self.path}: a damaged index ({text:.200}); save it anew from the data files") from error
@@ -212,8 +216,10 @@ class Reader:
                 raise ValueError(f"values of dtype {dtype}")
             if key in self._values:  # arrays that share values share them in memory too
                 return self._values[key]
-            data = self._slice("values", spec["at"], math.prod(shape) * dtype.itemsize)
-            found = self._values[key] = data.view(dtype).reshape(shape) if data.size else np.empty(shape, dtype)
+            size = math.prod(shape) * dtype.itemsize
+            # An index without any values has no variable for them.
+            data = self._slice("values", spec["at"], size) if size else np.empty(0, np.uint8)
+            found = self._values[key] = data.view(dtype).reshape(shape) if size else np.empty(shape, dtype)
         found.flags.writeable = False
         return found
 
