@@ -144,7 +144,7 @@ def test_a_repeat_changes(tmp_path: Path) -> None:
     write(tmp_path / "b.nc", cube([0, 1]))
     agg = kept(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
     write(tmp_path / "b.nc", cube([2, 3]))
-    same(agg.append(tmp_path), aa.open(tmp_path / "*.nc"))
+    same(agg.append(tmp_path / "b.nc"), aa.open(tmp_path / "*.nc"))
 
 
 def test_new_variables_datasets_and_grids(tmp_path: Path) -> None:
@@ -154,7 +154,9 @@ def test_new_variables_datasets_and_grids(tmp_path: Path) -> None:
     write(tmp_path / "d.nc", cube([1], lats=(11.0, 21.0)), {"source_id": "A"})
     write(tmp_path / "e.nc", cube([1], time=(("time",), [1.0], NOLEAP)), {"source_id": "A"})
     write(tmp_path / "f.nc", cube([1], tas=(("time", "lat", "lon"), field([1], (1, 2, 3), (0, 5)), {**TAS, "units": "m"})))
-    write(tmp_path / "g.nc", cube([2], lat=(("lat",), [10.0, 20.0, 30.0], {**LAT, "units": "degree_north"})), {"source_id": "A"})
+    write(
+        tmp_path / "g.nc", cube([2], lat=(("lat",), [10.0, 20.0, 30.0], {**LAT, "units": "degree_north"})), {"source_id": "A"}
+    )
     names = [f"{c}.nc" for c in "abcdefg"]
     for name in names:
         check(tmp_path, [n for n in names if n != name], [name])
@@ -225,6 +227,18 @@ def test_a_file_that_is_gone_stays_known(tmp_path: Path) -> None:
     same(aa.open(tmp_path / "index.idx"), wanted)
 
 
+def test_a_known_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    for t in range(3):
+        write(tmp_path / FILES[t], cube([t]))
+    agg = kept(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "index.idx")
+    (tmp_path / FILES[0]).unlink()
+    with pytest.raises(aa.MissingFileError, match=r"0\.nc"):
+        agg.append(tmp_path / FILES[0])
+    grown = agg.append([tmp_path / FILES[0], tmp_path / FILES[2]])
+    same(grown, aa.open([tmp_path / n for n in FILES[:3]]))
+    assert [os.path.basename(s.file) for s in grown.skipped] == ["0.nc"]
+
+
 def test_rules_hold_for_what_is_appended(tmp_path: Path) -> None:
     rules = aa.Rules(units={"tas": "degC"}, directions={"lat": False}, new_dimension=r"member=r(\d)", overlap="last")
     names = [f"r{m}_{t}.nc" for m in range(2) for t in range(3)]
@@ -256,6 +270,23 @@ def test_an_index_is_appended(tmp_path: Path) -> None:
     same(both.append(tmp_path / "one.idx").append(tmp_path / FILES[1]), both)
 
 
+def test_arrays_made_by_hand_stay(tmp_path: Path) -> None:
+    """What was put together by hand is not lost when files are appended, or when other rules are given."""
+    write(tmp_path / "a.nc", cube([0]))
+    piece = aa.SubArray.from_array([1.0, 2.0], dimensions=("x",))
+    mine = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("x",), name="mine")
+    index = tmp_path / "index.idx"
+    for agg in (aa.Aggregation((mine,)), kept(aa.Aggregation((mine,)), index)):
+        grown = agg.append(tmp_path / "a.nc")
+        assert sorted(grown.names) == ["mine", "tas"]
+        assert grown["mine"][...].tolist() == [1.0, 2.0]
+    assert aa.open(index, rules=aa.Rules(overlap="last")).names == ("mine",)
+    appended(index, tmp_path / "a.nc")
+    assert sorted(aa.open(index, rules=aa.Rules(overlap="first")).names) == ["mine", "tas"]
+    both = aa.open([index, tmp_path / "a.nc"])
+    assert sorted(both.names) == ["mine", "tas"]
+
+
 @pytest.mark.parametrize("saves", [1, 3])
 def test_appending_again_and_again(tmp_path: Path, saves: int) -> None:
     """To one object that is saved each time, without opening the index anew."""
@@ -279,7 +310,9 @@ def test_large_coordinates_outlive_their_index(tmp_path: Path) -> None:
     first = kept(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     grown = first.append(tmp_path / FILES[1])
     grown.save(tmp_path / "index.idx")
-    for agg in (first, grown, aa.open(tmp_path / "index.idx")):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved anew since it was opened .*open it again"):
+        first["tas"].coords["lat"][...]
+    for agg in (grown, aa.open(tmp_path / "index.idx")):
         np.testing.assert_array_equal(agg["tas"].coords["lat"][...], lats)
         assert agg["tas"].sel(lat=0.5).shape == agg["tas"][:, 0].shape
 
@@ -296,7 +329,10 @@ def test_random_splits(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
         lats = data.draw(st.sampled_from([(10.0, 20.0), (30.0, 40.0), (40.0, 30.0), (15.0, 20.0)]))
         shift = data.draw(st.sampled_from([0.0, 0.0, 0.0, 1000.0]))
         values = field(steps, lats, (0.0, 5.0)) + np.float32(shift)
-        write(folder / FILES[number] if number < 5 else folder / "5.nc", cube(steps, lats, tas=(("time", "lat", "lon"), values, TAS)))
+        write(
+            folder / FILES[number] if number < 5 else folder / "5.nc",
+            cube(steps, lats, tas=(("time", "lat", "lon"), values, TAS)),
+        )
         names.append(f"{number}.nc")
     first = data.draw(st.integers(1, count - 1))
     order = data.draw(st.permutations(names))
@@ -402,8 +438,8 @@ def test_another_index_of_the_same_generation(tmp_path: Path) -> None:
 
 def test_an_index_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
-    agg = kept(aa.open(tmp_path / "a.nc"), tmp_path / "index.idx")
-    agg._provenance.structures()
+    agg = aa.open(tmp_path / "a.nc")
+    agg.save(tmp_path / "index.idx")
     (tmp_path / "index.idx").unlink()
     agg.save(tmp_path / "index.idx")
     same(aa.open(tmp_path / "index.idx"), aa.open(tmp_path / "a.nc"))

@@ -310,7 +310,7 @@ def _coordinates_attribute(written_: _Written) -> str:
 
 def _plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that netCDF can hold."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in attrs.items():
         if not name or name.startswith("_") or _permitted(name) != name or name in _RESERVED:
             continue
