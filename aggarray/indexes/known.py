@@ -27,6 +27,8 @@ class StoredValues(Sequence[Any]):
                 mask = None
                 if self._spec[1] is not None:
                     bits = self._reader.value(self._spec[1])
+                    if len(bits) != -(-prod(self._shape) // 8):
+                        raise ValueError(f"a mask of {len(bits)} bytes for values of shape {self._shape}")
                     mask = np.unpackbits(bits, count=prod(self._shape)).reshape(self._shape).astype(bool)
                 if values.shape != self._shape or values.dtype != self._dtype:
                     raise ValueError(f"values of {values.dtype} and shape {values.shape}, not {self._dtype} and {self._shape}")

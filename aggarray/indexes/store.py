@@ -27,6 +27,8 @@ SCHEMA = 1
 _FEW = 24
 _SMALL = 1 << 22
 _CHUNK = 1 << 18
+#: So many numbers at most may an index imply by even progressions, which take no room in it, but in memory.
+MOST_IMPLIED = 1 << 23
 #: No compression by HDF5's own filters makes more than this of a byte.
 _MOST_INFLATED = 1100
 _DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1"}
@@ -40,6 +42,7 @@ class Writer:
     def __init__(self) -> None:
         self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": []}
         self._ends = dict.fromkeys(self._parts, 0)
+        self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
 
     def _put(self, name: str, part: np.ndarray) -> int:
@@ -56,7 +59,8 @@ class Writer:
         if len(column) <= _FEW:
             return {"is": column.tolist()}
         step = int(column[1]) - int(column[0])
-        if (np.diff(column) == step).all():
+        if self._implied + len(column) <= MOST_IMPLIED and (np.diff(column) == step).all():
+            self._implied += len(column)
             return {"start": int(column[0]), "step": step, "count": len(column)}
         return {"at": self._put("integers", column.astype(np.int64)), "count": len(column)}
 
@@ -111,6 +115,7 @@ class Reader:
         self.path = path
         self.generation = generation
         self._group: Any = None
+        self._implied = 0
         self._loaded: dict[str, np.ndarray] = {}
         self._values: dict[tuple[Any, ...], np.ndarray] = {}
 
@@ -125,7 +130,7 @@ class Reader:
                 yield self
                 return
             file = stack.enter_context(opened(self.path))
-            self._group = file[GROUP]
+            self._group = _own(file, GROUP)
             try:
                 self._check_version()
                 yield self
@@ -160,7 +165,9 @@ class Reader:
     def _slice(self, name: str, start: int, count: int) -> np.ndarray:
         """Return a stretch of one of our variables."""
         with self.opened():
-            dataset = self._group[name]
+            dataset = _own(self._group, name)
+            if dataset.external or dataset.is_virtual:
+                raise ValueError(f"{name} lies in another file")
             if dataset.dtype != np.dtype(_DTYPES[name]) or dataset.ndim != 1:
                 raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
@@ -184,14 +191,21 @@ class Reader:
         """Return a column of integers, read-only."""
         column: np.ndarray
         if "is" in spec:
-            column = np.array(spec["is"], dtype)
+            if not all(type(n) is int for n in spec["is"]):
+                raise ValueError("a column of anything but integers")
+            column = np.array(spec["is"], np.int64)
         elif "start" in spec:
-            count = _count(spec["count"])
-            column = (spec["start"] + spec["step"] * np.arange(count)).astype(dtype)
+            count, ends = _count(spec["count"]), (spec["start"], spec["start"] + spec["step"] * spec["count"])
+            self._implied += count
+            if self._implied > MOST_IMPLIED or not all(type(n) is int and abs(n) < 1 << 62 for n in ends):
+                raise ValueError(f"progressions of {self._implied} numbers, or of numbers that are too large")
+            column = spec["start"] + spec["step"] * np.arange(count)
         else:
-            column = self._slice("integers", spec["at"], _count(spec["count"])).astype(dtype, copy=False)
-        if column.ndim != 1:
-            raise ValueError(f"a column of {column.ndim} dimensions")
+            column = self._slice("integers", spec["at"], _count(spec["count"]))
+        limits = np.iinfo(dtype)
+        if len(column) and not limits.min <= column.min() <= column.max() <= limits.max:
+            raise ValueError(f"a column of numbers beyond {np.dtype(dtype)}")
+        column = column.astype(dtype, copy=False)
         column.flags.writeable = False
         return column
 
@@ -201,8 +215,9 @@ class Reader:
             encoded = [t.encode("utf-8", "surrogateescape") for t in spec["is"]]
             return Texts(np.frombuffer(b"".join(encoded), np.uint8), np.array([len(t) for t in encoded], np.int64))
         lengths = self.column(spec["lengths"])
-        if (lengths < 0).any():
-            raise ValueError("a text of negative length")
+        # As Python's numbers, which do not wrap round.
+        if (lengths < 0).any() or sum(lengths.tolist()) > 1 << 40:
+            raise ValueError("texts of negative length, or too long")
         return Texts(self._slice("texts", spec["at"], int(lengths.sum())), lengths)
 
     def value(self, spec: Spec) -> np.ndarray:
@@ -212,7 +227,7 @@ class Reader:
             found = np.array(list(self.texts(spec["texts"])), np.dtypes.StringDType()).reshape(shape)
         else:
             dtype, key = np.dtype(spec["dtype"]), (spec["at"], spec["dtype"], shape)
-            if dtype.hasobject or dtype.names:
+            if dtype.kind not in "biufcmM":
                 raise ValueError(f"values of dtype {dtype}")
             if key in self._values:  # arrays that share values share them in memory too
                 return self._values[key]
@@ -222,6 +237,15 @@ class Reader:
             found = self._values[key] = data.view(dtype).reshape(shape) if size else np.empty(shape, dtype)
         found.flags.writeable = False
         return found
+
+
+def _own(group: Any, name: str) -> Any:
+    """Return a member of a group that lies in the same file; links to other files, and to other places, are refused."""
+    import h5py
+
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise ValueError(f"{name} is not in the file itself")
+    return group[name]
 
 
 def _number(group: Any, name: str) -> int:
