@@ -263,7 +263,7 @@ class Matrix:
 
     def compact(self) -> "Matrix":
         """Return the same matrix with references to the sub-arrays that its cells use, and no others."""
-        used = np.unique(self.refs[self.refs >= 0])
+        used = used_rows(self.refs[self.refs >= 0], len(self.references))
         if len(used) == len(self.references):
             return self
         refs = np.where(self.refs >= 0, np.searchsorted(used, self.refs), -1).astype(np.int32)
@@ -295,6 +295,15 @@ _FIRST, _INSIDE = _column(0), _column(-1)
 @lru_cache(maxsize=1024)
 def _whole(size: int) -> np.ndarray:
     return _column(0, size, dtype=np.int64)
+
+
+def used_rows(column: np.ndarray, count: int) -> np.ndarray:
+    """Return which rows of a table of ``count`` a column of numbers names, sorted.
+
+    >>> used_rows(np.array([3, 1, 3]), 5).tolist()
+    [1, 3]
+    """
+    return np.flatnonzero(np.bincount(column, minlength=count))
 
 
 def check_matrix(matrix: Matrix) -> None:

@@ -21,6 +21,7 @@ from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
 from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
 from aggarray.master import MasterArray
 from aggarray.read import ANYWHERE, Access
+from aggarray.table import References
 
 __all__ = ["CONVENTIONS", "GROUP", "Contents", "Loaded", "Opening", "load", "moves", "save", "stored_generation"]
 
@@ -74,19 +75,24 @@ def save(
     import netCDF4
 
     path = os.path.realpath(path)
-    folder = os.path.dirname(path)
-    writer = Writer()
-    document, records = _documents(contents, writer, folder, relative)
+    encoder = Encoder(Writer())
+    arrays = [encoder.array(a) for a in contents.arrays]
+    document, records = _documents(contents, encoder)
+    files = written(list(encoder.files), os.path.dirname(path), relative)
+    document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
+    names = np.array(files, object)
+
+    def references(table: References) -> np.ndarray:
+        return np.asarray(names[encoder.file_codes(table)], object)
+
     with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
-        left_out = write_cf(dataset, contents.arrays, folder, relative)
-        writer.write(dataset, document, records, generation)
+        left_out = write_cf(dataset, contents.arrays, references)
+        encoder.writer.write(dataset, document, records, generation)
     return left_out, generation
 
 
-def _documents(contents: Contents, writer: Writer, folder: str, relative: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Lay out arrays and records; return the two documents that say where everything lies."""
-    encoder = Encoder(writer)
-    arrays = [encoder.array(a) for a in contents.arrays]
+def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Lay out everything but the arrays; return the two documents that say where it lies."""
     for structure in contents.structures:
         code = encoder.files.setdefault(structure.uri, len(encoder.files))
         if structure.stamp is not None:
@@ -97,16 +103,14 @@ def _documents(contents: Contents, writer: Writer, folder: str, relative: bool) 
     if encoder.stamps:
         stamps[list(encoder.stamps)] = list(encoder.stamps.values())
     document = {
-        "arrays": arrays,
         "others": others,
         "templates": encoder.templates,
         "attributes": encoder.attributes,
-        "files": writer.texts(written(list(encoder.files), folder, relative)),
-        "stamps": [writer.column(c) for c in stamps.T],
+        "stamps": [encoder.writer.column(c) for c in stamps.T],
         "details": contents.details,
-        "named": writer.column(np.array(named, np.int64)),
+        "named": encoder.writer.column(np.array(named, np.int64)),
     }
-    return document, pack(contents.structures, encoder.files, writer)
+    return document, pack(contents.structures, encoder.files, encoder.writer)
 
 
 def load(path: str, how: Opening) -> Loaded:

@@ -4,8 +4,9 @@
 value, and returns why others are left out: CF has no words for parts of fragments, nor for reversed or transposed ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import chain, count
 from typing import Any
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import basename, words
-from aggarray.indexes.uris import written
 from aggarray.master import MasterArray
-from aggarray.table import Matrix, Template
+from aggarray.table import Matrix, References, Template, used_rows
 
 CONVENTIONS = "CF-1.13"
+
+#: Gives the references (text, dtype object) of the files of a table of sub-arrays.
+Written = Callable[[References], np.ndarray]
 
 #: What netCDF-4 has a type for.
 _DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
@@ -45,7 +48,7 @@ def inexpressible(array: MasterArray) -> str | None:
         return "it shows parts of sub-arrays"
     if any(matrix.flips(axis).any() for axis in range(array.ndim)):
         return "it turns sub-arrays round"
-    used = np.unique(references.template[matrix.refs])
+    used = used_rows(references.template[matrix.refs], len(references.templates))
     return next((text for n in used.tolist() if (text := _deviation(matrix, n)) is not None), None)
 
 
@@ -100,10 +103,10 @@ class _Written:
 
 
 class _File:
-    """A dataset being written; ``folder``: where relative URIs start."""
+    """A dataset being written; ``references``: gives the URI references of the files of a table."""
 
-    def __init__(self, dataset: Any, folder: str, relative: bool) -> None:
-        self.dataset, self.folder, self.relative = dataset, folder, relative
+    def __init__(self, dataset: Any, references: Written) -> None:
+        self.dataset, self.references = dataset, references
         self.names = _Names()
         self.left_out: list[tuple[str, str]] = []
 
@@ -203,11 +206,11 @@ class _File:
     def _located(self, array: MasterArray, name: str) -> dict[str, str]:
         matrix = array._matrix
         references, rows = matrix.references, matrix.refs
-        uris = np.array(written(list(references.uris), self.folder, self.relative), object)
+        uris = self.references(references)
         paths = np.array([f"/{v}" if "/" in v else v for v in references.variables], object)
         where = self._cells(matrix)
         found = {"uris": self._table(f"{name}_uris", where, uris[references.uri[rows]].reshape(matrix.cells))}
-        used = np.unique(references.variable[rows])
+        used = used_rows(references.variable[rows], len(references.variables))
         one = len(used) == 1
         identifiers = paths[used[0]] if one else paths[references.variable[rows]].reshape(matrix.cells)
         identifiers = np.array(identifiers, object)
@@ -225,8 +228,8 @@ class _File:
 
     def _table(self, wanted: str, dimensions: Sequence[str], values: np.ndarray, fill: Any = None) -> str:
         """Write a variable that serves aggregations; arrays of the same files share it."""
-        content = tuple(values.ravel().tolist()) if values.dtype == object else values.tobytes()
-        name, new = self.names.of(("table", tuple(dimensions), values.dtype.str, hash(content)), wanted)
+        content = "\n".join(values.ravel().tolist()).encode() if values.dtype == object else values.tobytes()
+        name, new = self.names.of(("table", tuple(dimensions), values.dtype.str, sha256(content).digest()), wanted)
         if new:
             self._variable(name, values.dtype, dimensions, fill)[...] = values if values.ndim else values.item()
         return name
@@ -242,7 +245,7 @@ def _content(coordinate: MasterArray) -> Any:
     values, mask = coordinate._values_and_mask()
     content = str(values.tolist()) if values.dtype.kind == "T" else values.tobytes()
     described = coordinate.units, coordinate.calendar, repr(sorted(coordinate.attrs.items()))
-    return hash(content), None if mask is None else mask.tobytes(), values.dtype.str, values.shape, *described
+    return content, None if mask is None else mask.tobytes(), values.dtype.str, values.shape, *described
 
 
 def _by_value(coordinate: MasterArray) -> bool:
@@ -306,12 +309,12 @@ def _common(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     return {k: v for k, v in arrays[0].file_attrs.items() if k in kept and k != "Conventions"}
 
 
-def write_cf(dataset: Any, arrays: Sequence[MasterArray], folder: str, relative: bool) -> list[tuple[str, str]]:
-    """Write arrays into an open ``netCDF4.Dataset``; ``folder``: where relative URIs start.
+def write_cf(dataset: Any, arrays: Sequence[MasterArray], references: Written) -> list[tuple[str, str]]:
+    """Write arrays into an open ``netCDF4.Dataset``; ``references``: gives the URI references of the files of a table.
 
     Returns (name, reason) of arrays that CF-1.13 cannot express, and of coordinates that cannot be read.
     """
-    file, made = _File(dataset, folder, relative), []
+    file, made = _File(dataset, references), []
     dataset.setncatts({**(_plain_attributes(_common(arrays)) if arrays else {}), "Conventions": CONVENTIONS})
     for array in arrays:
         reason = inexpressible(array)

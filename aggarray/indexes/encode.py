@@ -18,7 +18,7 @@ from aggarray.indexes.store import Reader, Writer, check_cells
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
 from aggarray.read import Access
-from aggarray.table import Matrix, Parts, References, Step, Template, check_matrix
+from aggarray.table import Matrix, Parts, References, Step, Template, check_matrix, used_rows
 
 #: Known values up to so many bytes are read when an index is opened, larger ones when somebody asks.
 _EAGER = 1 << 16
@@ -108,12 +108,19 @@ class Encoder:
         """Return the number of each URI of a table among the files of all; what is known of them is noted."""
         known = self._codes.get(id(references.uris))
         if known is None:
-            codes = [self.files.setdefault(u, len(self.files)) for u in references.uris]
-            known = self._codes[id(references.uris)] = (references.uris, np.array(codes, np.int64))
+            known = self._codes[id(references.uris)] = (references.uris, self._numbered(references.uris))
         if references.stamps is not None:
             rows = np.flatnonzero(references.stamps[:, 0] >= 0)
             self.stamps.update(zip(known[1][rows].tolist(), references.stamps[rows].tolist(), strict=True))
         return known[1]
+
+    def _numbered(self, uris: Sequence[str]) -> np.ndarray:
+        if not self.files:
+            first = dict(zip(uris, range(len(uris)), strict=True))
+            if len(first) == len(uris):
+                self.files = first
+                return np.arange(len(uris))
+        return np.array([self.files.setdefault(u, len(self.files)) for u in uris], np.int64)
 
     def matrix(self, matrix: Matrix) -> dict[str, Any]:
         """Encode a matrix of partitions; sub-arrays that no cell uses are left out."""
@@ -235,7 +242,7 @@ def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
     if len(column) < _EAGER:
         used = [n for n in sorted(set(column.tolist())) if n >= 0]
     else:
-        used = np.flatnonzero(np.bincount(column[column >= 0], minlength=count)).tolist()
+        used = used_rows(column[column >= 0], count).tolist()
     if used == list(range(len(used))):
         return used, column
     return used, np.where(column < 0, -1, np.searchsorted(used, column)).astype(np.int32)

@@ -64,9 +64,10 @@ class Writer:
         """Lay out texts."""
         if len(texts) <= _FEW:
             return {"is": list(texts)}
-        encoded = [t.encode("utf-8", "surrogateescape") for t in texts]
+        joined = "".join(texts)
+        encoded = texts if joined.isascii() else [t.encode("utf-8", "surrogateescape") for t in texts]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        at = self._put("texts", np.frombuffer(b"".join(encoded), np.uint8))
+        at = self._put("texts", np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8))
         return {"at": at, "lengths": self.column(lengths)}
 
     def value(self, array: np.ndarray) -> dict[str, Any]:
@@ -251,6 +252,10 @@ class Texts(Sequence[str]):
             return [self[i] for i in range(len(self))[item]]
         number = range(len(self))[item]
         return self._buffer[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogateescape")
+
+    def text(self) -> str:
+        """Return all texts as one."""
+        return self._buffer.decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
         ends = self._ends.tolist()

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes, unquote
 
 from aggarray.errors import AggregationError, IndexFileError
+from aggarray.indexes.store import Texts
 from aggarray.read import is_below
 
 #: Characters of a path that stand for themselves in a URI.
@@ -26,29 +27,32 @@ def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
     (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
     """
-    folders: dict[str, str] = {}
-    found = []
-    for path in paths:
-        if "://" in path:
-            found.append(path)
-            continue
-        head, _, tail = path.rpartition("/")
-        lead = folders.get(head)
-        if lead is None:
-            lead = folders[head] = _lead(head, folder, relative)
-        if not lead and ":" in tail:
-            tail = f"./{tail}"  # what stands before the colon would be a scheme
-        found.append(lead + (tail if _PLAIN.fullmatch(tail) else _quoted(tail)))
-    return found
+    leads = _Leads(folder, relative)
+    text = "".join(paths)
+    if ":" not in text and _PLAIN.fullmatch(text):  # hundreds of thousands of plain names take no look each
+        return [leads[head] + tail for head, _, tail in (path.rpartition("/") for path in paths)]
+    return [path if "://" in path else _written(path, leads) for path in paths]
 
 
-def _lead(head: str, folder: str, relative: bool) -> str:
-    """Return what comes before the names of the files in a folder."""
-    if not relative:
-        return f"file://{_quoted(head)}/"
-    way = os.path.relpath(head or "/", folder)
-    lead = "" if way == "." else f"{_quoted(way)}/"
-    return f"./{lead}" if ":" in lead.partition("/")[0] else lead
+def _written(path: str, leads: "_Leads") -> str:
+    head, _, tail = path.rpartition("/")
+    lead = leads[head]
+    # What stands before a colon would be a scheme.
+    return ("./" if not lead and ":" in tail else lead) + _quoted(tail)
+
+
+class _Leads(dict[str, str]):
+    """What comes before the names of the files in a folder, worked out once for each."""
+
+    def __init__(self, folder: str, relative: bool) -> None:
+        self._folder, self._relative = folder, relative
+
+    def __missing__(self, head: str) -> str:
+        way = os.path.relpath(head or "/", self._folder) if self._relative else head
+        lead = f"{_quoted(way)}/" if self._relative else f"file://{_quoted(way)}/"
+        lead = "" if way == "." and self._relative else lead
+        self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
+        return lead
 
 
 def _quoted(text: str) -> str:
@@ -168,7 +172,12 @@ class Files(Sequence[str]):
         return resolved(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
 
     def __iter__(self) -> Iterator[str]:
-        return map(self._resolved, self.references)
+        text = self.references.text() if isinstance(self.references, Texts) and not self._moves.pairs else "%"
+        if any(mark in text for mark in ("%", ":", "//", "/.", "./")):
+            return map(self._resolved, self.references)
+        # Plain names, all of them.
+        lead = f"{self._folder}/"
+        return (r if r.startswith("/") else lead + r for r in self.references)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
