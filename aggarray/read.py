@@ -23,6 +23,7 @@ from aggarray.formats.base import Handle, blaming, select_outer
 from aggarray.options import get_options
 from aggarray.plan import Along, Piece, along, pieces
 from aggarray.selection import Selector
+from aggarray.settle import settled, touched
 from aggarray.table import Matrix, Step, Template
 from aggarray.units import conversion
 
@@ -212,6 +213,7 @@ def read(
     UnitsError naming file and variable; SelectionError where ``out`` does not fit.
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    matrix = _settled(matrix, rows, target)
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)
     mask = np.zeros(shape, bool) if masked else None
@@ -227,6 +229,13 @@ def read(
     if result.size:
         _run(work, _by_file(matrix, rows), get_options().threads if threads is None else threads)
     return result, mask
+
+
+def _settled(matrix: Matrix, rows: Sequence[Along], target: Target) -> Matrix:
+    """Look at the files of sub-arrays that are about to be read and that so far only an index has told of."""
+    if not any(t.declared for t in matrix.references.templates):
+        return matrix
+    return settled(matrix, touched(matrix, rows), target.step, target.missing)
 
 
 @contextmanager
@@ -292,6 +301,7 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    matrix = _settled(matrix, rows, target)
     found = [piece for group in _by_file(matrix, rows) for piece in group]
     if len(found) != 1 or found[0].ref < 0:
         return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"

@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("table",),
     ("plan", "conform", "maps"),
     ("formats", "exchange", "tiling"),
+    ("settle",),
     ("read", "transport", "scan"),
     ("local", "_scan"),
     ("adapters",),

@@ -55,7 +55,8 @@ class Variable:
 class Structure:
     """What a scan finds in one file.
 
-    ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason).
+    ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
+    ``sizes`` has the file's dimensions by path, None where the format has none of its own.
     """
 
     uri: str
@@ -64,6 +65,7 @@ class Structure:
     variables: tuple[Variable, ...]
     groups: Mapping[str, Attributes]
     skipped: tuple[tuple[str, str], ...] = ()
+    sizes: Mapping[str, int] | None = None
 
 
 class Handle(Protocol):
