@@ -138,14 +138,16 @@ class SubArray:
         [False, True, False]
         """
         if self.template.declared:
-            return self._settled().read(key, masked, copy)
+            return self.settled().read(key, masked, copy)
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
         wish = Reading(masked=masked, copy=copy)
         return read_or_view(self.matrix(), Target(template.last_step, self.fill_value), selectors, wish)
 
-    def _settled(self) -> "SubArray":
-        """Return what the file has, where so far only an index has told of it."""
+    def settled(self) -> "SubArray":
+        """Return what the file has, where so far only an index has told of it; errors as in `read`."""
+        if not self.template.declared:
+            return self
         return subarray_at(settled(self.matrix(), None, self.template.last_step).references, 0)
 
     def matrix(self) -> Matrix:
