@@ -1,7 +1,7 @@
 """How do tests open aggregation files that other programs wrote? `opened` reads one as the public interface does."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +15,7 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import open_file, scan
 from aggarray.formats.base import whole
 from aggarray.indexes.foreign import Foreign, convention_of, seated
-
 from tests.making import write
-
-Fragments = Mapping[str, np.ndarray]
 
 
 def foreign(path: str | os.PathLike[str], resolve: Callable[[str], str] | None = None) -> Foreign:

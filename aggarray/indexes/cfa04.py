@@ -224,12 +224,13 @@ class _Array:
     def _half_open(self, boxes: np.ndarray, extents: np.ndarray, sizes: Sequence[int | None]) -> np.ndarray:
         """Return the boxes with stops beyond their last positions, whichever way they are written."""
         spans, known = boxes[:, :, 1] - boxes[:, :, 0], extents >= 0
+        inclusive: np.ndarray = np.add(boxes, (0, 1))
         if not known.any():
             beyond = any(n is not None and (boxes[:, d, 1] >= n).any() for d, n in enumerate(sizes))
-            return boxes if beyond else np.add(boxes, (0, 1))
+            return boxes if beyond else inclusive
         wrong = known & (spans + 1 != extents)
         if not wrong.any():
-            return np.add(boxes, (0, 1))
+            return inclusive
         if (spans[known] == extents[known]).all():
             return boxes
         number, d = (int(i) for i in np.argwhere(wrong)[0])

@@ -68,7 +68,7 @@ def conventions() -> tuple[Convention, ...]:
     """Return every convention there is a module for, in order of module name.
 
     >>> [c.name for c in conventions()]
-    ['CFA-0.4', 'CFA-0.6.2', 'CF-1.13']
+    ['CF-1.13', 'CFA-0.4', 'CFA-0.6.2']
     """
     folder, package = os.path.dirname(os.path.abspath(__file__)), __name__.rpartition(".")[0]
     names = sorted(info.name for info in pkgutil.iter_modules([folder]))
@@ -239,7 +239,9 @@ class Source:
     def rewritten(self, made: Mapping[str, Variable], dropped: set[str]) -> Structure:
         """Return the structure with variables in place of the aggregation variables, without those that only serve them."""
         kept = [made.get(v.name, v) for v in self.structure.variables if v.name not in dropped or v.name in made]
-        return replace(self.structure, variables=tuple(kept))
+        names = {d for v in kept for d in v.dimensions}
+        sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}
+        return replace(self.structure, variables=tuple(kept), sizes=sizes)
 
 
 def units_of(variable: Variable) -> tuple[str | None, str | None]:
@@ -267,5 +269,8 @@ def shown(value: Any) -> str:
     >>> shown("a" * 100)[-6:]
     'aaa...'
     """
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value[: 2 * MAX_SHOWN] if isinstance(value, str | list) else value).split())
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deep"
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -91,7 +91,8 @@ def term_variable(source: Source, variable: Variable, term: str, name: str) -> V
     """Return the variable that a term names; IndexFileError where there is none, or it is an aggregation itself."""
     found = source.find(name, variable)
     if found is None:
-        raise source.fault(variable, f"aggregated_data: {term} is variable {shown(name)}, which the file does not have")
+        reason = dict(source.structure.skipped).get(name, "which the file does not have")
+        raise source.fault(variable, f"aggregated_data: {term} is variable {shown(name)}, {reason}")
     if any(mark in found.attrs for mark in MARKS):
         raise source.fault(variable, f"aggregated_data: {term} is {shown(name)}, an aggregation variable itself")
     return found
@@ -292,6 +293,7 @@ def _unique_values(source: Source, layout: _Layout, term: Variable) -> Matrix:
     if (term.dtype.kind == "T") != (variable.dtype.kind == "T"):
         raise source.fault(variable, f"unique_values {term.name!r} are of {term.dtype}, the array is of {variable.dtype}")
     values = source.stored(variable, term).reshape(cells)
+    values.flags.writeable = False
     forward = (True,) * len(cells)
     own = source.encoding(variable, term)
     template = Template(cells, layout.dimensions, forward, *units_of(variable), own, steps=layout.steps)
