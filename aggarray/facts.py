@@ -48,10 +48,11 @@ def conformed(array: MasterArray) -> list[Conformed]:
 def _differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, sub-array's, master's) for everything in which a template differs from its master."""
     encoding = template.encoding
-    if template.units != array.units:
-        yield "units", str(template.units), str(array.units)
-    if template.calendar != array.calendar:
-        yield "calendar", str(template.calendar), str(array.calendar)
+    units, calendar = template.units_in(array.units, array.calendar)
+    if units != array.units:
+        yield "units", str(units), str(array.units)
+    if calendar != array.calendar:
+        yield "calendar", str(calendar), str(array.calendar)
     if [d for d in template.dimensions if d in array.dimensions] != [d for d in array.dimensions if d in template.dimensions]:
         yield "dimension order", " ".join(template.dimensions), " ".join(array.dimensions)
     for dimension in set(template.dimensions) ^ set(array.dimensions):

@@ -11,22 +11,56 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.access import ANYWHERE, Access
 from aggarray.errors import IndexFileError
-from aggarray.formats.base import LIBRARY_LOCK, Structure
+from aggarray.formats import open_file
+from aggarray.formats.base import LIBRARY_LOCK, Structure, whole
 from aggarray.indexes.atomic import replacing
-from aggarray.indexes.cf113_write import write_cf
+from aggarray.indexes.cf113_write import CF113
+from aggarray.indexes.cfa04_write import CFA04
+from aggarray.indexes.container import Container
 from aggarray.indexes.encode import Decoder, Encoder
+from aggarray.indexes.foreign import Convention, Foreign, Resolve, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
-from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
+from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, resolve_uri, written
 from aggarray.master import MasterArray
-from aggarray.read import ANYWHERE, Access
 from aggarray.table import References
 
-__all__ = ["CONVENTIONS", "GROUP", "Contents", "Loaded", "Opening", "load", "moves", "save", "stored_generation"]
+__all__ = [
+    "CONVENTIONS",
+    "GROUP",
+    "OURS",
+    "Contents",
+    "Loaded",
+    "Opening",
+    "kind_of",
+    "load",
+    "moves",
+    "read_foreign",
+    "save",
+    "stored_generation",
+]
 
 #: What a saved index may look like to other software.
-CONVENTIONS = ("CF-1.13",)
+CONVENTIONS = ("CF-1.13", "CFA-0.4")
+
+
+class _Ours:
+    """The kind of an index that `save` wrote, whatever it looks like to other software."""
+
+    name = GROUP
+
+    def recognises(self, structure: Structure) -> bool:
+        """Tell whether a file has our group."""
+        return kind_of(structure) is self
+
+    def read(self, structure: Structure, values: Values, resolve: Resolve | None = None) -> Foreign:
+        """Refuse: `load` reads it."""
+        raise IndexFileError(f"{structure.uri}: an index of this library; open it by itself")
+
+
+OURS = _Ours()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +120,11 @@ def save(
         return np.asarray(names[encoder.file_codes(table)], object)
 
     with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
-        left_out = write_cf(dataset, contents.arrays, references)
+        if convention == CFA04.name:
+            container: Container = CFA04(dataset, references, os.path.dirname(path) if relative else None)
+        else:
+            container = CF113(dataset, references)
+        left_out = container.write_all(contents.arrays)
         encoder.writer.write(dataset, document, records, generation)
     return left_out, generation
 
@@ -142,13 +180,28 @@ def load(path: str, how: Opening) -> Loaded:
     return Loaded(arrays, details, named, generation, structures, others)
 
 
-#: The kind of an index that `save` wrote.
-OURS = "aggarray"
+def kind_of(structure: Structure) -> "Convention | None":
+    """Return the convention of a file's structure, `OURS` for an index of ours, None for plain data."""
+    return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
 
 
-def kind_of(structure: Structure) -> Any:
-    return OURS if "schema" in structure.groups.get(GROUP, {}) else None
+def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreign:
+    """Read an index that another program wrote; its fragments are opened when they are first read.
 
+    Raises IndexFileError naming the variable and the value at fault, and for files outside the roots.
+    """
+    folder = os.path.dirname(structure.uri)
 
-def read_foreign(structure: Structure, how: Opening) -> Any:
-    raise NotImplementedError
+    def values(name: str) -> np.ndarray:
+        variable = next(v for v in structure.variables if v.name == name)
+        handle = open_file(structure.uri)
+        try:
+            return handle.read(name, whole(variable.shape))
+        finally:
+            handle.close()
+
+    found = kind.read(structure, values, lambda reference: resolve_uri(how.moves.applied(reference), folder))
+    if how.access.roots is not None:
+        for matrix in found.matrices.values():
+            check_roots(matrix.references.uris, how.access.roots, structure.uri)
+    return found

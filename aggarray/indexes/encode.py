@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.access import Access
 from aggarray.encoding import Encoding
 from aggarray.frozen import FrozenDict, interned
 from aggarray.indexes.known import StoredValues
 from aggarray.indexes.store import Reader, Writer, check_cells
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
-from aggarray.read import Access
 from aggarray.table import Matrix, Parts, References, Step, Template, check_matrix, used_rows
 
 #: Known values up to so many bytes are read when an index is opened, larger ones when somebody asks.
 _EAGER = 1 << 16
+
+_ENCODED_DTYPES = ("stored", "viewed", "dtype")
 
 
 def plain(value: Any) -> Any:
@@ -164,15 +166,18 @@ class Encoder:
 
 
 def _step(step: Step) -> list[Any]:
-    return [step.units, step.calendar, _dtype_text(step.dtype)]
+    decoding = None if step.encoding is None else _encoding(step.encoding)
+    return [step.units, step.calendar, _dtype_text(step.dtype), decoding]
+
+
+def _encoding(encoding: Encoding) -> Any:
+    found = {f.name: getattr(encoding, f.name) for f in fields(Encoding)}
+    return plain({**found, **{name: _dtype_text(found[name]) for name in _ENCODED_DTYPES}})
 
 
 def _template(template: Template) -> dict[str, Any]:
-    encoding = {f.name: getattr(template.encoding, f.name) for f in fields(Encoding)}
-    for name in ("stored", "viewed", "dtype"):
-        encoding[name] = _dtype_text(encoding[name])
     found = {f.name: plain(getattr(template, f.name)) for f in fields(Template) if f.name not in ("encoding", "steps")}
-    return {**found, "encoding": plain(encoding), "steps": [_step(s) for s in template.steps]}
+    return {**found, "encoding": _encoding(template.encoding), "steps": [_step(s) for s in template.steps]}
 
 
 class Decoder:
@@ -249,12 +254,14 @@ def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
 
 
 def _untemplate(found: Mapping[str, Any]) -> Template:
-    encoding = unplain(found["encoding"])
-    for name in ("stored", "viewed", "dtype"):
-        encoding[name] = _dtype(encoding[name])
     others = {k: unplain(v) for k, v in found.items() if k not in ("encoding", "steps")}
-    steps = tuple(Step(units, calendar, _dtype(dtype)) for units, calendar, dtype in found["steps"])
-    return Template(**others, encoding=Encoding(**encoding), steps=steps)
+    steps = tuple(Step(u, c, _dtype(d), None if e is None else _unencoding(e)) for u, c, d, e in found["steps"])
+    return Template(**others, encoding=_unencoding(found["encoding"]), steps=steps)
+
+
+def _unencoding(found: Any) -> Encoding:
+    fields_ = unplain(found)
+    return Encoding(**{**fields_, **{name: _dtype(fields_[name]) for name in _ENCODED_DTYPES}})
 
 
 def _check(matrix: Matrix) -> None:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote
 
+from aggarray.access import is_below
 from aggarray.errors import AggregationError, IndexFileError
+from aggarray.formats import local_path
 from aggarray.indexes.store import Texts
-from aggarray.read import is_below
 
 #: Characters of a path that stand for themselves in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
 _PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
 
 
 def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
@@ -59,25 +60,37 @@ def _quoted(text: str) -> str:
     return quote_from_bytes(os.fsencode(text), safe=_SAFE)
 
 
-def resolved(reference: str, folder: str) -> str:
-    """Return the absolute path that a URI reference means, a URL for a remote file; ``folder``: that of the index.
+def is_url(written: str) -> bool:
+    """Tell whether a file name is a URI with a scheme; a colon alone makes none.
 
-    >>> resolved("run%201/a.nc", "/data"), resolved("file:///x/a.nc", "/data"), resolved("../a.nc", "/data")
-    ('/data/run 1/a.nc', '/x/a.nc', '/a.nc')
+    >>> is_url("file:/a.nc"), is_url("https://host/a.nc"), is_url("a:b.nc")
+    (True, True, False)
     """
-    if _SCHEME.match(reference):
-        if not reference.lower().startswith("file:"):
-            return reference
-        path = reference[5:]
-        if path.startswith("//"):
-            path = path[2:].removeprefix("localhost")
-        return os.path.normpath(_unquoted(path))
-    path = f"{folder}/{reference}" if not reference.startswith("/") else reference
-    if "%" in path:
-        decoded = f"{folder}/{_unquoted(reference)}" if not reference.startswith("/") else _unquoted(reference)
-        # Programs that do not encode write names with a percent sign as they are.
-        path = path if os.path.exists(path) and not os.path.exists(decoded) else decoded
-    return os.path.normpath(path) if "/." in path or "//" in path else path
+    return _URL.match(written) is not None
+
+
+def resolve_uri(written: str, folder: str) -> str:
+    """Return the absolute path or URL that a file name in an index stands for.
+
+    ``folder``: the index's own. ``file:`` URIs become paths, other URIs stay; references are percent-decoded, unless only the
+    literal name exists; absolute paths stay as they are. FormatError for a ``file:`` URI of another host.
+
+    >>> resolve_uri("../b%20c.nc", "/data/index"), resolve_uri("file:///data/a.nc", "/"), resolve_uri("s3://b/a.nc", "/")
+    ('/data/b c.nc', '/data/a.nc', 's3://b/a.nc')
+    """
+    url = _URL.match(written)
+    if url is not None:
+        if not written.lower().startswith("file:"):
+            return written
+        return os.path.normpath(local_path(written if url[1] == "//" else f"file://{written[5:]}"))
+    literal = os.path.join(folder, written)
+    literal = os.path.normpath(literal) if "/." in literal or "//" in literal or written.startswith(".") else literal
+    if "%" not in written:
+        return literal
+    decoded = os.path.normpath(os.path.join(folder, unquote(written, errors="surrogateescape")))
+    if os.path.isabs(written):
+        return decoded if os.path.exists(decoded) and not os.path.exists(literal) else literal
+    return literal if os.path.exists(literal) and not os.path.exists(decoded) else decoded
 
 
 def _unquoted(text: str) -> str:
@@ -125,7 +138,7 @@ def moves(relocate: Mapping[str, str] | None) -> Moves:
 
 def _path_of(reference: str) -> str:
     """Return a reference decoded: the path of a file, a URL as it is."""
-    if _SCHEME.match(reference) and not reference.lower().startswith("file:"):
+    if _URL.match(reference) and not reference.lower().startswith("file:"):
         return reference
     return _unquoted(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE))
 
@@ -140,7 +153,7 @@ def _rest(form: str, old: str) -> str | None:
 
 def _joined(new: str, rest: str, encoded: bool) -> str:
     """Put a new prefix before the rest; a path becomes a reference."""
-    if not _SCHEME.match(new):
+    if not _URL.match(new):
         new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
     rest = rest if encoded else _quoted(rest)
     if new and rest and not new.endswith("/") and not rest.startswith("/"):
@@ -169,7 +182,7 @@ class Files(Sequence[str]):
         return self._resolved(self.references[item])
 
     def _resolved(self, reference: str) -> str:
-        return resolved(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
+        return resolve_uri(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
 
     def __iter__(self) -> Iterator[str]:
         text = self.references.text() if isinstance(self.references, Texts) and not self._moves.pairs else "%"
