@@ -1,8 +1,8 @@
-"""Which commands does a shell have? ``aggarray info`` and ``aggarray explain``.
+"""Which commands does a shell have? ``aggregate``, ``append``, ``check``, ``info`` and ``explain``.
 
 Facts go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to standard
-error. Exit status: 0 done, 1 an error, or problems that ``explain`` found, 2 wrong usage. A traceback appears only with
-``--debug``.
+error. Exit status: 0 done, 1 an error, or problems that ``check`` or ``explain`` found, 2 wrong usage. A traceback appears
+only with ``--debug``.
 """
 
 import contextlib
@@ -46,8 +46,67 @@ def _open(source: Sequence[str], variables: Sequence[str]) -> "Aggregation":
 
 @commands.command()
 @_source
+@click.option("-o", "--output", required=True, metavar="INDEX", help="The index file to write.")
+@click.option("--convention", type=click.Choice(["CF-1.13", "CFA-0.4"]), default="CF-1.13", show_default=True)
+@click.option("--absolute", is_flag=True, help="Name files by absolute URIs, not relative to the index.")
+def aggregate(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, output: str, **how: Any) -> None:
+    """Join the files of SOURCE and save an index of them: it opens in milliseconds, here and in other software."""
+    agg = _open(source, variables)
+    _saved(agg, output, as_json, convention=how["convention"], relative=not how["absolute"])
+
+
+@commands.command()
+@click.argument("index")
+@click.argument("source", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")
+def append(index: str, source: tuple[str, ...], as_json: bool) -> None:
+    """Add the files of SOURCE to an INDEX; only new or changed files are read."""
+    agg = _open((index,), ()).append(list(source), progress=True if sys.stderr.isatty() else None)
+    _saved(agg, index, as_json)
+
+
+def _saved(agg: "Aggregation", path: str, as_json: bool, **how: Any) -> None:
+    """Save an index, and say what is in it and what other software will not see."""
+    from aggarray import facts
+
+    report = agg.save(path, **how)
+    if as_json:
+        found = {"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)}
+        click.echo(json.dumps(found, indent=2))
+        return
+    files = facts.file_count(agg)
+    click.echo(facts.printable(f"{path}: {len(agg)} array{'s' * (len(agg) != 1)} of {files} file{'s' * (files != 1)}"))
+    for problem in report.problems:
+        click.echo(facts.printable(f"for aggarray alone: {problem.message}"), err=True)
+    _notes(agg, f"aggarray explain {path} says why")
+
+
+@commands.command()
+@click.argument("source", nargs=-1, required=True)
+@click.option("--checksum", is_flag=True, help="Compare the bytes at both ends of each file too.")
+@click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")
+def check(source: tuple[str, ...], checksum: bool, as_json: bool) -> None:
+    """Look for what is wrong with an index or files: gaps, holes, repeats, files that are lost, changed or damaged.
+
+    Exit status 1 where there are problems.
+    """
+    from aggarray import facts
+
+    report = _open(source, ()).check(checksum=checksum)
+    problems = facts.problem_facts(report)
+    if as_json:
+        click.echo(json.dumps({"ok": report.ok, "problems": problems}, indent=2))
+    else:
+        lines = [facts.printable(f"[{p['kind']}] {p['message']}") for p in problems]
+        click.echo("\n".join(lines) if lines else "no problems")
+    if problems:
+        raise SystemExit(1)
+
+
+@commands.command()
+@_source
 def info(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
-    """List the arrays of SOURCE: files, folders or quoted patterns such as 'data/**/*.nc'."""
+    """List the arrays of SOURCE: an index, files, folders or quoted patterns such as 'data/**/*.nc'."""
     from aggarray import facts
 
     agg = _open(source, variables)

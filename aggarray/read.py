@@ -13,28 +13,62 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
 from aggarray.conform import Masked, arrange, conform
-from aggarray.errors import AggarrayError, FormatError, MissingFileError, SelectionError
-from aggarray.formats import open_file
-from aggarray.formats.base import Handle, blaming, select_outer
+from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError, SelectionError
+from aggarray.formats import checksum, open_file, telling_file
+from aggarray.formats.base import Handle, Stamp, blaming, select_outer
 from aggarray.options import get_options
 from aggarray.plan import Along, Piece, along, pieces
 from aggarray.selection import Selector
 from aggarray.settle import settled, touched
-from aggarray.table import Matrix, Step, Template
+from aggarray.table import Matrix, References, Step, Template
 from aggarray.units import conversion
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """How the files of an array may be read.
+
+    ``missing``: what a file that is gone does, "raise" or "fill"; ``roots``: the only folders, resolved, whose files are
+    opened, None = any.
+    """
+
+    missing: str = "raise"
+    roots: tuple[str, ...] | None = None
+
+    def check(self, uri: str) -> None:
+        """Raise IndexFileError for a file outside the roots, links resolved."""
+        if self.roots is not None and not is_below(uri, self.roots):
+            raise IndexFileError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
+
+
+#: Any file may be read.
+ANYWHERE = Access()
+
+
+def is_below(uri: str, roots: Sequence[str]) -> bool:
+    """Tell whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
+
+    >>> is_below("/data/a/../b.nc", ["/data"]), is_below("/data2/b.nc", ["/data"])
+    (True, False)
+    """
+    real = uri if "://" in uri else os.path.realpath(uri)
+    if "://" in real and "/../" in f"{unquote(real)}/":
+        return False
+    return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """What the values of a master array are: units, calendar and dtype, what stands for missing, what a lost file does."""
+    """What the values of a master array are: units, calendar and dtype, what stands for missing, how files may be read."""
 
     step: Step
     fill_value: Any
-    missing: str = "raise"
+    access: Access = ANYWHERE
 
 
 @dataclass(slots=True)
@@ -42,6 +76,10 @@ class _Lease:
     handle: Handle
     state: tuple[int, ...]
     users: int = 0
+
+
+#: So many files whose time has changed, but nothing else, are remembered.
+_REMEMBERED = 100_000
 
 
 class OpenFiles:
@@ -56,11 +94,15 @@ class OpenFiles:
         self._leases: OrderedDict[str, _Lease] = OrderedDict()
         self._process = os.getpid()
         self._at_exit = False
+        self._same: dict[str, tuple[tuple[int, ...], Stamp]] = {}
 
     @contextmanager
-    def use(self, path: str) -> Iterator[Handle]:
-        """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open."""
-        lease = self._take(path)
+    def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
+        """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open.
+
+        ``stamp``: what the file was like when it was scanned; IndexFileError where it has changed.
+        """
+        lease = self._take(path, stamp)
         try:
             yield lease.handle
         finally:
@@ -73,7 +115,11 @@ class OpenFiles:
                     lease.handle.close()
                 self._shrink()
 
-    def _take(self, path: str) -> _Lease:
+    def _take(self, path: str, stamp: Stamp | None) -> _Lease:
+        if "://" in path:
+            raise FormatError(
+                "a remote file, which cannot be opened; fetch it, and open with relocate={its address: its folder}"
+            )
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -82,6 +128,8 @@ class OpenFiles:
         except OSError as error:
             raise FormatError(f"cannot be opened: {error.strerror or error}; check its permissions") from error
         state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if stamp is not None and state[:2] != (stamp[1], stamp[0]):
+            self._check(path, state, stamp)
         with self._lock:
             if self._process != os.getpid():
                 # After a fork the handles belong to the parent: they are left to it, not closed.
@@ -102,6 +150,22 @@ class OpenFiles:
             _close_unused(self._leases.pop(path, None))
             self._leases[path] = fresh
         return fresh
+
+    def _check(self, path: str, state: tuple[int, ...], stamp: Stamp) -> None:
+        """Raise IndexFileError unless a file is what it was, but for its time: copying changes that."""
+        if self._same.get(path) == (state, stamp):
+            return
+        told = telling_file(path)
+        status = os.stat(told)
+        if status.st_size != stamp[0]:
+            raise IndexFileError(
+                f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now; open the files anew"
+            )
+        if status.st_mtime_ns != stamp[1] and checksum(told) != stamp[2]:
+            raise IndexFileError("changed since it was scanned: it was written to; open the files anew")
+        if len(self._same) > _REMEMBERED:
+            self._same.clear()
+        self._same[path] = (state, stamp)
 
     def forget(self, path: str) -> None:
         """Drop a file from the cache; its handle closes when the last reader lets go of it."""
@@ -133,7 +197,16 @@ def close_files() -> None:
     _files.close()
 
 
-def fetch(matrix: Matrix, piece: Piece) -> np.ndarray:
+@contextmanager
+def _opened(references: References, row: int, access: Access) -> Iterator[Handle]:
+    """Give the open file of a sub-array, as far as it may be read and is what it was."""
+    uri = str(references.uri_of(row))
+    access.check(uri)
+    with _files.use(uri, references.stamp_of(row)) as handle:
+        yield handle
+
+
+def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
     """Return the stored values of a piece, dimensions as in its sub-array; errors name file and variable."""
     references = matrix.references
     uri = references.uri_of(piece.ref)
@@ -141,7 +214,7 @@ def fetch(matrix: Matrix, piece: Piece) -> np.ndarray:
     if uri is None:
         return _pick(references.memory[code], piece.selection)
     variable = references.variables[code]
-    with blaming(uri, variable), _files.use(uri) as handle:
+    with blaming(uri, variable), _opened(references, piece.ref, access) as handle:
         return select_outer(lambda box: handle.read(variable, box), piece.selection)
 
 
@@ -159,9 +232,9 @@ def _block(matrix: Matrix, piece: Piece, target: Target) -> Masked | None:
         return None
     template = matrix.references.template_of(piece.ref)
     try:
-        raw = fetch(matrix, piece)
+        raw = fetch(matrix, piece, target.access)
     except MissingFileError:
-        if target.missing == "fill":
+        if target.access.missing == "fill":
             return None
         raise
     values, mask = conform(*template.encoding.decode(raw), template, target.step)
@@ -221,7 +294,7 @@ def read(
     view, mask_view = result[aim or ...], None if mask is None else mask[aim or ...]
 
     def work(group: list[Piece]) -> None:
-        with _held(matrix, group):
+        with _held(matrix, group, target.access):
             for piece in group:
                 block = _named(matrix, piece, lambda p: _block(matrix, p, target))
                 _place(view, mask_view, piece, block, target.fill_value)
@@ -235,17 +308,18 @@ def _settled(matrix: Matrix, rows: Sequence[Along], target: Target) -> Matrix:
     """Look at the files of sub-arrays that are about to be read and that so far only an index has told of."""
     if not any(t.declared for t in matrix.references.templates):
         return matrix
-    return settled(matrix, touched(matrix, rows), target.step, target.missing)
+    access = target.access
+    return settled(matrix, touched(matrix, rows), target.step, access.missing, access.check)
 
 
 @contextmanager
-def _held(matrix: Matrix, group: Sequence[Piece]) -> Iterator[None]:
+def _held(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
     """Keep the file of several pieces open from the first to the last; whatever is wrong with it, the pieces will say."""
-    uri = matrix.references.uri_of(group[0].ref) if len(group) > 1 and group[0].ref >= 0 else None
+    references, first = matrix.references, group[0].ref
     with ExitStack() as stack:
-        if uri is not None:
+        if len(group) > 1 and first >= 0 and references.uri[first] >= 0:
             with suppress(AggarrayError):
-                stack.enter_context(_files.use(uri))
+                stack.enter_context(_opened(references, first, access))
         yield
 
 
@@ -311,7 +385,7 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     template = matrix.references.template_of(piece.ref)
     if not _as_stored(template, target.step):
         return "its values must be converted"
-    whole = _named(matrix, piece, lambda p: _whole(matrix, p))
+    whole = _named(matrix, piece, lambda p: _whole(matrix, p, target.access))
     if whole is None:
         return "it is not stored contiguous and uncompressed"
     part = whole[piece.selection]
@@ -340,11 +414,10 @@ def _as_stored(template: Template, step: Step) -> bool:
     return plain and conversion(template.units, template.calendar, step.units, step.calendar).identity
 
 
-def _whole(matrix: Matrix, piece: Piece) -> np.ndarray | None:
+def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
     references, row = matrix.references, piece.ref
-    uri = references.uri_of(row)
-    if uri is None:
+    if references.uri[row] < 0:
         return references.memory[int(references.variable[row])]
-    with _files.use(uri) as handle:
+    with _opened(references, row, access) as handle:
         mapped: np.ndarray | None = handle.mapped(references.variables[references.variable[row]])
     return mapped

@@ -53,6 +53,17 @@ def find_files(source: Source) -> list[str]:
     return list(found)
 
 
+def listed(source: Source) -> list[Any]:
+    """Return the items of a source, to be gone through more than once; AggregationError for what is no path."""
+    return list(_sources(source))
+
+
+def named_files(items: Sequence[Any]) -> list[str]:
+    """Return the absolute paths of the files that a source names one by one, rather than by a folder or a pattern."""
+    paths = map(local_path, items)
+    return [os.path.abspath(p) for p in paths if os.path.isfile(p) or is_store(p)]
+
+
 def _sources(source: Any) -> Iterator[Any]:
     """Yield what a source lists; AggregationError for anything but paths."""
     try:

@@ -8,7 +8,7 @@ compared, dtype, packing, missing values and units as the file has them. What sc
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,11 +97,18 @@ def touched(matrix: Matrix, rows: Sequence[Along]) -> np.ndarray:
     return flat
 
 
-def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, missing: str = "raise") -> Matrix:
+def settled(
+    matrix: Matrix,
+    cells: np.ndarray | None,
+    step: Step,
+    missing: str = "raise",
+    check: Callable[[str], None] = lambda uri: None,
+) -> Matrix:
     """Return the matrix with the real templates of the sub-arrays that some cells (None: all) refer to.
 
     ``step``: units of the master, for sub-arrays that have none; ``missing``: "fill" makes partitions of files that are gone
-    missing ones. Raises MissingFileError or FormatError naming file, variable and what differs from the index.
+    missing ones; ``check`` raises for a file that may not be opened, before it is. Raises MissingFileError or FormatError
+    naming file, variable and what differs from the index.
     """
     references = matrix.references
     declared = np.array([t.declared for t in references.templates], bool)
@@ -113,6 +120,8 @@ def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, missing: str =
     if not refs.size:
         return matrix
     refs = refs[np.argsort(references.uri[refs], kind="stable")]
+    for code in np.unique(references.uri[refs]).tolist():
+        check(str(references.uris[code]))
     work = _Settling(references, step)
     lost = [row for row in refs.tolist() if not work.settle(row, missing == "fill")]
     refs = np.where(np.isin(matrix.refs, lost), np.int32(-1), matrix.refs) if lost else matrix.refs

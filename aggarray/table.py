@@ -69,7 +69,8 @@ class References:
     """Sub-arrays as columns: row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``.
 
     In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
-    length.
+    length. ``stamps``, where known: int64 (uris, 3), what each file was like when it was scanned: bytes (-1: not known),
+    modification time in nanoseconds, checksum.
     """
 
     uris: Sequence[str]
@@ -79,6 +80,7 @@ class References:
     uri: np.ndarray
     variable: np.ndarray
     template: np.ndarray
+    stamps: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.template)
@@ -87,6 +89,13 @@ class References:
         """Return the URI of a sub-array, None in memory."""
         code = int(self.uri[row])
         return None if code < 0 else str(self.uris[code])
+
+    def stamp_of(self, row: int) -> tuple[int, int, int] | None:
+        """Return what the file of a sub-array was like when it was scanned, None where that is not known."""
+        if self.stamps is None or self.uri[row] < 0:
+            return None
+        size, time, checksum = self.stamps[self.uri[row]].tolist()
+        return None if size < 0 else (size, time, checksum)
 
     def template_of(self, row: int) -> Template:
         """Return the template that a sub-array follows."""
@@ -109,6 +118,7 @@ class References:
             codes,
             places,
             templates.astype(np.int32),
+            None if self.stamps is None else self.stamps[kept],
         )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
@@ -124,6 +134,7 @@ class ReferenceBuilder:
 
     def __init__(self) -> None:
         self._uris: dict[str, int] = {}
+        self._stamps: dict[int, np.ndarray] = {}
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
         self._seen: dict[int, tuple[Template, int]] = {}
@@ -158,9 +169,14 @@ class ReferenceBuilder:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:
                 return self.add(template, None, other.memory[name])
-            return self.add(template, other.uris[code], other.variables[name])
+            row = self.add(template, other.uris[code], other.variables[name])
+            if other.stamps is not None:
+                self._stamps[self._single[-1][0]] = other.stamps[code]
+            return row
         self._flush()
         uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
+        if other.stamps is not None:
+            self._stamps.update(zip(uris.tolist(), other.stamps, strict=True))
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
         templates = np.array([self._template(t) for t in other.templates], np.int32)
         inside = other.uri < 0
@@ -184,7 +200,11 @@ class ReferenceBuilder:
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
         names = tuple(self._uris), tuple(self._variables)
-        return References(*names, tuple(self._templates), tuple(self._memory), *columns)
+        stamps = None
+        if self._stamps:
+            stamps = np.full((len(self._uris), 3), -1, np.int64)
+            stamps[list(self._stamps)] = list(self._stamps.values())
+        return References(*names, tuple(self._templates), tuple(self._memory), columns[0], columns[1], columns[2], stamps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,7 +278,7 @@ class Matrix:
 
     def compact(self) -> "Matrix":
         """Return the same matrix with references to the sub-arrays that its cells use, and no others."""
-        used = np.unique(self.refs[self.refs >= 0])
+        used = used_rows(self.refs[self.refs >= 0], len(self.references))
         if len(used) == len(self.references):
             return self
         refs = np.where(self.refs >= 0, np.searchsorted(used, self.refs), -1).astype(np.int32)
@@ -290,6 +310,15 @@ _FIRST, _INSIDE = _column(0), _column(-1)
 @lru_cache(maxsize=1024)
 def _whole(size: int) -> np.ndarray:
     return _column(0, size, dtype=np.int64)
+
+
+def used_rows(column: np.ndarray, count: int) -> np.ndarray:
+    """Return which rows of a table of ``count`` a column of numbers names, sorted.
+
+    >>> used_rows(np.array([3, 1, 3]), 5).tolist()
+    [1, 3]
+    """
+    return np.flatnonzero(np.bincount(column, minlength=count))
 
 
 def check_matrix(matrix: Matrix) -> None:

@@ -14,6 +14,7 @@ from tilings import keys, pick, same, same_masked, tilings
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
+from aggarray.read import Access
 
 Eager = tuple[np.ndarray, np.ndarray]
 
@@ -257,7 +258,7 @@ def test_no_file_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         b[:]
     message = str(caught.value)
     assert "\n" not in message and os.fspath(tmp_path) in message and "'v'" in message and "missing='fill'" in message
-    assert replace(b, _missing="fill").read(masked=True).mask.all()
+    assert replace(b, _access=Access("fill")).read(masked=True).mask.all()
     for path, content in kept:
         path.write_bytes(content)
     same(b[:], np.array([1000, 300, 400], "i4"))

@@ -15,7 +15,7 @@ import pytest
 import aggarray as aa
 import aggarray.read as reading
 from aggarray import MasterArray, SubArray
-from aggarray.read import OpenFiles, close_files
+from aggarray.read import Access, OpenFiles, close_files
 
 
 def written(path: Path, values: Any, name: str = "v", form: str = "NETCDF3_CLASSIC", **attrs: Any) -> Path:
@@ -165,7 +165,7 @@ def test_missing_files_may_be_filled(tmp_path: Path) -> None:
     from dataclasses import replace
 
     paths = [written(tmp_path / f"{i}.nc", [float(i)] * 2) for i in range(3)]
-    a = replace(array(paths), _missing="fill")
+    a = replace(array(paths), _access=Access("fill"))
     paths[1].unlink()
     np.testing.assert_array_equal(a[:], [0, 0, np.nan, np.nan, 2, 2])
     assert a.read([5, 2, 0], masked=True).mask.tolist() == [False, True, False]

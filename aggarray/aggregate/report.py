@@ -4,8 +4,9 @@ A gap is a missing step of a time axis that is regular but for it: constant step
 calendar. A hole is a place of the matrix that no file covers.
 """
 
+import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,8 @@ import numpy as np
 from aggarray.aggregate.apart import short_paths
 from aggarray.aggregate.rules import Skipped
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats import open_file
+from aggarray.formats import checksum, open_file, telling_file
+from aggarray.formats.base import Stamp
 from aggarray.master import MasterArray
 from aggarray.units import is_reference_time
 
@@ -255,13 +257,40 @@ def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
             yield Problem("unreadable", one.file, f"{one.file}: {one.reason}")
 
 
-def file_problems(arrays: Sequence[MasterArray]) -> Iterator[Problem]:
-    """Yield the files that are gone, or that do not open any more or are too short; values are not read."""
-    uris = dict.fromkeys(str(uri) for array in arrays for uri in array._matrix.references.uris)
-    for uri in uris:
+def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], wanted: bool = False) -> Iterator[Problem]:
+    """Yield the files that are gone, have changed, or do not open any more or are too short; values are not read.
+
+    ``stamps``: what files were like when they were scanned, where the arrays do not know; ``wanted``: compare the bytes of
+    their heads and tails too.
+    """
+    expected: dict[str, Stamp | None] = {}
+    for references in (array._matrix.references for array in arrays):
+        for code, uri in enumerate(references.uris):
+            known = None if references.stamps is None else tuple(references.stamps[code].tolist())
+            expected.setdefault(str(uri), stamps.get(str(uri)) if known is None or known[0] < 0 else known)
+    for uri, stamp in expected.items():
         try:
             open_file(uri).close()
+            change = None if stamp is None else _change(uri, stamp, wanted)
+            if change is not None:
+                yield Problem("changed", uri, f"{uri}: {change}; open or append it anew")
         except MissingFileError as error:
             yield Problem("missing", uri, str(error))
         except FormatError as error:
             yield Problem("unreadable", uri, str(error))
+
+
+def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
+    """Say in what a file is not what it was; ``wanted``: look at its bytes too."""
+    told = telling_file(uri)
+    status = os.stat(told)
+    if status.st_size != stamp[0]:
+        return f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now"
+    if status.st_mtime_ns != stamp[1]:
+        same = wanted and checksum(told) == stamp[2]
+        return "changed since it was scanned: it has another modification time" + (
+            ", but the same bytes at its ends" if same else ""
+        )
+    if wanted and checksum(told) != stamp[2]:
+        return "changed since it was scanned: size and time are the same, but not the bytes at its ends"
+    return None

@@ -5,23 +5,28 @@ entry point ``aggarray.formats``: there is no list to edit. Files are known by c
 """
 
 import functools
+import hashlib
 import importlib
 import os
 import pkgutil
 import re
 import stat
 import warnings
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, FormatError, MissingFileError
-from aggarray.formats.base import Format, Handle, Structure, blaming
+from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
 
 #: Bytes of a file that formats are shown.
 HEAD = 512
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
+#: Bytes at the beginning and at the end of a file that its checksum covers.
+_CHECKED = (1 << 16, 1 << 14)
+
 _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
@@ -102,7 +107,31 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     path = os.path.abspath(local_path(path))
     found = identify(path)
     with blaming(path):
-        return found.scan(path)
+        stamp = stamp_of(path)
+        return replace(found.scan(path), stamp=stamp)
+
+
+def telling_file(path: str) -> str:
+    """Return the file whose size and time tell whether a data file has changed: itself, or the metadata of a Zarr store."""
+    marks = (os.path.join(path, mark) for mark in _STORE_MARKS)
+    return next((m for m in marks if os.path.isfile(m)), path) if os.path.isdir(path) else path
+
+
+def stamp_of(path: str) -> Stamp:
+    """Return size, modification time and checksum of a file (of a Zarr store: of its metadata). OSError where it is gone."""
+    told = telling_file(path)
+    status = os.stat(told)
+    return status.st_size, status.st_mtime_ns, checksum(told)
+
+
+def checksum(path: str) -> int:
+    """Return a checksum of the head and the tail of a file, where headers lie; of a small file that is all of it."""
+    digest = hashlib.blake2b(digest_size=8)
+    with open(path, "rb", buffering=0) as file:
+        digest.update(file.read(_CHECKED[0]))
+        size = os.fstat(file.fileno()).st_size
+        digest.update(os.pread(file.fileno(), _CHECKED[1], max(0, size - _CHECKED[1])))
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def open_file(path: str | os.PathLike[str]) -> Handle:

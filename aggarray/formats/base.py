@@ -31,6 +31,8 @@ LIBRARY_ERRORS = (
 )
 
 Attributes = Mapping[str, Any]
+#: What a file was like when it was scanned: bytes, modification time in nanoseconds, checksum of its head and tail.
+Stamp = tuple[int, int, int]
 Box = tuple[slice, ...]
 
 
@@ -56,7 +58,7 @@ class Structure:
     """What a scan finds in one file.
 
     ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
-    ``sizes`` has the file's dimensions by path, None where the format has none of its own.
+    ``stamp``: what the file was like just before; ``sizes``: the file's dimensions by path, None where the format has none.
     """
 
     uri: str
@@ -65,6 +67,7 @@ class Structure:
     variables: tuple[Variable, ...]
     groups: Mapping[str, Attributes]
     skipped: tuple[tuple[str, str], ...] = ()
+    stamp: Stamp | None = None
     sizes: Mapping[str, int] | None = None
 
 

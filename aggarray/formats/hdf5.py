@@ -60,7 +60,7 @@ class _HDF5:
             found = _scan_netcdf(path)
             if isinstance(found, Structure):
                 return found
-            with blaming(path), _opened(path) as file:
+            with blaming(path), opened(path) as file:
                 return scan_structure(path, file, found, lambda v: _File(path, file).values(v.name, whole(v.shape)))
 
     def open(self, path: str) -> Handle:
@@ -130,7 +130,7 @@ def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
         if info.type == h5py.h5o.TYPE_DATASET:
             names.append(name.decode("utf-8", "replace"))
 
-    with _opened(path) as file:
+    with opened(path) as file:
         h5py.h5o.visit(file.id, note, info=True)
     return not {name.replace(NOT_COORDINATE, "") for name in names} <= seen
 
@@ -162,7 +162,7 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
     filled = with_values(variables, read)
     attrs = {prefix[:-1]: _netcdf_attrs(group) for prefix, group in groups.items()}
     sizes = {prefix + name: len(d) for prefix, group in groups.items() for name, d in group.dimensions.items()}
-    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped), sizes)
+    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped), sizes=sizes)
 
 
 def _has_real_end(name: str, source: Any, spans: Mapping[str, tuple[str, ...]]) -> bool:
@@ -212,7 +212,7 @@ def _open(path: str) -> Any:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def opened(path: str) -> Iterator[Any]:
     file = _open(path)
     try:
         yield file

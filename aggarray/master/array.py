@@ -1,7 +1,7 @@
 """What is one array out of many? `MasterArray`: its parameters, reading, and the lazy operations that touch no file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Any
 
@@ -14,10 +14,11 @@ from aggarray.errors import AggregationError, NotFoundError, SelectionError, Uni
 from aggarray.frozen import frozen
 from aggarray.master.build import Wanted, from_subarrays
 from aggarray.master.lazy import needless, select_known, select_matrix
+from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
 from aggarray.master.reading import Known, Reading, read_known, read_or_view
 from aggarray.master.subarray import SubArray
-from aggarray.read import Target
+from aggarray.read import ANYWHERE, Access, Target
 from aggarray.selection import Range, Selector, normalise
 from aggarray.table import Matrix, Step
 from aggarray.tiling import reverse, transpose
@@ -48,11 +49,34 @@ class MasterArray:
     file_attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: "Mapping[str, MasterArray]" = field(default_factory=dict)
     _known: Known | None = None
-    _missing: str = "raise"
+    _access: Access = ANYWHERE
+    _origin: Origin | None = None
 
     def __post_init__(self) -> None:
         for name in ("attrs", "file_attrs", "coords"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An array of an index travels as its place there and what was done to it, others as they are."""
+        origin = self._origin
+        if origin is not None and origin.describes(self._witness):
+            return found_again, (origin.find, origin.place, origin.steps)
+        return MasterArray, (*(getattr(self, f.name) for f in fields(self) if f.name != "_origin"),)
+
+    @property
+    def _witness(self) -> tuple[object, ...]:
+        return self.name, self._matrix, self.attrs, self.file_attrs, self.coords
+
+    def _with_origin(self, find: Callable[..., Any], *place: Any) -> "MasterArray":
+        """Return the array with a way to find it again in another process."""
+        return replace(self, _origin=Origin(find, place, (), self._witness))
+
+    def _after(self, name: str, arguments: Any, result: "MasterArray") -> "MasterArray":
+        """Note in a result what it was made of, and how."""
+        origin = self._origin
+        if origin is None or not origin.describes(self._witness):
+            return result if result._origin is None else replace(result, _origin=None)
+        return replace(result, _origin=origin.then(name, arguments, result._witness))
 
     @classmethod
     def from_subarrays(
@@ -157,7 +181,7 @@ class MasterArray:
 
     @property
     def _target(self) -> Target:
-        return Target(Step(self.units, self.calendar, self.dtype), self.fill_value, self._missing)
+        return Target(Step(self.units, self.calendar, self.dtype), self.fill_value, self._access)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
@@ -232,7 +256,8 @@ class MasterArray:
         order = [self.dimensions.index(d) for d in wanted]
         values, mask = self._known or (None, None)
         known = None if values is None else (values.transpose(order), None if mask is None else mask.transpose(order))
-        return replace(self, _matrix=transpose(self._matrix, order), _known=known)
+        turned = replace(self, _matrix=transpose(self._matrix, order), _known=known)
+        return self._after("transpose", tuple(wanted), turned)
 
     def flip(self, *dimensions: str) -> "MasterArray":
         """Return the array with dimensions (all, without arguments) turned round; `directions` tells so."""
@@ -241,7 +266,7 @@ class MasterArray:
             self._matrix.axis(d)
         sizes = zip(self.dimensions, self.shape, strict=True)
         selectors = {d: Range(n - 1, n, -1) for d, n in sizes if d in wanted}
-        return self._with_coords(lambda a: a._turned(selectors))
+        return self._after("flip", tuple(wanted), self._with_coords(lambda a: a._turned(selectors)))
 
     def _turned(self, selectors: Mapping[str, Range]) -> "MasterArray":
         """Turn dimensions round, single elements too: their direction changes all the same."""
@@ -262,7 +287,7 @@ class MasterArray:
         step = Step(units, calendar, np.dtype("f8") if self.dtype.kind in "iu" else self.dtype)
         # Without any values: whether units and dtype go together is known before a file is read.
         convert(np.empty(0, self.dtype), None, self._target.step, step)
-        return self._stepped(step)
+        return self._after("to_units", (units, calendar), self._stepped(step))
 
     def astype(self, dtype: Any) -> "MasterArray":
         """Return the array in another data type, cast as NumPy does; missing values stay missing.
@@ -271,7 +296,7 @@ class MasterArray:
         """
         wanted = plain_dtype(dtype)
         cast(np.empty(0, self.dtype), None, wanted)
-        return self._stepped(Step(self.units, self.calendar, wanted))
+        return self._after("astype", (wanted,), self._stepped(Step(self.units, self.calendar, wanted)))
 
     def _stepped(self, step: Step) -> "MasterArray":
         """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
@@ -348,7 +373,7 @@ class _Lazy:
     def __getitem__(self, key: Any) -> MasterArray:
         array = self._array
         selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
-        return array._chosen(selectors)
+        return array._after("lazy", key, array._chosen(selectors))
 
 
 def _names(dimensions: Sequence[Any]) -> tuple[str, ...]:

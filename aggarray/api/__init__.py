@@ -1,0 +1,7 @@
+"""How does a user get from a folder of files to arrays? `open` and `concat`, and the `Aggregation` that opening gives."""
+
+from aggarray.aggregate.concat import concat
+from aggarray.api.aggregation import Aggregation
+from aggarray.api.opening import open
+
+__all__ = ["Aggregation", "concat", "open"]

@@ -1,0 +1,165 @@
+"""What does opening give? An `Aggregation`: master arrays, why others stayed apart, and ways to save, extend and check them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aggarray.aggregate.apart import differing_attributes, differing_facets, labels
+from aggarray.aggregate.join import same_attribute
+from aggarray.aggregate.report import (
+    Duplicate,
+    Problem,
+    Report,
+    duplicate_problems,
+    file_problems,
+    gap_problems,
+    hole_problems,
+    skipped_problems,
+)
+from aggarray.aggregate.rules import Refusal, Skipped
+from aggarray.api.joining import Found, arrays_in, join_all, sort_out
+from aggarray.api.keeping import Result, keep
+from aggarray.api.progress import checked_progress
+from aggarray.api.provenance import Provenance
+from aggarray.errors import AggregationError, NotFoundError
+from aggarray.formats import local_path, stamp_of
+from aggarray.indexes import CONVENTIONS, Opening
+from aggarray.master import MasterArray
+from aggarray.scan import Progress, Source, find_files, listed, named_files, scan_files
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Aggregation:
+    """A collection of master arrays: the data variables of a source, joined; coordinates hang on them.
+
+    ``arrays``: the arrays; ``refusals``: why arrays of one identity stayed apart; ``skipped``: what could not be used;
+    ``duplicates``: files left out because they repeat others exactly.
+    """
+
+    arrays: tuple[MasterArray, ...]
+    refusals: tuple[Refusal, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
+    _provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays, each once."""
+        return tuple(dict.fromkeys(a.name or "" for a in self.arrays))
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __iter__(self) -> Iterator[MasterArray]:
+        return iter(self.arrays)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> MasterArray:
+        """Return the one array of a name; NotFoundError lists the names, or what tells several arrays of it apart."""
+        found = [a for a in self.arrays if a.name == name]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
+        apart = _telling_apart(found)
+        raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
+
+    def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
+        """Return the arrays of a name and with attributes of the values given, looked up in `attrs`, then in `file_attrs`."""
+
+        def fits(array: MasterArray) -> bool:
+            return (name is None or array.name == name) and all(_has(array, k, v) for k, v in attributes.items())
+
+        # A file that serves an array which is not selected is no mere copy.
+        serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
+        alone = tuple(d for d in self.duplicates if d.file not in serving)
+        arrays = tuple(a for a in self.arrays if fits(a))
+        repeats: dict[str, list[str]] = {}
+        for one in alone:
+            repeats.setdefault(one.array, []).append(one.file)
+        return replace(self, arrays=arrays, duplicates=alone, _provenance=self._provenance.of(arrays, repeats))
+
+    def save(self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True) -> Report:
+        """Save an index: an aggregation file for any reader of the convention, which reopens here without loss.
+
+        ``convention``: "CF-1.13" or "CFA-0.4"; ``relative``: files are named relative to the index's own folder. No values
+        are copied but those in memory and of coordinates. The report names the arrays that the convention has no words for:
+        they are kept for aggarray alone. Raises IndexFileError where the index was saved by somebody else since it was
+        opened, or cannot be written; a crash leaves the old index whole.
+        """
+        if convention not in CONVENTIONS:
+            raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
+        how = {"convention": convention, "relative": bool(relative)}
+        result = Result(self.arrays, self.refusals, self.skipped, self.duplicates)
+        return keep(local_path(path), result, self._provenance, how)
+
+    def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
+        """Return the aggregation of these files and those of a source: the same as opening all of them anew.
+
+        Only files that are new, or have changed, are opened. Raises MissingFileError where the source names nothing, the
+        error of the first file where none of them can be read.
+        """
+        before, known = self._provenance, {s.uri: s for s in self._provenance.structures()}
+        items = listed(source)
+        paths = [p for p in find_files(items) if p not in known or stamp_of(p) != known[p].stamp]
+        scanned = scan_files(paths, None, checked_progress(progress))
+        lost = {s.file for s in self.skipped if s.variable is None}
+        errors = [result for path, result in scanned if isinstance(result, Exception) and path not in lost]
+        if errors and len(errors) == len([path for path, _ in scanned if path not in lost]):
+            raise errors[0]
+        new = sort_out(scanned, named_files(items), Opening(before.access))
+        anew = set(paths)
+        structures = [*(s for uri, s in known.items() if uri not in anew), *new.structures]
+        others = [*before.others(), *new.others]
+        skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
+        repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
+        arrays, odd = arrays_in(Found(structures, others, [*skipped, *new.skipped]), repeats)
+        after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
+        joined = join_all(arrays, after, repeats)
+        return Aggregation(tuple(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+
+    def check(self, checksum: bool = False) -> Report:
+        """Report gaps in regular time axes, holes that no file covers, files that only repeat others, and lost files.
+
+        Every file is opened, and compared with what it was when it was scanned: size, modification time, with ``checksum``
+        the bytes of its head and tail too. Values are not read.
+        """
+        problems: list[Problem] = []
+        for array in self.arrays:
+            problems += gap_problems(array)
+            problems += hole_problems(array)
+        problems += duplicate_problems(self.duplicates, self.arrays)
+        problems += file_problems(self.arrays, {s.uri: s.stamp for s in self._provenance.structures()}, checksum)
+        problems += skipped_problems(self.skipped)
+        return Report(not problems, tuple(problems))
+
+    def __repr__(self) -> str:
+        lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
+        apart = [f" [{label}]" if label else "" for label in labels(self.arrays)]
+        lines += [f"  {repr(a).splitlines()[0]}{label}" for a, label in zip(self.arrays[:20], apart, strict=False)]
+        lines += [f"  ... and {len(self.arrays) - 20} more"] if len(self.arrays) > 20 else []
+        if self.refusals or self.skipped:
+            lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")
+        return "\n".join(lines)
+
+
+def _has(array: MasterArray, key: str, value: Any) -> bool:
+    for attrs in (array.attrs, array.file_attrs):
+        if key in attrs:
+            return same_attribute(attrs[key], value)
+    return key in ("units", "calendar") and getattr(array, key) == value
+
+
+def _telling_apart(found: Sequence[MasterArray]) -> str:
+    """List the attributes in which arrays differ, with their values: facets, then others, those of most values first."""
+    texts = []
+    for differing in (differing_facets(found), differing_attributes(found)):
+        for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
+            distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
+            texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
+    if texts:
+        return "they differ in " + "; ".join(texts[:4])
+    return f"their shapes are {', '.join(str(a.shape) for a in found[:8])}"

@@ -1,0 +1,88 @@
+"""How do scanned files become joined arrays, the same way whether they are opened, appended or joined by other rules?"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aggarray import indexes
+from aggarray.aggregate import Joined, aggregate
+from aggarray.aggregate.report import Duplicate
+from aggarray.aggregate.rules import Skipped
+from aggarray.aggregate.variables import arrays_of
+from aggarray.api.provenance import Provenance
+from aggarray.errors import AggarrayError
+from aggarray.formats.base import Structure
+from aggarray.master import MasterArray
+from aggarray.scan import unreadable
+
+_ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
+
+
+@dataclass(slots=True)
+class Found:
+    """What a source holds: structures of data files, arrays of indexes, and what could not be used."""
+
+    structures: list[Structure] = field(default_factory=list)
+    others: list[MasterArray] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: indexes.Opening) -> Found:
+    """Tell data files from indexes among scanned files, and from what cannot be used.
+
+    ``named``: the paths that the source names one by one: indexes that were merely found in a folder are passed over.
+    """
+    found, named = Found(), set(named)
+    for path, result in scanned:
+        if isinstance(result, AggarrayError):
+            found.skipped.append(Skipped(path, None, unreadable(path, result)))
+            continue
+        kind = indexes.kind_of(result)
+        if kind is None:
+            found.structures.append(result)
+        elif path not in named:
+            found.skipped.append(Skipped(path, indexes.GROUP if kind is indexes.OURS else kind.name, _ELSEWHERE))
+        elif kind is indexes.OURS:
+            loaded = indexes.load(path, how)
+            found.structures += loaded.structures()
+            found.others += loaded.others()
+        else:
+            found.others += foreign_arrays(result, how)
+    return found
+
+
+def foreign_arrays(structure: Structure, how: indexes.Opening) -> list[MasterArray]:
+    """Return the arrays of another program's index, coordinates hung on them. Raises IndexFileError for a bad one."""
+    foreign = indexes.read_foreign(structure, how)
+    arrays, _ = arrays_of(foreign.structure)
+    return [replace(foreign.seated(a), _access=how.access) for a in arrays]
+
+
+def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
+    """Return the arrays that were found, file by file, and all that cannot be used.
+
+    ``repeats``: arrays of files that are known to repeat others, and stay left out.
+    """
+    out = {(d.array, d.file) for d in repeats}
+    arrays, skipped = list(found.others), list(found.skipped)
+    for structure in found.structures:
+        made, odd = arrays_of(structure)
+        skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
+        arrays += [a for a in made if (a.name or "", structure.uri) not in out] if out else made
+    return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
+
+
+def join_all(arrays: Sequence[MasterArray], provenance: Provenance, repeats: Sequence[Duplicate] = ()) -> Joined:
+    """Join arrays by the rules, those of the names wanted; ``repeats`` were left out before and are noted again."""
+    if provenance.variables is not None:
+        arrays = [a for a in arrays if a.name in provenance.variables]
+    joined = aggregate([_accessed(a, provenance) for a in arrays], provenance.rules)
+    return replace(joined, duplicates=[*repeats, *joined.duplicates])
+
+
+def _accessed(array: MasterArray, provenance: Provenance) -> MasterArray:
+    """Return an array that is read as the provenance says, with its coordinates."""
+    access: Any = provenance.access
+    if array._access is access or array._access == access:
+        return array
+    return replace(array, _access=access, coords={n: replace(c, _access=access) for n, c in array.coords.items()})

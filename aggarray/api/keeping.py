@@ -1,0 +1,101 @@
+"""How does an aggregation go into an index, and come out of it? The arrays are the index's business; here is the rest."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from aggarray import indexes
+from aggarray.aggregate.report import Duplicate, Problem, Report
+from aggarray.aggregate.rules import Refusal, Rules, Skipped
+from aggarray.api.provenance import Provenance
+from aggarray.errors import IndexFileError
+from aggarray.indexes.encode import plain, unplain
+from aggarray.master import MasterArray
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an index keeps of an aggregation: its arrays, and what is to be said of them."""
+
+    arrays: tuple[MasterArray, ...]
+    refusals: tuple[Refusal, ...]
+    skipped: tuple[Skipped, ...]
+    duplicates: tuple[Duplicate, ...]
+
+
+def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, Any]) -> Report:
+    """Save an aggregation; ``how``: the convention, and whether URIs are relative.
+
+    Returns a report of what the convention cannot express and lies in the lossless part alone. Raises IndexFileError.
+    """
+    target = os.path.realpath(path)
+    structures, others = provenance.structures(), provenance.others()
+    if os.path.exists(target) and indexes.stored_generation(target) is None:
+        sources = {s.uri for s in structures} | {u for a in result.arrays for u in a._matrix.references.uris}
+        if any(os.path.realpath(u) == target for u in sources if os.path.basename(u) == os.path.basename(target)):
+            raise IndexFileError(f"{target}: one of the files of this aggregation; save the index under another name")
+    files: dict[str, int] = {}
+    details = _details(result, provenance, files)
+    contents = indexes.Contents(result.arrays, structures, others, details, list(files))
+    left_out, generation = indexes.save(target, contents, expected=provenance.saved.get(target), **how)
+    provenance.saved[target] = generation
+    problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
+    return Report(not problems, tuple(problems))
+
+
+def _details(result: Result, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
+    """Return rules, refusals and the like as JSON, files as numbers into ``files``, which is filled."""
+
+    def code(uri: str) -> int:
+        return files.setdefault(uri, len(files))
+
+    return {
+        "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
+        "variables": provenance.variables,
+        "refusals": [[r.arrays, [code(f) for f in r.files], r.rule, r.reason] for r in result.refusals],
+        "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],
+        "duplicates": [[d.array, code(d.file), code(d.kept)] for d in result.duplicates],
+    }
+
+
+def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
+    """Open an index of ours. Raises IndexFileError for a damaged one, and where it names files outside the roots."""
+    loaded = indexes.load(path, how)
+    details, files = loaded.details, loaded.files
+    try:
+        rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
+        result = Result(
+            tuple(map(_travelling(path, loaded.generation, how), range(len(loaded.arrays)), loaded.arrays)),
+            tuple(
+                Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)
+                for names, where, rule, reason in details["refusals"]
+            ),
+            tuple(Skipped(files[i], variable, reason) for i, variable, reason in details["skipped"]),
+            tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
+        )
+        variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise IndexFileError(f"{path}: a damaged index ({error!r:.200}); save it anew from the data files") from error
+    saved = {os.path.realpath(path): loaded.generation}
+    return result, Provenance(rules, variables, how.access, loaded.structures, loaded.others, saved)
+
+
+@functools.lru_cache(maxsize=4)
+def _arrays(path: str, generation: int, how: indexes.Opening) -> Sequence[MasterArray]:
+    loaded = indexes.load(path, how)
+    if loaded.generation != generation:
+        there = f"generation {loaded.generation} now, {generation} then"
+        raise IndexFileError(f"{path}: saved anew since the array was sent ({there}): open it again")
+    return loaded.arrays
+
+
+def array_of_index(path: str, generation: int, number: int, how: indexes.Opening) -> MasterArray:
+    """Return an array of an index by its number there: what an array that travelled is found by."""
+    return _travelling(path, generation, how)(number, _arrays(path, generation, how)[number])
+
+
+def _travelling(path: str, generation: int, how: indexes.Opening) -> Callable[[int, MasterArray], MasterArray]:
+    """Return what makes arrays of an index travel as their number in it."""
+    return lambda number, array: array._with_origin(array_of_index, path, generation, number, how)

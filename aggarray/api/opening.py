@@ -1,0 +1,110 @@
+"""How does a user get from a folder of files, or from an index, to arrays? `open`."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray import indexes
+from aggarray.aggregate.rules import Rules, Skipped
+from aggarray.api.aggregation import Aggregation
+from aggarray.api.joining import Found, arrays_in, join_all, sort_out
+from aggarray.api.keeping import restore
+from aggarray.api.progress import checked_progress
+from aggarray.api.provenance import DEFAULT_RULES, Provenance
+from aggarray.errors import AggarrayError, AggregationError, NotFoundError
+from aggarray.indexes.uris import check_roots, checked_roots
+from aggarray.master import MasterArray
+from aggarray.read import Access
+from aggarray.scan import Progress, Source, find_files, listed, named_files, scan_files
+
+
+def open(
+    source: Source,
+    *,
+    rules: Rules = DEFAULT_RULES,
+    variables: Sequence[str] | None = None,
+    progress: bool | Progress | None = None,
+    processes: int | None = None,
+    missing: str = "raise",
+    roots: Sequence[str | os.PathLike[str]] | None = None,
+    relocate: Mapping[str, str] | None = None,
+) -> Aggregation:
+    """Open files as arrays: one per variable and dataset, joined along the dimensions whose coordinates differ.
+
+    ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or an index saved before, known by its content.
+    ``rules``: see `Rules`; an index keeps those that it was made by unless others are given. ``variables``: names to
+    keep. ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: how many scan,
+    None picks. ``missing``: what reading a file that is gone does: "raise" or "fill". ``roots``: the only folders whose files
+    may be opened, links resolved. ``relocate``: {old prefix: new prefix} of the files that an index names.
+
+    One bad file among several is listed in `skipped`; where nothing at all can be read, its error is raised. Raises
+    MissingFileError where the source names nothing, AggregationError for arguments that make no sense, NotFoundError for
+    ``variables`` that no file has, IndexFileError for a bad index.
+    """
+    variables = variables if variables is None or isinstance(variables, str) else list(variables)
+    _check_arguments(rules, variables, processes, missing)
+    how = indexes.Opening(Access(missing, checked_roots(roots)), indexes.moves(relocate))
+    items = listed(source)
+    alone = named_files(items)
+    if len(items) == len(alone) == 1 and indexes.stored_generation(alone[0]) is not None:
+        return _restored(alone[0], how, rules, variables)
+    paths = find_files(items)
+    if how.access.roots is not None:
+        check_roots(paths, how.access.roots, "the source")
+    scanned = scan_files(paths, processes, checked_progress(progress))
+    found = sort_out(scanned, alone, how)
+    arrays, skipped = arrays_in(found)
+    _check_found(scanned, arrays, variables)
+    names = None if variables is None else tuple(variables)
+    provenance = Provenance(rules, names, how.access, lambda: found.structures, lambda: found.others)
+    if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
+        # What another program aggregated is taken as it is.
+        return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), tuple(skipped), (), provenance)
+    return _joined(arrays, skipped, provenance)
+
+
+def _joined(arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenance: Provenance) -> Aggregation:
+    joined = join_all(arrays, provenance)
+    outcome = tuple(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates)
+    return Aggregation(*outcome, provenance)
+
+
+def _restored(path: str, how: indexes.Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
+    """Open an index of ours; other rules than it was made by join its files anew, without opening them."""
+    result, provenance = restore(path, how)
+    made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
+    if rules is not DEFAULT_RULES and rules != provenance.rules:
+        lost = [s for s in result.skipped if s.variable is None]
+        arrays, skipped = arrays_in(Found(list(provenance.structures()), list(provenance.others()), lost))
+        made = _joined(arrays, skipped, replace(provenance, rules=rules))
+    if variables is None:
+        return made
+    _check_found([(path, None)], made.arrays, variables)
+    kept = tuple(a for a in made.arrays if a.name in variables)
+    return replace(made, arrays=kept, _provenance=replace(made._provenance, variables=tuple(variables)))
+
+
+def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
+    if not isinstance(rules, Rules):
+        raise AggregationError(f"rules={rules!r}: give aggarray.Rules(...)")
+    if isinstance(variables, str):
+        raise AggregationError(f"variables={variables!r}: give a list of names")
+    if missing not in ("raise", "fill"):
+        raise AggregationError(f"missing={missing!r}: give 'raise' or 'fill'")
+    if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int | np.integer) or processes < 1):
+        raise AggregationError(f"processes={processes!r}: give a whole number of at least 1")
+
+
+def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
+    """Raise the error of a source of which nothing could be read, and NotFoundError for a variable nobody has."""
+    errors = [found for _, found in scanned if isinstance(found, AggarrayError)]
+    if len(errors) == len(scanned):
+        raise errors[0]
+    absent = [v for v in variables or () if v not in {a.name for a in arrays}]
+    if absent:
+        names = sorted({a.name or "" for a in arrays})
+        files = scanned[0][0] if len(scanned) == 1 else f"{len(scanned)} files"
+        raise NotFoundError(f"{files}: no data variable {', '.join(map(repr, absent))}: there is {', '.join(names) or 'none'}")

@@ -1,0 +1,154 @@
+"""How is an aggregation kept in a file, and found again without touching a data file?
+
+An index is a CF-1.13 aggregation file (`cf113_write`) with the same aggregation, lossless, in a group ``aggarray`` of it
+(`store`, `encode`, `records`). Saving writes beside and renames (`atomic`).
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import IndexFileError
+from aggarray.formats.base import LIBRARY_LOCK, Structure
+from aggarray.indexes.atomic import replacing
+from aggarray.indexes.cf113_write import write_cf
+from aggarray.indexes.encode import Decoder, Encoder
+from aggarray.indexes.records import pack, unpack
+from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
+from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
+from aggarray.master import MasterArray
+from aggarray.read import ANYWHERE, Access
+from aggarray.table import References
+
+__all__ = ["CONVENTIONS", "GROUP", "Contents", "Loaded", "Opening", "load", "moves", "save", "stored_generation"]
+
+#: What a saved index may look like to other software.
+CONVENTIONS = ("CF-1.13",)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How an index is opened: which of its files may be read, and where they are if not where it says."""
+
+    access: Access = ANYWHERE
+    moves: Moves = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What an index holds.
+
+    ``arrays``; ``structures``: what the scan found in each file; ``others``: arrays that were joined but no scan gave;
+    ``details``: JSON that its owner understands, in which files are numbers into ``files``.
+    """
+
+    arrays: Sequence[MasterArray]
+    structures: Sequence[Structure] = ()
+    others: Sequence[MasterArray] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An index that was opened; ``structures`` and ``others`` are read when they are called."""
+
+    arrays: tuple[MasterArray, ...]
+    details: Mapping[str, Any]
+    files: Sequence[str]
+    generation: int
+    structures: Callable[[], list[Structure]]
+    others: Callable[[], list[MasterArray]]
+
+
+def save(
+    path: str, contents: Contents, convention: str = "CF-1.13", relative: bool = True, expected: int | None = None
+) -> tuple[list[tuple[str, str]], int]:
+    """Write an index; ``expected``: the generation that it updates, None to write whatever is there.
+
+    Returns (name, reason) of what the convention cannot express, which lies in our group alone, and the generation written.
+    Raises IndexFileError where the index was saved by somebody else since, or cannot be written.
+    """
+    import netCDF4
+
+    path = os.path.realpath(path)
+    encoder = Encoder(Writer())
+    arrays = [encoder.array(a) for a in contents.arrays]
+    document, records = _documents(contents, encoder)
+    files = written(list(encoder.files), os.path.dirname(path), relative)
+    document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
+    names = np.array(files, object)
+
+    def references(table: References) -> np.ndarray:
+        return np.asarray(names[encoder.file_codes(table)], object)
+
+    with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
+        left_out = write_cf(dataset, contents.arrays, references)
+        encoder.writer.write(dataset, document, records, generation)
+    return left_out, generation
+
+
+def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Lay out everything but the arrays; return the two documents that say where it lies."""
+    for structure in contents.structures:
+        code = encoder.files.setdefault(structure.uri, len(encoder.files))
+        if structure.stamp is not None:
+            encoder.stamps[code] = structure.stamp
+    others = [encoder.array(a) for a in contents.others]
+    named = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
+    stamps = np.full((len(encoder.files), 3), -1, np.int64)
+    if encoder.stamps:
+        stamps[list(encoder.stamps)] = list(encoder.stamps.values())
+    document = {
+        "others": others,
+        "templates": encoder.templates,
+        "attributes": encoder.attributes,
+        "stamps": [encoder.writer.column(c) for c in stamps.T],
+        "details": contents.details,
+        "named": encoder.writer.column(np.array(named, np.int64)),
+    }
+    return document, pack(contents.structures, encoder.files, encoder.writer)
+
+
+def load(path: str, how: Opening) -> Loaded:
+    """Open an index; no data file is touched. Raises IndexFileError for a damaged one, and for files outside the roots."""
+    path = os.path.realpath(path)
+    reader = Reader(path)
+    with reader.opened(), reader.blaming():
+        document = reader.document()
+        files = Files(reader.texts(document["files"]), os.path.dirname(path), how.moves)
+        if how.access.roots is not None:
+            check_roots(files, how.access.roots, path)
+        decoder = Decoder(reader, document, files, how.access)
+        arrays = tuple(map(decoder.array, document["arrays"]))
+        details, generation = document["details"], reader.generation
+        named = [files[i] for i in reader.column(document["named"]).tolist()]
+    if generation is None or not isinstance(details, dict):
+        raise IndexFileError(f"{path}: a damaged index (no generation); save it anew from the data files")
+
+    def structures() -> list[Structure]:
+        later = Reader(path, generation)
+        with later.opened(), later.blaming():
+            return unpack(later.document("records"), files, later)
+
+    def others() -> list[MasterArray]:
+        later = Reader(path, generation)
+        with later.opened(), later.blaming():
+            return list(map(Decoder(later, document, files, how.access).array, document["others"]))
+
+    return Loaded(arrays, details, named, generation, structures, others)
+
+
+#: The kind of an index that `save` wrote.
+OURS = "aggarray"
+
+
+def kind_of(structure: Structure) -> Any:
+    return OURS if "schema" in structure.groups.get(GROUP, {}) else None
+
+
+def read_foreign(structure: Structure, how: Opening) -> Any:
+    raise NotImplementedError

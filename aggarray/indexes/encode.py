@@ -1,0 +1,321 @@
+"""How is a master array written as JSON and columns, so that what is read back is the same to the bit?
+
+Attributes keep their dtypes, templates, attributes and arrays that several share are written once. Pure but for the
+`Writer` and `Reader` that hold the columns.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from aggarray.encoding import Encoding
+from aggarray.frozen import FrozenDict, interned
+from aggarray.indexes.known import StoredValues
+from aggarray.indexes.store import Reader, Writer, check_cells
+from aggarray.indexes.uris import Files
+from aggarray.master import MasterArray
+from aggarray.read import Access
+from aggarray.table import Matrix, Parts, References, Step, Template, check_matrix, used_rows
+
+#: Known values up to so many bytes are read when an index is opened, larger ones when somebody asks.
+_EAGER = 1 << 16
+
+
+def plain(value: Any) -> Any:
+    """Return any value of an attribute or parameter as JSON holds it, its type kept.
+
+    >>> plain("K"), plain(np.float32(0.1)), unplain(plain(np.array([1, 2], "i2"))).dtype
+    ('K', {'<f4': 0.10000000149011612}, dtype('int16'))
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+        return {value.dtype.str: value.tolist()}
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mMcSU":
+        # What JSON has no numbers for travels as bytes.
+        return {"bytes": [value.dtype.str, list(value.shape), np.asarray(value).tobytes().hex()]}
+    if isinstance(value, np.ndarray) and value.dtype.kind == "T":
+        return {"texts": [list(value.shape), [str(v) for v in value.ravel().tolist()]]}
+    if isinstance(value, complex | bytes):
+        return plain(np.asarray(value)[()])
+    if isinstance(value, Mapping):
+        return {"mapping": [[str(k), plain(v)] for k, v in value.items()]}
+    if isinstance(value, tuple | list):
+        return {"tuple" if isinstance(value, tuple) else "list": [plain(v) for v in value]}
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def unplain(found: Any) -> Any:
+    """Return what `plain` was given."""
+    if not isinstance(found, dict):
+        return found
+    ((kind, content),) = found.items()
+    if kind == "mapping":
+        return {k: unplain(v) for k, v in content}
+    if kind in ("tuple", "list"):
+        return (tuple if kind == "tuple" else list)(unplain(v) for v in content)
+    if kind == "texts":
+        return np.array(content[1], np.dtypes.StringDType()).reshape(content[0])
+    if kind == "bytes":
+        dtype, shape, data = content
+        return np.frombuffer(bytes.fromhex(data), _dtype(dtype)).reshape(shape)[()]
+    return np.array(content, _dtype(kind))[()]
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtypes.StringDType() if text == "text" else np.dtype(text)
+    if dtype.hasobject and dtype.kind != "T":
+        raise ValueError(f"dtype {text!r}")
+    return dtype
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    return "text" if dtype.kind == "T" else dtype.str
+
+
+class Encoder:
+    """Encodes master arrays, what they share once; ``files`` are the URIs of all, numbered as they come."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.files: dict[str, int] = {}
+        self.stamps: dict[int, Sequence[int]] = {}
+        self.templates: list[Any] = []
+        self.attributes: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._codes: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def _once(self, key: Any, into: list[Any], make: Callable[[], Any]) -> int:
+        """Return the number of an item in a list, made and appended when it is new."""
+        if key not in self._numbers:
+            into.append(make())
+            self._numbers[key] = len(into) - 1
+        return self._numbers[key]
+
+    def attrs(self, attrs: Mapping[str, Any]) -> int:
+        """Return the number of a mapping of attributes."""
+        found = [[name, plain(value)] for name, value in attrs.items()]
+        return self._once(("attributes", repr(found)), self.attributes, lambda: found)
+
+    def template(self, template: Template) -> int:
+        """Return the number of a template."""
+        return self._once(template, self.templates, lambda: _template(template))
+
+    def file_codes(self, references: References) -> np.ndarray:
+        """Return the number of each URI of a table among the files of all; what is known of them is noted."""
+        known = self._codes.get(id(references.uris))
+        if known is None:
+            known = self._codes[id(references.uris)] = (references.uris, self._numbered(references.uris))
+        if references.stamps is not None:
+            rows = np.flatnonzero(references.stamps[:, 0] >= 0)
+            self.stamps.update(zip(known[1][rows].tolist(), references.stamps[rows].tolist(), strict=True))
+        return known[1]
+
+    def _numbered(self, uris: Sequence[str]) -> np.ndarray:
+        if not self.files:
+            first = dict(zip(uris, range(len(uris)), strict=True))
+            if len(first) == len(uris):
+                self.files = first
+                return np.arange(len(uris))
+        return np.array([self.files.setdefault(u, len(self.files)) for u in uris], np.int64)
+
+    def matrix(self, matrix: Matrix) -> dict[str, Any]:
+        """Encode a matrix of partitions; sub-arrays that no cell uses are left out."""
+        matrix = matrix.compact()
+        references, column = matrix.references, self.writer.column
+        codes = np.append(self.file_codes(references), -1)[references.uri]
+        templates = np.array([self.template(t) for t in references.templates], np.int64)
+        found = {
+            "dimensions": list(matrix.dimensions),
+            "directions": list(matrix.directions),
+            "edges": [column(e) for e in matrix.edges],
+            "refs": column(matrix.refs),
+            "file": column(codes),
+            "variable": column(references.variable),
+            "template": column(templates[references.template]),
+            "variables": list(references.variables),
+            "memory": [self.writer.value(m) for m in references.memory],
+            "starts": {a: column(s) for a, s in matrix.parts.starts.items()},
+            "steps": {a: column(s) for a, s in matrix.parts.steps.items()},
+            "picks": [column(p) for p in matrix.parts.picks],
+        }
+        return {k: v for k, v in found.items() if v not in ([], {}) or k in ("dimensions", "directions", "edges")}
+
+    def array(self, array: MasterArray) -> dict[str, Any]:
+        """Encode a master array with its coordinates."""
+        found = {
+            "name": array.name,
+            "dtype": _dtype_text(array.dtype),
+            "units": array.units,
+            "calendar": array.calendar,
+            "fill": plain(array.fill_value),
+            "attrs": self.attrs(array.attrs),
+            "file_attrs": self.attrs(array.file_attrs),
+            "matrix": self.matrix(array._matrix),
+            "coords": {name: self.array(c) for name, c in array.coords.items()},
+        }
+        if array._known is not None:
+            values, mask = array._known
+            found["known"] = [self.writer.value(values), None if mask is None else self.writer.value(np.packbits(mask))]
+        return found
+
+
+def _step(step: Step) -> list[Any]:
+    found = [step.units, step.calendar, _dtype_text(step.dtype)]
+    return found if step.encoding is None else [*found, _encoding(step.encoding)]
+
+
+def _encoding(encoding: Encoding) -> Any:
+    found = {f.name: getattr(encoding, f.name) for f in fields(Encoding)}
+    for name in ("stored", "viewed", "dtype"):
+        found[name] = _dtype_text(found[name])
+    return plain(found)
+
+
+def _template(template: Template) -> dict[str, Any]:
+    found = {f.name: plain(getattr(template, f.name)) for f in fields(Template) if f.name not in ("encoding", "steps")}
+    return {**found, "encoding": _encoding(template.encoding), "steps": [_step(s) for s in template.steps]}
+
+
+class Decoder:
+    """Decodes what an `Encoder` wrote; ``files``: the URIs by number, ``stamps``: int64 (files, 3)."""
+
+    def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
+        self.reader = reader
+        self.files = files
+        self.access = access
+        self.stamps = np.stack([reader.column(c) for c in document["stamps"]], axis=-1) if len(files) else None
+        self.templates = tuple(map(_untemplate, document["templates"]))
+        self.attributes = [interned({k: unplain(v) for k, v in pairs}) for pairs in document["attributes"]]
+
+    def matrix(self, found: Mapping[str, Any]) -> Matrix:
+        """Decode a matrix and check that its columns fit each other."""
+        column, parts = self.reader.column, {}
+        edges = tuple(column(e) for e in found["edges"])
+        check_cells(math.prod(len(e) - 1 for e in edges), self.reader.path)
+        uri, variable, template = (column(found.get(k, {"is": []}), np.int32) for k in ("file", "variable", "template"))
+        memory = tuple(map(self.reader.value, found.get("memory", ())))
+        # Files and templates of other arrays are none of its business.
+        used, template = _renumbered(template, len(self.templates))
+        templates = tuple(self.templates[n] for n in used)
+        used, uri = _renumbered(uri, len(self.files))
+        files, stamps = self.files, self.stamps
+        if len(used) < len(files):
+            files, stamps = files.take(used), None if stamps is None else stamps[used]
+        references = References(files, tuple(found.get("variables", ())), templates, memory, uri, variable, template, stamps)
+        for kind in ("starts", "steps"):
+            parts[kind] = {axis: column(spec) for axis, spec in found.get(kind, {}).items()}
+        picks = tuple(column(spec) for spec in found.get("picks", ()))
+        names = tuple(map(str, found["dimensions"])), tuple(bool(d) for d in found["directions"])
+        matrix = Matrix(*names, edges, references, column(found["refs"], np.int32), Parts(**parts, picks=picks))
+        _check(matrix)
+        return matrix
+
+    def array(self, found: Mapping[str, Any]) -> MasterArray:
+        """Decode a master array with its coordinates."""
+        dtype, matrix = _dtype(found["dtype"]), self.matrix(found["matrix"])
+        known = None
+        if "known" in found:
+            known = StoredValues(self.reader, found["known"], matrix.shape, dtype)
+            known = known.load() if math.prod(matrix.shape) * dtype.itemsize <= _EAGER else known  # type: ignore[assignment]
+        return MasterArray(
+            found["name"],
+            dtype,
+            found["units"],
+            found["calendar"],
+            unplain(found["fill"]),
+            matrix,
+            self.attributes[found["attrs"]],
+            self.attributes[found["file_attrs"]],
+            FrozenDict({name: self.array(c) for name, c in found["coords"].items()}),
+            known,  # type: ignore[arg-type]
+            self.access,
+        )
+
+
+def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
+    """Return which rows of a table of ``count`` a column uses, and the column in numbers of these; -1 stays.
+
+    >>> _renumbered(np.array([7, -1, 7]), 10)
+    ([7], array([ 0, -1,  0], dtype=int32))
+    """
+    if len(column) and not -1 <= column.min() <= column.max() < count:
+        raise ValueError("a column that points beyond its table")
+    if len(column) < _EAGER:
+        used = [n for n in sorted(set(column.tolist())) if n >= 0]
+    else:
+        used = used_rows(column[column >= 0], count).tolist()
+    if used == list(range(len(used))):
+        return used, column
+    return used, np.where(column < 0, -1, np.searchsorted(used, column)).astype(np.int32)
+
+
+def _unencoding(found: Any) -> Encoding:
+    encoding = unplain(found)
+    for name in ("stored", "viewed", "dtype"):
+        encoding[name] = _dtype(encoding[name])
+    return Encoding(**encoding)
+
+
+def _unstep(units: str | None, calendar: str | None, dtype: str, encoding: Any = None) -> Step:
+    return Step(units, calendar, _dtype(dtype), None if encoding is None else _unencoding(encoding))
+
+
+def _untemplate(found: Mapping[str, Any]) -> Template:
+    others = {k: unplain(v) for k, v in found.items() if k not in ("encoding", "steps")}
+    steps = tuple(_unstep(*step) for step in found["steps"])
+    return Template(**others, encoding=_unencoding(found["encoding"]), steps=steps)
+
+
+def _check(matrix: Matrix) -> None:
+    """Raise ValueError unless the columns of a matrix fit each other and its sub-arrays."""
+    check_matrix(matrix)
+    references, count = matrix.references, len(matrix.refs)
+    if not len(matrix.dimensions) == len(matrix.directions) == len(matrix.edges) or len(set(matrix.dimensions)) < len(
+        matrix.edges
+    ):
+        raise ValueError("dimensions, directions and edges differ in number")
+    if any(len(e) < 2 or e[0] != 0 or (np.diff(e) < (0 if len(e) == 2 else 1)).any() for e in matrix.edges):
+        raise ValueError("edges that do not increase from 0")
+    if not len(references.uri) == len(references.variable) == len(references.template):
+        raise ValueError("columns of sub-arrays of different lengths")
+    inside = references.uri < 0
+    limits = (
+        (references.uri, -1, len(references.uris)),
+        (references.template, 0, len(references.templates)),
+        (references.variable[~inside], 0, len(references.variables)),
+        (references.variable[inside], 0, len(references.memory)),
+        (matrix.refs, -1, len(references)),
+    )
+    if any(len(c) and not low <= c.min() <= c.max() < high for c, low, high in limits):
+        raise ValueError("a column that points beyond its table")
+    if any(len(c) != count for c in (*matrix.parts.starts.values(), *matrix.parts.steps.values())):
+        raise ValueError("parts for another number of partitions")
+    if any(s.size and (s <= -len(matrix.parts.picks)).any() for s in matrix.parts.steps.values() if (s <= 0).any()):
+        raise ValueError("parts that name no picks")
+    for row in np.flatnonzero(inside).tolist():
+        if references.memory[references.variable[row]].shape != references.template_of(row).shape:
+            raise ValueError("values in memory of another shape than their template")
+    _check_extents(matrix)
+
+
+def _check_extents(matrix: Matrix) -> None:
+    """Raise ValueError for a cell that shows more than its sub-array has."""
+    sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in matrix.references.templates]
+    whole = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
+    if whole and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
+        return  # most are like this
+    cells = np.flatnonzero(matrix.refs >= 0)
+    index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
+    numbers = matrix.references.template[matrix.refs[cells]]
+    for axis, name in enumerate(matrix.dimensions):
+        extent = np.diff(matrix.edges[axis])[index[axis]]
+        # A dimension that a sub-array lacks has size 1.
+        own = np.array([s.get(name, 1) for s in sizes], np.int64)[numbers]
+        start, step = (c[name][cells] if name in c else u for c, u in ((matrix.parts.starts, 0), (matrix.parts.steps, 1)))
+        last = start + np.maximum(step, 0) * np.maximum(extent - 1, 0)
+        if ((last >= own) & (extent > 0)).any() or np.any(np.asarray(start) < 0):
+            raise ValueError(f"a partition that shows more along {name} than its sub-array has")

@@ -1,0 +1,281 @@
+"""How do thousands of columns, texts and arrays lie in one group of a netCDF-4 file, found again without reading the rest?
+
+All columns of integers are one variable, all texts another, all values a third; a document in JSON says where in these each
+one lies. So a file of a hundred arrays opens as fast as a file of one, and what nobody asks for is never read. `Writer` lays
+out, `Reader` finds; neither knows what is stored.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import IndexFileError
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.grid import MAX_CELLS
+
+#: The group of an index file that is ours.
+GROUP = "aggarray"
+#: The version of what lies in it: the number goes up where an older reader would go wrong.
+SCHEMA = 1
+
+_FEW = 24
+_SMALL = 1 << 22
+_CHUNK = 1 << 18
+#: No compression by HDF5's own filters makes more than this of a byte.
+_MOST_INFLATED = 1100
+_DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1"}
+
+Spec = Mapping[str, Any]
+
+
+class Writer:
+    """Collects columns, texts and values; ``write`` puts them into a group of an open netCDF-4 dataset."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": []}
+        self._ends = dict.fromkeys(self._parts, 0)
+        self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
+
+    def _put(self, name: str, part: np.ndarray) -> int:
+        self._parts[name].append(part)
+        self._ends[name] += len(part)
+        return self._ends[name] - len(part)
+
+    def column(self, column: np.ndarray) -> dict[str, Any]:
+        """Lay out a column of integers; even progressions and short ones need no room of their own.
+
+        >>> Writer().column(np.arange(1000)), Writer().column(np.array([4, 7]))
+        ({'start': 0, 'step': 1, 'count': 1000}, {'is': [4, 7]})
+        """
+        if len(column) <= _FEW:
+            return {"is": column.tolist()}
+        step = int(column[1]) - int(column[0])
+        if (np.diff(column) == step).all():
+            return {"start": int(column[0]), "step": step, "count": len(column)}
+        return {"at": self._put("integers", column.astype(np.int64)), "count": len(column)}
+
+    def texts(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Lay out texts."""
+        if len(texts) <= _FEW:
+            return {"is": list(texts)}
+        joined = "".join(texts)
+        encoded = texts if joined.isascii() else [t.encode("utf-8", "surrogateescape") for t in texts]
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        at = self._put("texts", np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8))
+        return {"at": at, "lengths": self.column(lengths)}
+
+    def value(self, array: np.ndarray) -> dict[str, Any]:
+        """Lay out the values of an array of any shape; equal ones once."""
+        if array.dtype.kind == "T":
+            return {"texts": self.texts([str(t) for t in array.ravel().tolist()]), "shape": list(array.shape)}
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._known:
+            at = self._put("values", np.frombuffer(key[2], np.uint8))
+            self._known[key] = {"dtype": key[0], "shape": list(array.shape), "at": at}
+        return self._known[key]
+
+    def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
+        """Write the group into an open ``netCDF4.Dataset``."""
+        group = dataset.createGroup(GROUP)
+        group.setncatts({"schema": np.int32(SCHEMA), "generation": np.int64(generation)})
+        group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
+        blobs = {name: np.concatenate(parts) for name, parts in self._parts.items() if self._ends[name]}
+        for name, found in (("document", document), ("records", records)):
+            text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+            blobs[name] = np.frombuffer(text.encode("utf-8", "surrogateescape"), np.uint8)
+        for name, blob in blobs.items():
+            group.createDimension(name, len(blob))
+            chunk = (min(len(blob), _CHUNK // blob.dtype.itemsize),)
+            made = group.createVariable(
+                name, blob.dtype, (name,), compression="zlib", complevel=1, chunksizes=chunk, fill_value=False
+            )
+            made.set_auto_maskandscale(False)
+            # CF calls what has this attribute a domain variable: no reader takes it for data (section 5.8).
+            made.setncattr("dimensions", "")
+            made[:] = blob
+
+
+class Reader:
+    """Finds what a `Writer` laid out. Every size is checked against the file before memory is taken.
+
+    Raises IndexFileError where the file is not what it should be, and, once a ``generation`` is known, where it has been
+    saved anew since.
+    """
+
+    def __init__(self, path: str, generation: int | None = None) -> None:
+        self.path = path
+        self.generation = generation
+        self._group: Any = None
+        self._loaded: dict[str, np.ndarray] = {}
+        self._values: dict[tuple[Any, ...], np.ndarray] = {}
+
+    @contextmanager
+    def opened(self) -> Iterator["Reader"]:
+        """Keep the file open for the length of a block."""
+        from aggarray.formats.hdf5 import opened
+
+        if self._group is not None:
+            yield self
+            return
+        with self.blaming(), LIBRARY_LOCK, opened(self.path) as file:
+            self._group = file[GROUP]
+            try:
+                self._check_version()
+                yield self
+            finally:
+                self._group, self._loaded, self._values = None, {}, {}
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """Turn what damaged or hostile content raises inside the block into one line."""
+        try:
+            yield
+        except (IndexFileError, FileNotFoundError):
+            raise
+        except (*LIBRARY_ERRORS, RecursionError, MemoryError) as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise IndexFileError(f"{self.path}: a damaged index ({text:.200}); save it anew from the data files") from error
+
+    def _check_version(self) -> None:
+        schema, generation = (_number(self._group, name) for name in ("schema", "generation"))
+        if schema > SCHEMA:
+            raise IndexFileError(
+                f"{self.path}: an index of schema {schema}, this aggarray reads up to {SCHEMA}: install a newer one"
+            )
+        if self.generation is not None and generation != self.generation:
+            raise IndexFileError(
+                f"{self.path}: saved anew since it was opened (generation {generation}, then {self.generation}): open it again"
+            )
+        self.generation = generation
+
+    def _slice(self, name: str, start: int, count: int) -> np.ndarray:
+        """Return a stretch of one of our variables."""
+        with self.opened():
+            dataset = self._group[name]
+            if dataset.dtype != np.dtype(_DTYPES[name]) or dataset.ndim != 1:
+                raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
+            if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
+                raise ValueError(f"{name} has {len(dataset)} elements, not {start} to {start} + {count}")
+            if count * dataset.dtype.itemsize > _MOST_INFLATED * os.path.getsize(self.path):
+                raise ValueError(f"{name} claims {count} elements, more than the file can hold")
+            if len(dataset) > _SMALL:
+                return np.asarray(dataset[start : start + count])
+            # One call of HDF5 costs more than all of a small variable.
+            if name not in self._loaded:
+                self._loaded[name] = np.asarray(dataset[...])
+            return self._loaded[name][start : start + count].copy()
+
+    def document(self, name: str = "document") -> Any:
+        """Return one of the two JSON documents: "document", or "records"."""
+        with self.opened():
+            data = self._slice(name, 0, len(self._group[name])).tobytes()
+            return json.loads(data.decode("utf-8", "surrogateescape"))
+
+    def column(self, spec: Spec, dtype: Any = np.int64) -> np.ndarray:
+        """Return a column of integers, read-only."""
+        column: np.ndarray
+        if "is" in spec:
+            column = np.array(spec["is"], dtype)
+        elif "start" in spec:
+            count = _count(spec["count"])
+            column = (spec["start"] + spec["step"] * np.arange(count)).astype(dtype)
+        else:
+            column = self._slice("integers", spec["at"], _count(spec["count"])).astype(dtype, copy=False)
+        if column.ndim != 1:
+            raise ValueError(f"a column of {column.ndim} dimensions")
+        column.flags.writeable = False
+        return column
+
+    def texts(self, spec: Spec) -> "Texts":
+        """Return texts, decoded one by one as they are asked for."""
+        if "is" in spec:
+            encoded = [t.encode("utf-8", "surrogateescape") for t in spec["is"]]
+            return Texts(np.frombuffer(b"".join(encoded), np.uint8), np.array([len(t) for t in encoded], np.int64))
+        lengths = self.column(spec["lengths"])
+        if (lengths < 0).any():
+            raise ValueError("a text of negative length")
+        return Texts(self._slice("texts", spec["at"], int(lengths.sum())), lengths)
+
+    def value(self, spec: Spec) -> np.ndarray:
+        """Return the values of an array, read-only."""
+        shape = tuple(_count(n) for n in spec["shape"])
+        if "texts" in spec:
+            found = np.array(list(self.texts(spec["texts"])), np.dtypes.StringDType()).reshape(shape)
+        else:
+            dtype, key = np.dtype(spec["dtype"]), (spec["at"], spec["dtype"], shape)
+            if dtype.hasobject or dtype.names:
+                raise ValueError(f"values of dtype {dtype}")
+            if key in self._values:  # arrays that share values share them in memory too
+                return self._values[key]
+            data = self._slice("values", spec["at"], math.prod(shape) * dtype.itemsize)
+            found = self._values[key] = data.view(dtype).reshape(shape) if data.size else np.empty(shape, dtype)
+        found.flags.writeable = False
+        return found
+
+
+def _number(group: Any, name: str) -> int:
+    """Return an attribute of one integer; netCDF writes arrays of one."""
+    return int(np.asarray(group.attrs[name]).item())
+
+
+def _count(number: Any) -> int:
+    """Return a count that memory can be taken for."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 1 << 40:
+        raise ValueError(f"{number!r} is no count")
+    return number
+
+
+class Texts(Sequence[str]):
+    """Many texts in one buffer, each decoded when it is asked for.
+
+    >>> Texts(np.frombuffer(b"abc", np.uint8), np.array([1, 2]))[1]
+    'bc'
+    """
+
+    __slots__ = ("_buffer", "_ends")
+
+    def __init__(self, buffer: np.ndarray, lengths: np.ndarray) -> None:
+        self._buffer = buffer.tobytes()
+        self._ends = np.concatenate([[0], np.cumsum(lengths)])
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, slice):
+            return [self[i] for i in range(len(self))[item]]
+        number = range(len(self))[item]
+        return self._buffer[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogateescape")
+
+    def text(self) -> str:
+        """Return all texts as one."""
+        return self._buffer.decode("utf-8", "surrogateescape")
+
+    def __iter__(self) -> Iterator[str]:
+        ends = self._ends.tolist()
+        buffer = self._buffer
+        for start, stop in pairwise(ends):
+            yield buffer[start:stop].decode("utf-8", "surrogateescape")
+
+
+def stored_generation(path: str) -> int | None:
+    """Return the generation of an index of ours, None of any other file and where there is none."""
+    from aggarray.formats.hdf5 import opened
+
+    try:
+        with LIBRARY_LOCK, opened(path) as file:
+            return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
+    except LIBRARY_ERRORS:
+        return None
+
+
+def check_cells(count: int, path: str) -> None:
+    """Raise IndexFileError for a matrix of more cells than any can have."""
+    if count > MAX_CELLS:
+        raise IndexFileError(f"{path}: an array of {count} partitions, more than {MAX_CELLS}: not an index that aggarray wrote")

@@ -1,0 +1,213 @@
+"""How are the files of an index named in it, and found again: beside the index, elsewhere, or nowhere else than allowed?
+
+Written are URI references (RFC 3986, CF section 2.8.2): relative ones against the index's own folder, absolute ones with
+their scheme. `Files` turns them into paths when somebody asks.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote_from_bytes, unquote
+
+from aggarray.errors import AggregationError, IndexFileError
+from aggarray.indexes.store import Texts
+from aggarray.read import is_below
+
+#: Characters of a path that stand for themselves in a URI.
+_SAFE = "/!$&'()*+,;=:@~-._"
+_PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
+    """Return the URI references of files: relative to a folder, or absolute. Those of remote files stay as they are.
+
+    >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
+    (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
+    """
+    leads = _Leads(folder, relative)
+    text = "".join(paths)
+    if ":" not in text and _PLAIN.fullmatch(text):  # hundreds of thousands of plain names take no look each
+        return [leads[head] + tail for head, _, tail in (path.rpartition("/") for path in paths)]
+    return [path if "://" in path else _written(path, leads) for path in paths]
+
+
+def _written(path: str, leads: "_Leads") -> str:
+    head, _, tail = path.rpartition("/")
+    lead = leads[head]
+    # What stands before a colon would be a scheme.
+    return ("./" if not lead and ":" in tail else lead) + _quoted(tail)
+
+
+class _Leads(dict[str, str]):
+    """What comes before the names of the files in a folder, worked out once for each."""
+
+    def __init__(self, folder: str, relative: bool) -> None:
+        self._folder, self._relative = folder, relative
+
+    def __missing__(self, head: str) -> str:
+        way = os.path.relpath(head or "/", self._folder) if self._relative else head
+        lead = f"{_quoted(way)}/" if self._relative else f"file://{_quoted(way)}/"
+        lead = "" if way == "." and self._relative else lead
+        self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
+        return lead
+
+
+def _quoted(text: str) -> str:
+    return quote_from_bytes(os.fsencode(text), safe=_SAFE)
+
+
+def resolved(reference: str, folder: str) -> str:
+    """Return the absolute path that a URI reference means, a URL for a remote file; ``folder``: that of the index.
+
+    >>> resolved("run%201/a.nc", "/data"), resolved("file:///x/a.nc", "/data"), resolved("../a.nc", "/data")
+    ('/data/run 1/a.nc', '/x/a.nc', '/a.nc')
+    """
+    if _SCHEME.match(reference):
+        if not reference.lower().startswith("file:"):
+            return reference
+        path = reference[5:]
+        if path.startswith("//"):
+            path = path[2:].removeprefix("localhost")
+        return os.path.normpath(_unquoted(path))
+    path = f"{folder}/{reference}" if not reference.startswith("/") else reference
+    if "%" in path:
+        decoded = f"{folder}/{_unquoted(reference)}" if not reference.startswith("/") else _unquoted(reference)
+        # Programs that do not encode write names with a percent sign as they are.
+        path = path if os.path.exists(path) and not os.path.exists(decoded) else decoded
+    return os.path.normpath(path) if "/." in path or "//" in path else path
+
+
+def _unquoted(text: str) -> str:
+    return unquote(text, errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Prefixes that are replaced in URI references before these are resolved: (old, new), the longest old one first.
+
+    A prefix ends where a name in the path ends. It is compared with a reference as it is written and, encoded characters
+    decoded, as a path. What replaces it is a folder, relative to the index's or absolute, or a URL.
+
+    >>> moves({"/old": "/new"}).applied("file:///old/a.nc"), moves({"a": "b"}).applied("ab/c.nc")
+    ('file:///new/a.nc', 'ab/c.nc')
+    """
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def applied(self, reference: str) -> str:
+        """Return a reference with the first prefix replaced that fits."""
+        for old, new in self.pairs:
+            for form in dict.fromkeys((reference, _path_of(reference))):
+                rest = _rest(form, old)
+                if rest is not None:
+                    return _joined(new, rest, form is reference or form == reference)
+        return reference
+
+
+#: Nothing is replaced.
+NOWHERE = Moves()
+
+
+def moves(relocate: Mapping[str, str] | None) -> Moves:
+    """Return what a user wishes to be replaced; AggregationError where it is no mapping of prefixes."""
+    given = {} if relocate is None else relocate
+    if not isinstance(given, Mapping):
+        raise AggregationError(f"relocate={relocate!r}: give {{old prefix: new prefix}}")
+    try:
+        pairs = [(os.fspath(old), os.fspath(new)) for old, new in given.items()]
+    except TypeError as error:
+        raise AggregationError(f"relocate={relocate!r}: give {{old prefix: new prefix}}, both text or paths") from error
+    return Moves(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
+
+
+def _path_of(reference: str) -> str:
+    """Return a reference decoded: the path of a file, a URL as it is."""
+    if _SCHEME.match(reference) and not reference.lower().startswith("file:"):
+        return reference
+    return _unquoted(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE))
+
+
+def _rest(form: str, old: str) -> str | None:
+    """Return what follows a prefix, None where it is none."""
+    if not form.startswith(old):
+        return None
+    rest = form[len(old) :]
+    return rest if not old or not rest or old.endswith("/") or rest.startswith("/") else None
+
+
+def _joined(new: str, rest: str, encoded: bool) -> str:
+    """Put a new prefix before the rest; a path becomes a reference."""
+    if not _SCHEME.match(new):
+        new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
+    rest = rest if encoded else _quoted(rest)
+    if new and rest and not new.endswith("/") and not rest.startswith("/"):
+        return f"{new}/{rest}"
+    return new + (rest.lstrip("/") if new.endswith("/") else rest)
+
+
+class Files(Sequence[str]):
+    """The files of an index: references as written, resolved one by one."""
+
+    __slots__ = ("_folder", "_moves", "references")
+
+    def __init__(self, references: Sequence[str], folder: str, moves: Moves) -> None:
+        self.references, self._folder, self._moves = references, folder, moves
+
+    def take(self, rows: Sequence[int]) -> "Files":
+        """Return some of the files, in the order given."""
+        return Files([self.references[row] for row in rows], self._folder, self._moves)
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, slice):
+            return [self[i] for i in range(len(self))[item]]
+        return self._resolved(self.references[item])
+
+    def _resolved(self, reference: str) -> str:
+        return resolved(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
+
+    def __iter__(self) -> Iterator[str]:
+        text = self.references.text() if isinstance(self.references, Texts) and not self._moves.pairs else "%"
+        if any(mark in text for mark in ("%", ":", "//", "/.", "./")):
+            return map(self._resolved, self.references)
+        # Plain names, all of them.
+        lead = f"{self._folder}/"
+        return (r if r.startswith("/") else lead + r for r in self.references)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return tuple, (list(self),)
+
+
+def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
+    """Raise IndexFileError for the first file that lies in none of the roots, links and ``..`` resolved."""
+    folders: dict[str, str] = {}
+    for path in files:
+        real = path
+        if "://" not in path:
+            head, _, tail = path.rpartition("/")
+            if head not in folders:
+                folders[head] = os.path.realpath(head or "/")
+            real = os.path.join(folders[head], tail)
+        if not is_below(real, roots):
+            raise IndexFileError(
+                f"{index}: names {path}, which lies outside roots={list(roots)}; add its folder if you trust it"
+            )
+
+
+def checked_roots(roots: object) -> tuple[str, ...] | None:
+    """Return roots as resolved folders or URL prefixes; AggregationError where they are none."""
+    if roots is None:
+        return None
+    try:
+        items = [roots] if isinstance(roots, str | os.PathLike) else list(roots)  # type: ignore[call-overload]
+        names = [os.fspath(item) for item in items]
+    except TypeError as error:
+        raise AggregationError(f"roots={roots!r}: give a list of folders") from error
+    if not all(isinstance(name, str) and name for name in names):
+        raise AggregationError(f"roots={roots!r}: give a list of folders, as text or paths")
+    return tuple(name.rstrip("/") if "://" in name else os.path.realpath(os.path.expanduser(name)) for name in names)
