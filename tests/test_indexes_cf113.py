@@ -1,5 +1,6 @@
 """Are the aggregation variables of CF-1.13 read as CF section 2.8 says? Oracles: cfdm, and NumPy on what was written."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import zarr
 
 import aggarray as aa
+from aggarray import indexes
 from aggarray.indexes.foreign import convention_of
+from aggarray.read import Access
 from tests.indexing import cfdm_library, cfdm_values, foreign, fragment, opened
 from tests.making import LAT, TIME, write
 
@@ -252,12 +255,21 @@ def test_integers_keep_a_missing_value_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_may_be_filled(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     pair(tmp_path)
     tas = replace(opened(index(tmp_path, [["a.nc"], ["gone.nc"]]))["tas"], _access=Access("fill"))
     np.testing.assert_array_equal(tas[...], np.concatenate([VALUES[:2], np.full((3, 4), np.nan)]))
     assert tas.read(masked=True).mask.sum() == 12
+
+
+def test_nothing_outside_the_roots_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pair(tmp_path)
+    found = opened(index(tmp_path / "in", [["../a.nc"], ["../b.nc"]]))["tas"]
+    tas = replace(found, _access=Access(roots=(str(tmp_path / "in"),)))
+    with pytest.raises(aa.IndexFileError, match=r"a\.nc: lies outside the folders"):
+        tas[...]
+    assert tas.partitions[0].data.dimensions == ("time", "x")
+    np.testing.assert_array_equal(replace(found, _access=Access(roots=(str(tmp_path),)))[...], VALUES)
 
 
 def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
@@ -342,6 +354,18 @@ def test_a_coordinate_that_is_an_aggregation_variable(tmp_path: Path) -> None:
     tas = opened(tmp_path / "index.zarr")["tas"]
     np.testing.assert_array_equal(tas[...], VALUES)
     np.testing.assert_array_equal(tas.coords["time"][...], np.arange(5.0))
+
+
+def test_what_is_known_of_a_foreign_index_is_kept_in_ours(tmp_path: Path) -> None:
+    stored = np.array([[10, 20, -1, 40]] * 5, "i2")
+    fragment(tmp_path / "a.nc", stored[:2].T, ("x", "time"))
+    fragment(tmp_path / "b.nc", stored[2:])
+    packing = {"scale_factor": 0.1, "_FillValue": np.int16(-1)}
+    tas = opened(index(tmp_path, [["a.nc"], ["b.nc"]], attrs=packing, dtype="i2"))["tas"]
+    indexes.save(str(tmp_path / "ours.nc"), indexes.Contents([tas]))
+    (again,) = indexes.load(str(tmp_path / "ours.nc"), indexes.Opening()).arrays
+    assert again._matrix.references.templates == tas._matrix.references.templates
+    np.testing.assert_array_equal(again[...], np.where(stored == -1, np.nan, stored * 0.1))
 
 
 # How an index may be written
