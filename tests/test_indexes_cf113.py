@@ -11,8 +11,8 @@ import zarr
 
 import aggarray as aa
 from aggarray import indexes
+from aggarray.access import Access
 from aggarray.indexes.foreign import convention_of
-from aggarray.read import Access
 from tests.indexing import cfdm_library, cfdm_values, foreign, fragment, opened
 from tests.making import LAT, TIME, write
 
