@@ -1,7 +1,6 @@
 """How do tests open aggregation files that other programs wrote? `opened` reads one as the public interface does."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +14,11 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import open_file, scan
 from aggarray.formats.base import whole
 from aggarray.indexes.foreign import Foreign, convention_of, seated
+from aggarray.indexes.uris import NOWHERE, Moves
 from tests.making import write
 
 
-def foreign(path: str | os.PathLike[str], resolve: Callable[[str], str] | None = None) -> Foreign:
+def foreign(path: str | os.PathLike[str], moves: Moves = NOWHERE) -> Foreign:
     """Read an aggregation file in whatever convention it is."""
     structure = scan(path)
     shapes = {v.name: v.shape for v in structure.variables}
@@ -26,7 +26,7 @@ def foreign(path: str | os.PathLike[str], resolve: Callable[[str], str] | None =
     assert convention is not None, f"{path} is of no convention"
     handle = open_file(path)
     try:
-        return convention.read(structure, lambda name: handle.read(name, whole(shapes[name])), resolve)
+        return convention.read(structure, lambda name: handle.read(name, whole(shapes[name])), moves)
     finally:
         handle.close()
 

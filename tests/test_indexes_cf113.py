@@ -13,6 +13,7 @@ import aggarray as aa
 from aggarray import indexes
 from aggarray.access import Access
 from aggarray.indexes.foreign import convention_of
+from aggarray.indexes.uris import moves
 from tests.indexing import cfdm_library, cfdm_values, foreign, fragment, opened
 from tests.making import LAT, TIME, write
 
@@ -127,13 +128,13 @@ def test_other_urls_stay_and_are_refused_when_read(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_host_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': file name 'file://far/a\.nc'"):
+    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': a file name: file://far/a\.nc"):
         opened(index(tmp_path, [["file://far/a.nc"], ["b.nc"]]))
 
 
-def test_names_go_through_resolve(tmp_path: Path) -> None:
+def test_prefixes_of_names_are_replaced(tmp_path: Path) -> None:
     path = index(tmp_path, [["old/a.nc"], ["old/b.nc"]])
-    matrix = foreign(path, lambda written: written.replace("old", "/new")).matrices["tas"]
+    matrix = foreign(path, moves({"old": "/new"})).matrices["tas"]
     assert list(matrix.references.uris) == ["/new/a.nc", "/new/b.nc"]
 
 

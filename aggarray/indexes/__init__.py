@@ -20,10 +20,10 @@ from aggarray.indexes.cf113_write import CF113
 from aggarray.indexes.cfa04_write import CFA04
 from aggarray.indexes.container import Container
 from aggarray.indexes.encode import Decoder, Encoder
-from aggarray.indexes.foreign import Convention, Foreign, Resolve, Values, convention_of
+from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
-from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, resolve_uri, written
+from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
 from aggarray.master import MasterArray
 from aggarray.table import References
 
@@ -55,7 +55,7 @@ class _Ours:
         """Tell whether a file has our group."""
         return kind_of(structure) is self
 
-    def read(self, structure: Structure, values: Values, resolve: Resolve | None = None) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
         """Refuse: `load` reads it."""
         raise IndexFileError(f"{structure.uri}: an index of this library; open it by itself")
 
@@ -190,7 +190,6 @@ def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreig
 
     Raises IndexFileError naming the variable and the value at fault, and for files outside the roots.
     """
-    folder = os.path.dirname(structure.uri)
 
     def values(name: str) -> np.ndarray:
         variable = next(v for v in structure.variables if v.name == name)
@@ -200,7 +199,7 @@ def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreig
         finally:
             handle.close()
 
-    found = kind.read(structure, values, lambda reference: resolve_uri(how.moves.applied(reference), folder))
+    found = kind.read(structure, values, how.moves)
     if how.access.roots is not None:
         for matrix in found.matrices.values():
             check_roots(matrix.references.uris, how.access.roots, structure.uri)

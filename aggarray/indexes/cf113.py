@@ -5,8 +5,9 @@ A scalar variable with ``aggregated_dimensions`` and ``aggregated_data``, whose 
 """
 
 from aggarray.formats.base import Structure, Variable
-from aggarray.indexes.foreign import Foreign, Resolve, Source, Values, shown
+from aggarray.indexes.foreign import Foreign, Source, Values, shown
 from aggarray.indexes.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable
+from aggarray.indexes.uris import NOWHERE, Moves
 
 _EXACTLY = ({"map", "uris", "identifiers"}, {"map", "unique_values"})
 _ATTRIBUTES = ("aggregated_data", "aggregated_dimensions")
@@ -22,9 +23,9 @@ class _CF113:
         found = _aggregations(structure)
         return bool(found) and not any(map(is_legacy, found))
 
-    def read(self, structure: Structure, values: Values, resolve: Resolve | None = None) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
         """Read a file; IndexFileError names the variable and the value at fault."""
-        source = Source(structure, values, resolve)
+        source = Source(structure, values, moves)
         return foreign(source, {v.name: (v, _terms(source, v)) for v in _aggregations(structure)})
 
 

@@ -17,8 +17,8 @@ from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.grid import MAX_CELLS
 from aggarray.indexes.cfa04_parts import PartError, parsed_part
-from aggarray.indexes.foreign import Foreign, Resolve, Source, Values, declared, ordinary, shown, units_of
-from aggarray.indexes.uris import is_url
+from aggarray.indexes.foreign import Foreign, Source, Values, declared, ordinary, shown, units_of
+from aggarray.indexes.uris import NOWHERE, Moves, is_url
 from aggarray.settle import NUMBER_MARK
 from aggarray.table import Matrix, Parts, ReferenceBuilder, References, Template
 from aggarray.tiling import Cells, tile
@@ -41,9 +41,9 @@ class _CFA04:
         """Tell whether a file has variables whose partitions are JSON."""
         return any(map(_is_aggregation, structure.variables))
 
-    def read(self, structure: Structure, values: Values, resolve: Resolve | None = None) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
         """Read a file; IndexFileError names the variable and the value at fault. No value is read."""
-        source = Source(structure, values, resolve)
+        source = Source(structure, values, moves)
         made, matrices = {}, {}
         for variable in filter(_is_aggregation, structure.variables):
             matrix = _Array(source, variable).matrix()

@@ -6,8 +6,9 @@ fragments of one value each. Which term means what is told by the whole set of t
 """
 
 from aggarray.formats.base import Structure, Variable
-from aggarray.indexes.foreign import Foreign, Resolve, Source, Values, shown
+from aggarray.indexes.foreign import Foreign, Source, Values, shown
 from aggarray.indexes.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable
+from aggarray.indexes.uris import NOWHERE, Moves
 
 
 class _CFA062:
@@ -19,9 +20,9 @@ class _CFA062:
         """Tell whether a file has aggregation variables in the words of this convention."""
         return any(map(is_legacy, structure.variables))
 
-    def read(self, structure: Structure, values: Values, resolve: Resolve | None = None) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
         """Read a file; IndexFileError names the variable and the value at fault."""
-        source = Source(structure, values, resolve)
+        source = Source(structure, values, moves)
         found = [v for v in structure.variables if "aggregated_data" in v.attrs]
         return foreign(source, {v.name: (v, _terms(source, v)) for v in found})
 

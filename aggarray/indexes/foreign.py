@@ -9,7 +9,7 @@ import functools
 import importlib
 import os
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol, runtime_checkable
@@ -21,14 +21,13 @@ from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, basename, unique_dimensions, words
 from aggarray.formats.described import text_attribute
 from aggarray.grid import MAX_CELLS
-from aggarray.indexes.uris import resolve_uri
+from aggarray.indexes.uris import NOWHERE, Files, Moves
 from aggarray.master import MasterArray
 from aggarray.table import Matrix, Step, Template
 from aggarray.tiling import relabel
 from aggarray.units import normal_calendar
 
 Values = Callable[[str], np.ndarray]
-Resolve = Callable[[str], str]
 
 #: Texts longer than this, and numbers of dimensions beyond it, are no honest index.
 MAX_SHOWN, MAX_DIMENSIONS = 80, 64
@@ -51,11 +50,11 @@ class Convention(Protocol):
     def recognises(self, structure: Structure) -> bool:
         """Tell whether a file is written in this convention."""
 
-    def read(self, structure: Structure, values: Values, resolve: Resolve | None = None) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
         """Read a file; IndexFileError names the variable and the value at fault.
 
-        ``values(name)``: one variable of it, whole and as stored; ``resolve``: what a file name as written stands for, None:
-        `resolve_uri` against the file's own folder.
+        ``values(name)``: one variable of it, whole and as stored; ``moves``: prefixes of file names that are replaced
+        before they are resolved against the file's own folder.
         """
 
 
@@ -94,9 +93,9 @@ def seated(array: MasterArray, matrix: Matrix) -> MasterArray:
 class Source:
     """An aggregation file that is being read: names are looked up as CF section 2.7 says, sizes checked before values."""
 
-    def __init__(self, structure: Structure, values: Values, resolve: Resolve | None) -> None:
+    def __init__(self, structure: Structure, values: Values, moves: Moves) -> None:
         self.structure, self._values = structure, values
-        self._resolve = resolve or functools.partial(resolve_uri, folder=os.path.dirname(structure.uri))
+        self._moves, self._folder = moves, os.path.dirname(structure.uri)
         self.variables = {v.name: v for v in structure.variables}
         self._stored: dict[str, np.ndarray] = {}
 
@@ -106,12 +105,17 @@ class Source:
 
     def resolve(self, variable: Variable, written: str) -> str:
         """Return the path or URL that a file name stands for."""
-        if "\x00" in written:
-            raise self.fault(variable, f"file name {shown(written)} has a NUL in it: correct it in the index")
+        return self.resolve_all(variable, [written])[0]
+
+    def resolve_all(self, variable: Variable, written: Sequence[str]) -> list[str]:
+        """Return the paths or URLs that file names stand for."""
+        bad = next((w for w in written if "\x00" in w), None) if "\x00" in "".join(written) else None
+        if bad is not None:
+            raise self.fault(variable, f"file name {shown(bad)} has a NUL in it: correct it in the index")
         try:
-            return self._resolve(written)
+            return list(Files(written, self._folder, self._moves))
         except AggarrayError as error:
-            raise self.fault(variable, f"file name {shown(written)}: {error}") from error
+            raise self.fault(variable, f"a file name: {error}") from error
 
     def find(self, name: str, near: Variable) -> Variable | None:
         """Return the variable of a path, or of a name in the group of ``near`` or the nearest above it."""

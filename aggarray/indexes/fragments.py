@@ -255,18 +255,26 @@ def _references(
     """Return the sub-arrays of the fragments ``rows``; ``columns``: file names, which of them are there, variable names."""
     uris, here, names = columns
     variable, own = layout.variable, source.structure.uri
-    distinct, uri = np.unique(np.where(here, uris, "")[rows], return_inverse=True)
-    paths = [source.resolve(variable, u) if u else own for u in distinct.tolist()]
+    distinct, uri = _distinct(np.where(here, uris, "")[rows])
+    resolved = iter(source.resolve_all(variable, [u for u in distinct if u]))
+    paths = [next(resolved) if u else own for u in distinct]
     if names.ndim:
-        found, name = np.unique(names[rows], return_inverse=True)
+        found, name = _distinct(names[rows])
     else:
-        found, name = names.reshape(1), np.zeros(len(rows), np.int64)
-    variables = [n.removeprefix("/") for n in found.tolist()]
+        found, name = names.reshape(1).tolist(), np.zeros(len(rows), np.int64)
+    variables = [n.removeprefix("/") for n in found]
     inside = np.array([p == own for p in paths], bool)[uri]
     source.check_own(variable, [variables[i] for i in np.unique(name[inside]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
     codes = (column.astype(np.int32) for column in (uri, name, template))
     return References(tuple(paths), tuple(variables), templates, (), *codes)
+
+
+def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Return the distinct texts of a column in the order of their first use, and the number of each one's."""
+    numbers: dict[str, int] = {}
+    column = [numbers.setdefault(text, len(numbers)) for text in texts.tolist()]
+    return list(numbers), np.array(column, np.int64)
 
 
 def _templates(layout: _Layout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:

@@ -185,15 +185,26 @@ class Files(Sequence[str]):
         return resolve_uri(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
 
     def __iter__(self) -> Iterator[str]:
-        text = self.references.text() if isinstance(self.references, Texts) and not self._moves.pairs else "%"
-        if any(mark in text for mark in ("%", ":", "//", "/.", "./")):
+        text = self.references.text() if isinstance(self.references, Texts) else "".join(self.references)
+        if self._moves.pairs or "%" in text or ":" in text:
             return map(self._resolved, self.references)
-        # Plain names, all of them.
-        lead = f"{self._folder}/"
-        return (r if r.startswith("/") else lead + r for r in self.references)
+        # Plain names, all of them: each folder is resolved once.
+        folders = _Folders(self._folder)
+        return (folders[head + slash] + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
+
+
+class _Folders(dict[str, str]):
+    """What the folders in plain references resolve to, with the slash behind, worked out once for each."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __missing__(self, head: str) -> str:
+        self[head] = path = resolve_uri(f"{head}-", self._folder)[:-1]
+        return path
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
