@@ -6,6 +6,7 @@ Files are kept open in a bounded cache; pieces of different files are worked on 
 
 import atexit
 import os
+import stat
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -89,6 +90,9 @@ class OpenFiles:
             )
         try:
             status = os.stat(path)
+            if stat.S_ISDIR(status.st_mode):
+                # A folder does not tell that a file in it was written to.
+                status = os.stat(telling_file(path))
         except (FileNotFoundError, NotADirectoryError) as error:
             self.forget(path)
             raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
@@ -182,7 +186,13 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
         return _pick(references.memory[code], piece.selection)
     variable = references.variables[code]
     with blaming(uri, variable), _opened(references, piece.ref, access) as handle:
-        return select_outer(lambda box: handle.read(variable, box), piece.selection)
+        found = select_outer(lambda box: handle.read(variable, box), piece.selection)
+    expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
+    stored = references.template_of(piece.ref).encoding.stored
+    if found.shape != expected or found.dtype != stored:
+        text = f"{found.dtype} of shape {found.shape} where {stored} of shape {expected} should be"
+        raise FormatError(f"{uri}, variable {variable!r}: {text}; open the files anew")
+    return found
 
 
 def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:

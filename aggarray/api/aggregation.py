@@ -23,8 +23,10 @@ from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance
 from aggarray.errors import AggregationError, NotFoundError
-from aggarray.formats import local_path, stamp_of
+from aggarray.formats import local_path, telling_file
+from aggarray.formats.base import Stamp
 from aggarray.indexes import CONVENTIONS, Opening
+from aggarray.indexes.uris import check_roots
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Source, find_files, listed, named_files, scan_files
 
@@ -102,9 +104,14 @@ class Aggregation:
         Only files that are new, or have changed, are opened. Raises MissingFileError where the source names nothing, the
         error of the first file where none of them can be read.
         """
-        before, known = self._provenance, {s.uri: s for s in self._provenance.structures()}
+        before = self._provenance
+        structures, others = before.sources(self.arrays)
+        known = {s.uri: s for s in structures}
         items = listed(source)
-        paths = [p for p in find_files(items) if p not in known or stamp_of(p) != known[p].stamp]
+        named = find_files(items)
+        if before.access.roots is not None:
+            check_roots(named, before.access.roots, "the source")
+        paths = [p for p in named if p not in known or _has_changed(p, known[p].stamp)]
         scanned = scan_files(paths, None, checked_progress(progress))
         lost = {s.file for s in self.skipped if s.variable is None}
         errors = [result for path, result in scanned if isinstance(result, Exception) and path not in lost]
@@ -112,8 +119,9 @@ class Aggregation:
             raise errors[0]
         new = sort_out(scanned, named_files(items), Opening(before.access))
         anew = set(paths)
-        structures = [*(s for uri, s in known.items() if uri not in anew), *new.structures]
-        others = [*before.others(), *new.others]
+        anew |= {s.uri for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
+        structures = [*(s for uri, s in known.items() if uri not in anew), *(s for s in new.structures if s.uri in anew)]
+        others = [*others, *new.others]
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         arrays, odd = arrays_in(Found(structures, others, [*skipped, *new.skipped]), repeats)
@@ -144,6 +152,15 @@ class Aggregation:
         if self.refusals or self.skipped:
             lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")
         return "\n".join(lines)
+
+
+def _has_changed(path: str, stamp: Stamp | None) -> bool:
+    """Tell whether a file has another size or time than when it was scanned; whatever else is wrong, a scan will say."""
+    try:
+        status = os.stat(telling_file(path))
+    except OSError:
+        return True
+    return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
 
 
 def _has(array: MasterArray, key: str, value: Any) -> bool:

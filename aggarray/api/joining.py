@@ -33,7 +33,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
 
     ``named``: the paths that the source names one by one: indexes that were merely found in a folder are passed over.
     """
-    found, named = Found(), set(named)
+    found, named, indexed = Found(), set(named), list[Structure]()
     for path, result in scanned:
         if isinstance(result, AggarrayError):
             found.skipped.append(Skipped(path, None, unreadable(path, result)))
@@ -45,10 +45,12 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
             found.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is indexes.OURS:
             loaded = indexes.load(path, how)
-            found.structures += loaded.structures()
+            indexed += loaded.structures()
             found.others += loaded.others()
         else:
             found.others += foreign_arrays(result, kind, how)
+    # A file that several know counts once, as it was just scanned, else as the last of them knows it.
+    found.structures = list({s.uri: s for s in [*indexed, *found.structures]}.values())
     return found
 
 
@@ -83,7 +85,10 @@ def join_all(arrays: Sequence[MasterArray], provenance: Provenance, repeats: Seq
     if provenance.variables is not None:
         arrays = [a for a in arrays if a.name in provenance.variables]
     joined = aggregate([_accessed(a, provenance) for a in arrays], provenance.rules)
-    return replace(joined, duplicates=[*repeats, *joined.duplicates])
+    # What was kept may repeat an earlier file that has come since.
+    kept = {(d.array, d.file): d.kept for d in joined.duplicates}
+    known = [replace(d, kept=kept.get((d.array, d.kept), d.kept)) for d in repeats]
+    return replace(joined, duplicates=[*known, *joined.duplicates])
 
 
 def _accessed(array: MasterArray, provenance: Provenance) -> MasterArray:

@@ -11,6 +11,7 @@ from aggarray.aggregate.report import Duplicate, Problem, Report
 from aggarray.aggregate.rules import Refusal, Rules, Skipped
 from aggarray.api.provenance import Provenance
 from aggarray.errors import IndexFileError
+from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.indexes.encode import plain, unplain
 from aggarray.master import MasterArray
 
@@ -76,10 +77,14 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
             tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
         )
         variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise IndexFileError(f"{path}: a damaged index ({error!r:.200}); save it anew from the data files") from error
+    except (*LIBRARY_ERRORS, RecursionError) as error:
+        raise IndexFileError(
+            f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"
+        ) from error
     saved = {os.path.realpath(path): loaded.generation}
-    return result, Provenance(rules, variables, how.access, loaded.structures, loaded.others, saved)
+    # Once read they are kept: after the index has been saved over they could not be read again.
+    structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
+    return result, Provenance(rules, variables, how.access, structures, others, saved)
 
 
 @functools.lru_cache(maxsize=4)

@@ -78,7 +78,7 @@ def _restored(path: str, how: indexes.Opening, rules: Rules, variables: Sequence
     made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         lost = [s for s in result.skipped if s.variable is None]
-        arrays, skipped = arrays_in(Found(list(provenance.structures()), list(provenance.others()), lost))
+        arrays, skipped = arrays_in(Found(*provenance.sources(result.arrays), lost))
         made = _joined(arrays, skipped, replace(provenance, rules=rules))
     if variables is None:
         return made

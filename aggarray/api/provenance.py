@@ -30,6 +30,11 @@ class Provenance:
     others: Callable[[], Sequence[MasterArray]] = _nothing
     saved: dict[str, int] = field(default_factory=dict)
 
+    def sources(self, arrays: Sequence[MasterArray]) -> tuple[list[Structure], list[MasterArray]]:
+        """Return what ``arrays`` were made of; those put together by hand are made of themselves."""
+        structures, others = list(self.structures()), list(self.others())
+        return structures, others if structures or others else list(arrays)
+
     def of(self, arrays: Sequence[MasterArray], repeats: Mapping[str, Sequence[str]]) -> "Provenance":
         """Return the provenance of some of the arrays: their files and names alone; ``repeats``: {name: files left out}."""
         names = tuple(dict.fromkeys(a.name or "" for a in arrays))

@@ -9,6 +9,7 @@ import fcntl
 import glob
 import os
 import secrets
+import time
 from collections.abc import Iterator
 
 from aggarray.errors import IndexFileError
@@ -27,8 +28,9 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     try:
         with _locked(os.path.join(folder, f".{name}.lock")):
             now = stored_generation(path) if os.path.exists(path) else None
-            if expected is not None and now != expected:
-                there = "it is gone" if now is None else f"generation {now} now, {expected} then"
+            # Of an index that was deleted nothing can be lost.
+            if expected is not None and os.path.lexists(path) and now != expected:
+                there = "it is no index any more" if now is None else f"generation {now} now, {expected} then"
                 raise IndexFileError(
                     f"{path}: saved by somebody else since it was opened ({there}): open it again and append to that"
                 )
@@ -36,7 +38,8 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
                 os.unlink(left)  # whoever holds the lock is the only one who writes: it is from a process that was killed
             temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
             try:
-                yield temporary, (now or 0) + 1
+                # Never a number that another index of this path has had: arrays that travelled, or wait, know it by that.
+                yield temporary, time.time_ns() // 1_000_000 if now is None else now + 1
                 _keep_mode(path, temporary)
                 _flush(temporary)
                 os.replace(temporary, path)

@@ -5,6 +5,7 @@ by the names that these have in the file. How the fragments of an array are loca
 subclass each.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -22,8 +23,26 @@ Located = Callable[[References], np.ndarray]
 
 #: Coordinates of more bytes than this that no scan has read are fragments too, not copied.
 _LARGE = 1 << 25
+#: Blanks and colons end a name in an attribute of names; netCDF takes no slashes and control characters.
+_NOT_IN_NAMES = re.compile(r"[\s\x00-\x1f\x7f/:]")
+#: Bytes of a name, with room for a suffix: netCDF takes 256.
+_LONGEST = 200
+#: Attributes that the conventions, and HDF5 under netCDF-4, use themselves.
+_RESERVED = frozenset(
+    ("aggregated_dimensions", "aggregated_data", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS")
+)
 #: What netCDF has a type for.
 _DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
+
+
+def _permitted(name: str) -> str:
+    """Return a name that netCDF takes and that stands as one word in an attribute of names.
+
+    >>> _permitted("a b"), _permitted(".x"), _permitted("")
+    ('a_b', '_.x', 'unnamed')
+    """
+    plain = _NOT_IN_NAMES.sub("_", name).encode("utf-8", "replace")[:_LONGEST].decode("utf-8", "ignore")
+    return plain or "unnamed" if plain[:1].isalnum() or plain[:1] in ("", "_") else f"_{plain}"
 
 
 @dataclass(slots=True)
@@ -37,7 +56,7 @@ class Names:
         """Return the name of a thing, and whether it is new."""
         if key in self.known:
             return self.known[key], False
-        wanted = basename(wanted or "") or "unnamed"
+        wanted = _permitted(basename(wanted or ""))
         name = next(n for n in chain([wanted], (f"{wanted}_{i}" for i in count(2))) if n not in self.taken)
         self.known[key] = name
         self.taken.add(name)
@@ -62,6 +81,7 @@ class Container:
         self.dataset, self.references = dataset, references
         self.names = Names()
         self.left_out: list[tuple[str, str]] = []
+        self._count = 0
 
     def reason(self, array: MasterArray) -> str | None:
         """Return why the convention has no words for the fragments of an array, None where it has."""
@@ -104,7 +124,8 @@ class Container:
         """Write an array after its coordinates."""
         names = self._coordinates(array)
         dimensions = [names[d] for d in array.dimensions]
-        name, _ = self.names.of(("array", id(array)), array.name)
+        self._count += 1
+        name, _ = self.names.of(("array", self._count), array.name)
         write = self._valued if in_memory(array._matrix) else self.aggregated
         made = write(array, name, dimensions)
         return _Written(array, made, names)
@@ -233,14 +254,32 @@ def _coordinates_attribute(written_: _Written) -> str:
 
 def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that netCDF can hold."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in attrs.items():
-        if isinstance(value, bool | np.bool) or value is None or name.startswith("_"):
+        if not name or name.startswith("_") or _permitted(name) != name or name in _RESERVED:
             continue
-        kind = np.asarray(value).dtype.kind if not isinstance(value, list | tuple) or value else "O"
-        if isinstance(value, str) or kind in "iuf" or (kind in "UT" and isinstance(value, list)):
+        if isinstance(value, str):
+            found[name] = _encodable(value)
+        elif isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            found[name] = list(map(_encodable, value))
+        elif _is_numbers(value):
             found[name] = value
     return found
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _is_numbers(value: Any) -> bool:
+    """Tell whether a value is one number, or numbers in a row, of a type that netCDF has."""
+    if value is None or isinstance(value, str | bytes | Mapping):
+        return False
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):  # lists in lists, of different lengths
+        return False
+    return array.ndim <= 1 and array.dtype.str[1:] in _DTYPES
 
 
 def _common(arrays: Sequence[MasterArray]) -> dict[str, Any]:

@@ -14,15 +14,20 @@ import numpy as np
 from aggarray.access import Access
 from aggarray.encoding import Encoding
 from aggarray.frozen import FrozenDict, interned
+from aggarray.indexes.checks import check_array, check_partitions, check_template
 from aggarray.indexes.known import StoredValues
-from aggarray.indexes.store import Reader, Writer, check_cells
+from aggarray.indexes.store import EAGER, Reader, Writer, check_cells
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
-from aggarray.table import Matrix, Parts, References, Step, Template, check_matrix, used_rows
+from aggarray.table import Matrix, Parts, References, Step, Template, used_rows
 
-#: Known values up to so many bytes are read when an index is opened, larger ones when somebody asks.
-_EAGER = 1 << 16
+#: Kinds of values that attributes have; text has its length in its dtype there.
+_OF_ATTRIBUTES = "biufcmMSU"
+#: Bytes of one such text.
+_LONGEST = 1 << 20
 
+#: Columns shorter than this are quicker gone through than counted.
+_FEW = 1 << 16
 _ENCODED_DTYPES = ("stored", "viewed", "dtype")
 
 
@@ -34,9 +39,9 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         return {value.dtype.str: value.tolist()}
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mMcSU":
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mMcSUf":
         # What JSON has no numbers for travels as bytes.
         return {"bytes": [value.dtype.str, list(value.shape), np.asarray(value).tobytes().hex()]}
     if isinstance(value, np.ndarray) and value.dtype.kind == "T":
@@ -63,13 +68,13 @@ def unplain(found: Any) -> Any:
         return np.array(content[1], np.dtypes.StringDType()).reshape(content[0])
     if kind == "bytes":
         dtype, shape, data = content
-        return np.frombuffer(bytes.fromhex(data), _dtype(dtype)).reshape(shape)[()]
+        return np.frombuffer(bytes.fromhex(data), _dtype(dtype, _OF_ATTRIBUTES)).reshape(shape)[()]
     return np.array(content, _dtype(kind))[()]
 
 
-def _dtype(text: str) -> np.dtype[Any]:
+def _dtype(text: str, kinds: str = "biufcmM") -> np.dtype[Any]:
     dtype: np.dtype[Any] = np.dtypes.StringDType() if text == "text" else np.dtype(text)
-    if dtype.hasobject and dtype.kind != "T":
+    if dtype.kind not in f"{kinds}T" or dtype.itemsize > _LONGEST:
         raise ValueError(f"dtype {text!r}")
     return dtype
 
@@ -188,6 +193,8 @@ class Decoder:
         self.files = files
         self.access = access
         self.stamps = np.stack([reader.column(c) for c in document["stamps"]], axis=-1) if len(files) else None
+        if self.stamps is not None and self.stamps.shape != (len(files), 3):
+            raise ValueError(f"stamps of shape {self.stamps.shape} for {len(files)} files")
         self.templates = tuple(map(_untemplate, document["templates"]))
         self.attributes = [interned({k: unplain(v) for k, v in pairs}) for pairs in document["attributes"]]
 
@@ -211,7 +218,7 @@ class Decoder:
         picks = tuple(column(spec) for spec in found.get("picks", ()))
         names = tuple(map(str, found["dimensions"])), tuple(bool(d) for d in found["directions"])
         matrix = Matrix(*names, edges, references, column(found["refs"], np.int32), Parts(**parts, picks=picks))
-        _check(matrix)
+        check_partitions(matrix)
         return matrix
 
     def array(self, found: Mapping[str, Any]) -> MasterArray:
@@ -220,8 +227,8 @@ class Decoder:
         known = None
         if "known" in found:
             known = StoredValues(self.reader, found["known"], matrix.shape, dtype)
-            known = known.load() if math.prod(matrix.shape) * dtype.itemsize <= _EAGER else known  # type: ignore[assignment]
-        return MasterArray(
+            known = known.load() if math.prod(matrix.shape) * dtype.itemsize <= EAGER else known  # type: ignore[assignment]
+        made = MasterArray(
             found["name"],
             dtype,
             found["units"],
@@ -234,6 +241,8 @@ class Decoder:
             known,  # type: ignore[arg-type]
             self.access,
         )
+        check_array(made)
+        return made
 
 
 def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
@@ -244,7 +253,7 @@ def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
     """
     if len(column) and not -1 <= column.min() <= column.max() < count:
         raise ValueError("a column that points beyond its table")
-    if len(column) < _EAGER:
+    if len(column) < _FEW:
         used = [n for n in sorted(set(column.tolist())) if n >= 0]
     else:
         used = used_rows(column[column >= 0], count).tolist()
@@ -256,60 +265,11 @@ def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
 def _untemplate(found: Mapping[str, Any]) -> Template:
     others = {k: unplain(v) for k, v in found.items() if k not in ("encoding", "steps")}
     steps = tuple(Step(u, c, _dtype(d), None if e is None else _unencoding(e)) for u, c, d, e in found["steps"])
-    return Template(**others, encoding=_unencoding(found["encoding"]), steps=steps)
+    made = Template(**others, encoding=_unencoding(found["encoding"]), steps=steps)
+    check_template(made)
+    return made
 
 
 def _unencoding(found: Any) -> Encoding:
     fields_ = unplain(found)
     return Encoding(**{**fields_, **{name: _dtype(fields_[name]) for name in _ENCODED_DTYPES}})
-
-
-def _check(matrix: Matrix) -> None:
-    """Raise ValueError unless the columns of a matrix fit each other and its sub-arrays."""
-    check_matrix(matrix)
-    references, count = matrix.references, len(matrix.refs)
-    if not len(matrix.dimensions) == len(matrix.directions) == len(matrix.edges) or len(set(matrix.dimensions)) < len(
-        matrix.edges
-    ):
-        raise ValueError("dimensions, directions and edges differ in number")
-    if any(len(e) < 2 or e[0] != 0 or (np.diff(e) < (0 if len(e) == 2 else 1)).any() for e in matrix.edges):
-        raise ValueError("edges that do not increase from 0")
-    if not len(references.uri) == len(references.variable) == len(references.template):
-        raise ValueError("columns of sub-arrays of different lengths")
-    inside = references.uri < 0
-    limits = (
-        (references.uri, -1, len(references.uris)),
-        (references.template, 0, len(references.templates)),
-        (references.variable[~inside], 0, len(references.variables)),
-        (references.variable[inside], 0, len(references.memory)),
-        (matrix.refs, -1, len(references)),
-    )
-    if any(len(c) and not low <= c.min() <= c.max() < high for c, low, high in limits):
-        raise ValueError("a column that points beyond its table")
-    if any(len(c) != count for c in (*matrix.parts.starts.values(), *matrix.parts.steps.values())):
-        raise ValueError("parts for another number of partitions")
-    if any(s.size and (s <= -len(matrix.parts.picks)).any() for s in matrix.parts.steps.values() if (s <= 0).any()):
-        raise ValueError("parts that name no picks")
-    for row in np.flatnonzero(inside).tolist():
-        if references.memory[references.variable[row]].shape != references.template_of(row).shape:
-            raise ValueError("values in memory of another shape than their template")
-    _check_extents(matrix)
-
-
-def _check_extents(matrix: Matrix) -> None:
-    """Raise ValueError for a cell that shows more than its sub-array has."""
-    sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in matrix.references.templates]
-    whole = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
-    if whole and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
-        return  # most are like this
-    cells = np.flatnonzero(matrix.refs >= 0)
-    index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
-    numbers = matrix.references.template[matrix.refs[cells]]
-    for axis, name in enumerate(matrix.dimensions):
-        extent = np.diff(matrix.edges[axis])[index[axis]]
-        # A dimension that a sub-array lacks has size 1.
-        own = np.array([s.get(name, 1) for s in sizes], np.int64)[numbers]
-        start, step = (c[name][cells] if name in c else u for c, u in ((matrix.parts.starts, 0), (matrix.parts.steps, 1)))
-        last = start + np.maximum(step, 0) * np.maximum(extent - 1, 0)
-        if ((last >= own) & (extent > 0)).any() or np.any(np.asarray(start) < 0):
-            raise ValueError(f"a partition that shows more along {name} than its sub-array has")

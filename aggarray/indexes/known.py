@@ -22,14 +22,16 @@ class StoredValues(Sequence[Any]):
     def load(self) -> Known:
         """Return values and mask. Raises IndexFileError where the index has gone or been saved anew."""
         if self._pair is None:
-            with self._reader.opened():
+            with self._reader.opened(), self._reader.blaming():
                 values = self._reader.value(self._spec[0])
                 mask = None
                 if self._spec[1] is not None:
                     bits = self._reader.value(self._spec[1])
+                    if len(bits) != -(-prod(self._shape) // 8):
+                        raise ValueError(f"a mask of {len(bits)} bytes for values of shape {self._shape}")
                     mask = np.unpackbits(bits, count=prod(self._shape)).reshape(self._shape).astype(bool)
-            if values.shape != self._shape or values.dtype != self._dtype:
-                raise ValueError(f"values of {values.dtype} and shape {values.shape}, not {self._dtype} and {self._shape}")
+                if values.shape != self._shape or values.dtype != self._dtype:
+                    raise ValueError(f"values of {values.dtype} and shape {values.shape}, not {self._dtype} and {self._shape}")
             self._pair = (values, mask)
         return self._pair
 

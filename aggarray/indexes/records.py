@@ -125,6 +125,8 @@ def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> li
 def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:
     name, dtype, shape, dimensions, attrs = head
     kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else np.dtype(dtype)
+    if (kind.hasobject and kind.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")
     return Variable(name, kind, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs))
 
 

@@ -9,13 +9,13 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from aggarray.errors import IndexFileError
+from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
 from aggarray.grid import MAX_CELLS
 
@@ -25,11 +25,16 @@ GROUP = "aggarray"
 SCHEMA = 1
 
 _FEW = 24
-_SMALL = 1 << 22
+#: Variables of so many elements are read as a whole, at the first question.
+_SMALL = 1 << 24
+#: Values up to so many bytes are read when an index is opened, larger ones when somebody asks: they lie elsewhere.
+EAGER = 1 << 16
 _CHUNK = 1 << 18
+#: So many numbers at most may an index imply by even progressions, which take no room in it, but in memory.
+MOST_IMPLIED = 1 << 23
 #: No compression by HDF5's own filters makes more than this of a byte.
 _MOST_INFLATED = 1100
-_DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1"}
+_DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1", "blocks": "u1"}
 
 Spec = Mapping[str, Any]
 
@@ -38,8 +43,9 @@ class Writer:
     """Collects columns, texts and values; ``write`` puts them into a group of an open netCDF-4 dataset."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": []}
+        self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": [], "blocks": []}
         self._ends = dict.fromkeys(self._parts, 0)
+        self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
 
     def _put(self, name: str, part: np.ndarray) -> int:
@@ -56,7 +62,8 @@ class Writer:
         if len(column) <= _FEW:
             return {"is": column.tolist()}
         step = int(column[1]) - int(column[0])
-        if (np.diff(column) == step).all():
+        if self._implied + len(column) <= MOST_IMPLIED and (np.diff(column) == step).all():
+            self._implied += len(column)
             return {"start": int(column[0]), "step": step, "count": len(column)}
         return {"at": self._put("integers", column.astype(np.int64)), "count": len(column)}
 
@@ -76,7 +83,7 @@ class Writer:
             return {"texts": self.texts([str(t) for t in array.ravel().tolist()]), "shape": list(array.shape)}
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._known:
-            at = self._put("values", np.frombuffer(key[2], np.uint8))
+            at = self._put(_blob_of(array.nbytes), np.frombuffer(key[2], np.uint8))
             self._known[key] = {"dtype": key[0], "shape": list(array.shape), "at": at}
         return self._known[key]
 
@@ -112,6 +119,7 @@ class Reader:
         self.path = path
         self.generation = generation
         self._group: Any = None
+        self._implied = 0
         self._loaded: dict[str, np.ndarray] = {}
         self._values: dict[tuple[Any, ...], np.ndarray] = {}
 
@@ -120,11 +128,13 @@ class Reader:
         """Keep the file open for the length of a block."""
         from aggarray.formats.hdf5 import opened
 
-        if self._group is not None:
-            yield self
-            return
-        with self.blaming(), LIBRARY_LOCK, opened(self.path) as file:
-            self._group = file[GROUP]
+        # Under the lock: another thread may have it open, and will close it.
+        with LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
+            if self._group is not None:
+                yield self
+                return
+            file = stack.enter_context(opened(self.path))
+            self._group = _own(file, GROUP)
             try:
                 self._check_version()
                 yield self
@@ -136,8 +146,10 @@ class Reader:
         """Turn what damaged or hostile content raises inside the block into one line."""
         try:
             yield
-        except (IndexFileError, FileNotFoundError):
+        except (IndexFileError, MissingFileError):
             raise
+        except FileNotFoundError as error:
+            raise MissingFileError(f"{self.path}: no such index; restore it, or make it anew from the data files") from error
         except (*LIBRARY_ERRORS, RecursionError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
             raise IndexFileError(f"{self.path}: a damaged index ({text:.200}); save it anew from the data files") from error
@@ -157,14 +169,16 @@ class Reader:
     def _slice(self, name: str, start: int, count: int) -> np.ndarray:
         """Return a stretch of one of our variables."""
         with self.opened():
-            dataset = self._group[name]
+            dataset = _own(self._group, name)
+            if dataset.external or dataset.is_virtual:
+                raise ValueError(f"{name} lies in another file")
             if dataset.dtype != np.dtype(_DTYPES[name]) or dataset.ndim != 1:
                 raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
                 raise ValueError(f"{name} has {len(dataset)} elements, not {start} to {start} + {count}")
             if count * dataset.dtype.itemsize > _MOST_INFLATED * os.path.getsize(self.path):
                 raise ValueError(f"{name} claims {count} elements, more than the file can hold")
-            if len(dataset) > _SMALL:
+            if len(dataset) > _SMALL or name == "blocks":
                 return np.asarray(dataset[start : start + count])
             # One call of HDF5 costs more than all of a small variable.
             if name not in self._loaded:
@@ -181,14 +195,21 @@ class Reader:
         """Return a column of integers, read-only."""
         column: np.ndarray
         if "is" in spec:
-            column = np.array(spec["is"], dtype)
+            if not all(type(n) is int for n in spec["is"]):
+                raise ValueError("a column of anything but integers")
+            column = np.array(spec["is"], np.int64)
         elif "start" in spec:
-            count = _count(spec["count"])
-            column = (spec["start"] + spec["step"] * np.arange(count)).astype(dtype)
+            count, ends = _count(spec["count"]), (spec["start"], spec["start"] + spec["step"] * spec["count"])
+            self._implied += count
+            if self._implied > MOST_IMPLIED or not all(type(n) is int and abs(n) < 1 << 62 for n in ends):
+                raise ValueError(f"progressions of {self._implied} numbers, or of numbers that are too large")
+            column = spec["start"] + spec["step"] * np.arange(count)
         else:
-            column = self._slice("integers", spec["at"], _count(spec["count"])).astype(dtype, copy=False)
-        if column.ndim != 1:
-            raise ValueError(f"a column of {column.ndim} dimensions")
+            column = self._slice("integers", spec["at"], _count(spec["count"]))
+        limits = np.iinfo(dtype)
+        if len(column) and not limits.min <= column.min() <= column.max() <= limits.max:
+            raise ValueError(f"a column of numbers beyond {np.dtype(dtype)}")
+        column = column.astype(dtype, copy=False)
         column.flags.writeable = False
         return column
 
@@ -198,8 +219,9 @@ class Reader:
             encoded = [t.encode("utf-8", "surrogateescape") for t in spec["is"]]
             return Texts(np.frombuffer(b"".join(encoded), np.uint8), np.array([len(t) for t in encoded], np.int64))
         lengths = self.column(spec["lengths"])
-        if (lengths < 0).any():
-            raise ValueError("a text of negative length")
+        # As Python's numbers, which do not wrap round.
+        if (lengths < 0).any() or sum(lengths.tolist()) > 1 << 40:
+            raise ValueError("texts of negative length, or too long")
         return Texts(self._slice("texts", spec["at"], int(lengths.sum())), lengths)
 
     def value(self, spec: Spec) -> np.ndarray:
@@ -209,14 +231,30 @@ class Reader:
             found = np.array(list(self.texts(spec["texts"])), np.dtypes.StringDType()).reshape(shape)
         else:
             dtype, key = np.dtype(spec["dtype"]), (spec["at"], spec["dtype"], shape)
-            if dtype.hasobject or dtype.names:
+            if dtype.kind not in "biufcmM":
                 raise ValueError(f"values of dtype {dtype}")
             if key in self._values:  # arrays that share values share them in memory too
                 return self._values[key]
-            data = self._slice("values", spec["at"], math.prod(shape) * dtype.itemsize)
-            found = self._values[key] = data.view(dtype).reshape(shape) if data.size else np.empty(shape, dtype)
+            size = math.prod(shape) * dtype.itemsize
+            # An index without any values has no variable for them.
+            data = self._slice(_blob_of(size), spec["at"], size) if size else np.empty(0, np.uint8)
+            found = self._values[key] = data.view(dtype).reshape(shape) if size else np.empty(shape, dtype)
         found.flags.writeable = False
         return found
+
+
+def _blob_of(size: int) -> str:
+    """Return the variable in which values of so many bytes lie."""
+    return "values" if size <= EAGER else "blocks"
+
+
+def _own(group: Any, name: str) -> Any:
+    """Return a member of a group that lies in the same file; links to other files, and to other places, are refused."""
+    import h5py
+
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise ValueError(f"{name} is not in the file itself")
+    return group[name]
 
 
 def _number(group: Any, name: str) -> int:

@@ -1,6 +1,7 @@
 """What is one array out of many? `MasterArray`: its parameters, reading, and the lazy operations that touch no file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Any
@@ -66,7 +67,8 @@ class MasterArray:
 
     @property
     def _witness(self) -> tuple[object, ...]:
-        return self.name, self._matrix, self.attrs, self.file_attrs, self.coords
+        parameters = self.name, self.dtype, self.units, self.calendar, self.fill_value, self._access
+        return *parameters, self._matrix, self.attrs, self.file_attrs, self.coords
 
     def _with_origin(self, find: Callable[..., Any], *place: Any) -> "MasterArray":
         """Return the array with a way to find it again in another process."""
@@ -77,7 +79,8 @@ class MasterArray:
         origin = self._origin
         if origin is None or not origin.describes(self._witness):
             return result if result._origin is None else replace(result, _origin=None)
-        return replace(result, _origin=origin.then(name, arguments, result._witness))
+        # Index arrays in a key are their owner's, who may change them.
+        return replace(result, _origin=origin.then(name, deepcopy(arguments), result._witness))
 
     @classmethod
     def from_subarrays(
