@@ -197,7 +197,9 @@ class Reader:
         if "is" in spec:
             if not all(type(n) is int for n in spec["is"]):
                 raise ValueError("a column of anything but integers")
-            column = np.array(spec["is"], np.int64)
+            column = np.array(spec["is"], dtype)  # an error for numbers beyond it
+            column.flags.writeable = False
+            return column
         elif "start" in spec:
             count, ends = _count(spec["count"]), (spec["start"], spec["start"] + spec["step"] * spec["count"])
             self._implied += count
