@@ -568,29 +568,8 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
     copy = small.with_name("replaced.idx")
     shutil.copy(small, copy)
     found = document(copy, name)
-    odd = [
-        None,
-        True,
-        -1,
-        0,
-        1,
-        7,
-        1 << 31,
-        1 << 40,
-        1 << 70,
-        0.5,
-        "",
-        "a",
-        "<i4",
-        "O",
-        [],
-        [0],
-        [-1],
-        {},
-        {"is": [3]},
-        [[]],
-        {"a": 1},
-    ]
+    odd: list[Any] = [None, True, -1, 0, 1, 7, 1 << 31, 1 << 40, 1 << 70, 0.5, "", "x y", "<i4", "O"]
+    odd += [[], [0], [-1], {}, {"is": [3]}, [[]], {"a": 1}]
     for _ in range(chance.randint(1, 3)):
         place = found
         while True:

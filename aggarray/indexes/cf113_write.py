@@ -78,14 +78,17 @@ class CF113(Container):
         return made
 
     def _cells(self, matrix: Matrix) -> list[str]:
-        return [self._size("fragments", n) for n in matrix.cells]
+        return self._sizes("fragments", matrix.cells)
 
-    def _size(self, wanted: str, size: int) -> str:
-        """Return a dimension that serves aggregations, one for each size."""
-        name, new = self.names.of((wanted, size), f"{wanted}_{size}")
-        if new:
-            self.dataset.createDimension(name, size)
-        return name
+    def _sizes(self, wanted: str, sizes: tuple[int, ...]) -> list[str]:
+        """Return dimensions that serve aggregations, one for each size: of one variable each has its own (CF section 2.4)."""
+        found: list[str] = []
+        for number, size in enumerate(sizes):
+            name, new = self.names.of((wanted, size, sizes[:number].count(size)), f"{wanted}_{size}")
+            if new:
+                self.dataset.createDimension(name, size)
+            found.append(name)
+        return found
 
     def _unique(self, array: MasterArray, name: str, fill: Any) -> dict[str, str]:
         cells = array._matrix.cells
@@ -113,7 +116,7 @@ class CF113(Container):
         rows = np.full((len(sizes), max(map(len, sizes))), -1, dtype)
         for row, own in zip(rows, sizes, strict=True):
             row[: len(own)] = own
-        return self._table(f"{name}_map", [self._size("map", n) for n in rows.shape], rows, dtype.type(-1))
+        return self._table(f"{name}_map", self._sizes("map", rows.shape), rows, dtype.type(-1))
 
     def _table(self, wanted: str, dimensions: Sequence[str], values: np.ndarray, fill: Any = None) -> str:
         """Write a variable that serves aggregations; arrays of the same files share it."""
