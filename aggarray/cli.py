@@ -1,8 +1,8 @@
 """Which commands does a shell have? ``aggregate``, ``append``, ``check``, ``info`` and ``explain``.
 
 Facts go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to standard
-error. Exit status: 0 done, 1 an error, or problems that ``check`` or ``explain`` found, 2 wrong usage. A traceback appears only with
-``--debug``.
+error. Exit status: 0 done, 1 an error, or problems that ``check`` or ``explain`` found, 2 wrong usage. A traceback appears
+only with ``--debug``.
 """
 
 import contextlib

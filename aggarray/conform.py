@@ -91,10 +91,16 @@ def plain_dtype(wanted: Any) -> np.dtype[Any]:
 
 
 def conform(values: np.ndarray, mask: np.ndarray | None, template: Template, target: Step) -> Masked:
-    """Take decoded values of a sub-array through its steps to the units and dtype of the master."""
+    """Take decoded values of a sub-array through its steps to the units and dtype of the master.
+
+    A step with an encoding of its own (an aggregation variable that is packed itself) is decoded when it is reached.
+    """
     source = Step(template.units, template.calendar, values.dtype)
     for step in template.steps:
         values, mask = convert(values, mask, source, step)
+        if step.encoding is not None:
+            values, absent = step.encoding.decode(values)
+            mask = absent if mask is None else mask if absent is None else mask | absent
         source = step
     return convert(values, mask, source, target)
 

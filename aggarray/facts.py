@@ -4,13 +4,14 @@
 what reading them changes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aggarray.aggregate.apart import facets_of, labels
+from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError
 from aggarray.master import MasterArray
@@ -47,10 +48,11 @@ def conformed(array: MasterArray) -> list[Conformed]:
 def _differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, sub-array's, master's) for everything in which a template differs from its master."""
     encoding = template.encoding
-    if template.units != array.units:
-        yield "units", str(template.units), str(array.units)
-    if template.calendar != array.calendar:
-        yield "calendar", str(template.calendar), str(array.calendar)
+    units, calendar = template.units_in(array.units, array.calendar)
+    if units != array.units:
+        yield "units", str(units), str(array.units)
+    if calendar != array.calendar:
+        yield "calendar", str(calendar), str(array.calendar)
     if [d for d in template.dimensions if d in array.dimensions] != [d for d in array.dimensions if d in template.dimensions]:
         yield "dimension order", " ".join(template.dimensions), " ".join(array.dimensions)
     for dimension in set(template.dimensions) ^ set(array.dimensions):
@@ -143,18 +145,28 @@ def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
 
 def explanation(agg: Aggregation) -> dict[str, Any]:
     """Return what `aggarray explain` says: arrays with what is conformed, refusals, what was skipped, and problems."""
-
-    def rows(items: Any, fields: tuple[str, ...]) -> list[dict[str, Any]]:
-        return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
-
     fields = ("kind", "found", "master", "count", "example")
-    arrays = [{**facts, "conformed": rows(conformed(a), fields)} for a, facts in zip(agg, aggregation_facts(agg), strict=True)]
+    arrays = [{**facts, "conformed": _rows(conformed(a), fields)} for a, facts in zip(agg, aggregation_facts(agg), strict=True)]
     return {
         "arrays": arrays,
-        "refusals": rows(agg.refusals, ("arrays", "files", "rule", "reason")),
-        "skipped": rows(agg.skipped, ("file", "variable", "reason")),
-        "problems": rows(agg.check().problems, ("kind", "file", "message")),
+        "refusals": _rows(agg.refusals, ("arrays", "files", "rule", "reason")),
+        "skipped": _rows(agg.skipped, ("file", "variable", "reason")),
+        "problems": problem_facts(agg.check()),
     }
+
+
+def problem_facts(report: Report) -> list[dict[str, Any]]:
+    """Return the problems of a report, as JSON can hold them."""
+    return _rows(report.problems, ("kind", "file", "message"))
+
+
+def file_count(agg: Aggregation) -> int:
+    """Return how many files serve the arrays of an aggregation."""
+    return len({str(uri) for array in agg for uri in array._matrix.references.uris})
+
+
+def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
 
 
 def _plain(value: Any) -> Any:

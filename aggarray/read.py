@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
+from aggarray.access import ANYWHERE, Access
 from aggarray.conform import Masked, arrange, conform
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError, SelectionError
 from aggarray.formats import checksum, open_file, telling_file
@@ -25,41 +25,9 @@ from aggarray.formats.base import Handle, Stamp, blaming, select_outer
 from aggarray.options import get_options
 from aggarray.plan import Along, Piece, along, pieces
 from aggarray.selection import Selector
+from aggarray.settle import settled, touched
 from aggarray.table import Matrix, References, Step, Template
 from aggarray.units import conversion
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How the files of an array may be read.
-
-    ``missing``: what a file that is gone does, "raise" or "fill"; ``roots``: the only folders, resolved, whose files are
-    opened, None = any.
-    """
-
-    missing: str = "raise"
-    roots: tuple[str, ...] | None = None
-
-    def check(self, uri: str) -> None:
-        """Raise IndexFileError for a file outside the roots, links resolved."""
-        if self.roots is not None and not is_below(uri, self.roots):
-            raise IndexFileError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
-
-
-#: Any file may be read.
-ANYWHERE = Access()
-
-
-def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Tell whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
-
-    >>> is_below("/data/a/../b.nc", ["/data"]), is_below("/data2/b.nc", ["/data"])
-    (True, False)
-    """
-    real = uri if "://" in uri else os.path.realpath(uri)
-    if "://" in real and "/../" in f"{unquote(real)}/":
-        return False
-    return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +263,7 @@ def read(
     UnitsError naming file and variable; SelectionError where ``out`` does not fit.
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    matrix = _settled(matrix, rows, target)
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)
     mask = np.zeros(shape, bool) if masked else None
@@ -310,6 +279,13 @@ def read(
     if result.size:
         _run(work, _by_file(matrix, rows), get_options().threads if threads is None else threads)
     return result, mask
+
+
+def _settled(matrix: Matrix, rows: Sequence[Along], target: Target) -> Matrix:
+    """Look at the files of sub-arrays that are about to be read and that so far only an index has told of."""
+    if not any(t.declared for t in matrix.references.templates):
+        return matrix
+    return settled(matrix, touched(matrix, rows), target.step, target.access)
 
 
 @contextmanager
@@ -375,6 +351,7 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    matrix = _settled(matrix, rows, target)
     found = [piece for group in _by_file(matrix, rows) for piece in group]
     if len(found) != 1 or found[0].ref < 0:
         return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"

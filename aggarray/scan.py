@@ -21,12 +21,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from aggarray.encoding import encoding
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
 from aggarray.formats import is_store, local_path, scan
 from aggarray.formats.base import Structure, Variable
-from aggarray.table import Template
-from aggarray.units import normal_calendar
 
 #: A helper takes this many files at a time.
 BATCH = 16
@@ -38,48 +35,6 @@ SHARED_BYTES = 128
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 Progress = Callable[[int, int, str], None]
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
-
-
-def template_of(variable: Variable, structure: Structure, directions: Sequence[bool] | None = None) -> Template:
-    """Return what a variable of a file is as a sub-array.
-
-    ``directions`` None: taken from the coordinate variables of the file (CF section 5): decreasing ones give False.
-    """
-    attrs = variable.attrs
-    units = text_attribute(attrs.get("units"))
-    if directions is None:
-        known = {v.name: v.values for v in structure.variables if v.dimensions == (v.name,) and v.values is not None}
-        directions = [not is_decreasing(known.get(d)) for d in variable.dimensions]
-    template = Template(
-        variable.shape,
-        variable.dimensions,
-        tuple(directions),
-        units,
-        normal_calendar(units, text_attribute(attrs.get("calendar"))),
-        encoding(variable.dtype, attrs, variable.name),
-        structure.format,
-    )
-    return _shared(template)
-
-
-@functools.lru_cache(maxsize=1024)
-def _shared(template: Template) -> Template:
-    """Return the same object for equal templates: an archive has a handful."""
-    return template
-
-
-def text_attribute(value: Any) -> str | None:
-    """Return an attribute as text where it is text, numbers such as ``units = 1`` written out; None if absent."""
-    if value is None or isinstance(value, str):
-        return value.strip() if value else value
-    return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
-
-
-def is_decreasing(values: Any) -> bool:
-    """Tell whether the values of a 1-d coordinate run downwards throughout."""
-    if values is None or values.ndim != 1 or len(values) < 2 or values.dtype.kind in "OT":
-        return False
-    return bool((values[1:] < values[:-1]).all())
 
 
 def find_files(source: Source) -> list[str]:

@@ -19,11 +19,12 @@ from aggarray.errors import AggregationError
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Units and dtype that values take on the way from a sub-array to its master."""
+    """Units and dtype that values take on the way from a sub-array to its master; then, if given, ``encoding`` decodes them."""
 
     units: str | None
     calendar: str | None
     dtype: np.dtype[Any]
+    encoding: Encoding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ class Template:
 
     ``dimensions`` are named as the master's; ``directions``: True = increasing; ``encoding`` turns stored values into
     values; ``steps`` are conversions that values go through, in this order, before they are conformed.
+
+    ``declared``: nobody has looked at these sub-arrays yet: shape, dimensions and directions are what an index says, units
+    None are the file's own, the encoding is the master's dtype plainly; ``names``: what the index calls the dimensions.
     """
 
     shape: tuple[int, ...]
@@ -42,11 +46,22 @@ class Template:
     encoding: Encoding
     format: str = "memory"
     steps: tuple[Step, ...] = ()
+    declared: bool = False
+    names: tuple[str, ...] = ()
 
     @property
     def last_step(self) -> Step:
         """Units and dtype of the values before they are conformed to a master."""
-        return self.steps[-1] if self.steps else Step(self.units, self.calendar, self.encoding.dtype)
+        if not self.steps:
+            return Step(self.units, self.calendar, self.encoding.dtype)
+        last = self.steps[-1]
+        return last if last.encoding is None else Step(last.units, last.calendar, last.encoding.dtype)
+
+    def units_in(self, units: str | None, calendar: str | None) -> tuple[str | None, str | None]:
+        """Return units and calendar of the sub-array, given the master's: those count where it is declared without any."""
+        if not self.declared or self.units is not None:
+            return self.units, self.calendar
+        return (self.steps[0].units, self.steps[0].calendar) if self.steps else (units, calendar)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,7 +278,7 @@ class Matrix:
 
     def compact(self) -> "Matrix":
         """Return the same matrix with references to the sub-arrays that its cells use, and no others."""
-        used = np.unique(self.refs[self.refs >= 0])
+        used = used_rows(self.refs[self.refs >= 0], len(self.references))
         if len(used) == len(self.references):
             return self
         refs = np.where(self.refs >= 0, np.searchsorted(used, self.refs), -1).astype(np.int32)
@@ -295,6 +310,15 @@ _FIRST, _INSIDE = _column(0), _column(-1)
 @lru_cache(maxsize=1024)
 def _whole(size: int) -> np.ndarray:
     return _column(0, size, dtype=np.int64)
+
+
+def used_rows(column: np.ndarray, count: int) -> np.ndarray:
+    """Return which rows of a table of ``count`` a column of numbers names, sorted.
+
+    >>> used_rows(np.array([3, 1, 3]), 5).tolist()
+    [1, 3]
+    """
+    return np.flatnonzero(np.bincount(column, minlength=count))
 
 
 def check_matrix(matrix: Matrix) -> None:

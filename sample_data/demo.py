@@ -1,12 +1,13 @@
 """The story so far, told on the sample data: ``make demo``.
 
 Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those that
-netCDF4-python gives, puts ten tiles together whose edges do not align, and sorts out a messy folder. Every claim is
-checked; a wrong one fails the run.
+netCDF4-python gives, puts ten tiles together whose edges do not align, sorts out a messy folder, and keeps an index.
+Every claim is checked; a wrong one fails the run.
 """
 
 import sys
 import tempfile
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -166,12 +167,57 @@ def messy() -> None:
         check([p.kind for p in report.problems] == ["gap", "duplicate"], "the gap and the copy are reported")
 
 
+def index() -> None:
+    """An index, saved and opened again, elsewhere, and with more files."""
+    show("An index: aggregated once, open in milliseconds")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "here"
+        (folder / "months").mkdir(parents=True)
+        for number in range(6):
+            days = [30.0 * number + day for day in range(30)]
+            path = folder / "months" / f"pr_{number}.nc"
+            write_days(path, days, lats=[-45.0, 0.0, 45.0], lons=[0.0, 120.0, 240.0], units="mm" if number % 2 else "cm")
+        started = time.perf_counter()
+        agg = aa.open(folder / "months" / "pr_[0-4].nc")
+        opened = time.perf_counter()
+        report = agg.save(folder / "pr.nca")
+        saved = time.perf_counter()
+        again = aa.open(folder / "pr.nca")
+        reopened = time.perf_counter()
+        rows = [
+            ["aa.open(files)", f"{opened - started:.4f} s"],
+            ["agg.save('pr.nca')", f"{saved - opened:.4f} s"],
+            ["aa.open('pr.nca')", f"{reopened - saved:.4f} s"],
+        ]
+        print(table(rows, ["five files, in mm and cm", "takes"]))
+        values = agg["pr"][:]
+        check(np.array_equal(values, again["pr"][:]), "the same values come out of it")
+        with netCDF4.Dataset(folder / "pr.nca") as file:
+            print(f"\nwhat any reader of CF-1.13 sees:\n  pr: aggregated_data = {file['pr'].aggregated_data!r}")
+            print("  uris:", *(str(uri) for uri in file["pr_uris"][:].ravel()))
+        check(report.ok, "all of it can be said in CF-1.13")
+        elsewhere = folder.rename(Path(name) / "there")
+        moved = aa.open(elsewhere / "pr.nca")
+        check(np.array_equal(values, moved["pr"][:]), "moved with its data, it just works")
+        longer = moved.append(elsewhere / "months")
+        anew = aa.open(elsewhere / "months")
+        check(
+            longer["pr"].shape == (180, 3, 3) and np.array_equal(longer["pr"][:], anew["pr"][:]),
+            "a sixth file appended: the same as opening all six anew",
+        )
+        (elsewhere / "months" / "pr_2.nc").unlink()
+        problems = moved.check().problems
+        print("\nproblems:", *(f"  [{p.kind}] {p.message.replace(name, '...')}" for p in problems), sep="\n")
+        check([p.kind for p in problems] == ["missing"], "a file that is gone is found")
+
+
 def main() -> None:
     """Tell all chapters."""
     archive()
     selecting()
     tiles()
     messy()
+    index()
     print("\nEverything that was claimed was checked.")
 
 

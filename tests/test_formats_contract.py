@@ -18,6 +18,7 @@ import pytest
 from aggarray import formats
 from aggarray.errors import FormatError, MissingFileError, NotFoundError
 from aggarray.formats.base import SCAN_ELEMENTS, Format, Variable, scan_values, whole
+from tests.making import write
 
 TEMPERATURE = np.arange(24, dtype="f4").reshape(2, 3, 4)
 
@@ -257,3 +258,10 @@ def test_real_data(shared_data: Path) -> None:
                 assert (variable.shape, variable.dimensions) == (source.shape, source.dimensions)
                 np.testing.assert_array_equal(handle.read(variable.name, whole(variable.shape)), source[...])
         handle.close()
+
+
+@pytest.mark.parametrize("format", ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
+def test_dimensions_of_the_file(tmp_path: Path, format: str) -> None:
+    groups = {"g/v": (("y",), np.zeros(3))} if format == "NETCDF4" else {}
+    path = write(tmp_path / "a.nc", {"w": (("t", "x"), np.zeros((2, 5))), **groups}, format=format, unlimited=("t",))
+    assert formats.scan(path).sizes == {"t": 2, "x": 5, **({"g/y": 3} if groups else {})}

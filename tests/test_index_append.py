@@ -487,7 +487,7 @@ def test_a_save_that_fails_leaves_the_old_index(tmp_path: Path, monkeypatch: pyt
     agg = kept(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     if call == "fsync":
         pytest.importorskip("netCDF4")
-        monkeypatch.setattr("aggarray.indexes.write_cf", faulty(os.replace))
+        monkeypatch.setattr("aggarray.indexes.container.Container.write_all", faulty(os.replace))
     else:
         monkeypatch.setattr(os, "replace", faulty(os.replace))
     with pytest.raises(aa.IndexFileError, match=r"index\.idx: cannot be written: No space left"):

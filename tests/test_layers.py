@@ -20,10 +20,11 @@ PACKAGE = "aggarray"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("options", "frozen"),
-    ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels"),
+    ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
     ("table",),
     ("plan", "conform", "maps"),
     ("formats", "exchange", "tiling"),
+    ("settle",),
     ("read", "transport", "scan"),
     ("local", "_scan"),
     ("adapters",),

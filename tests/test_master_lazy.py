@@ -14,7 +14,7 @@ from tilings import keys, pick, same, same_masked, tilings
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
-from aggarray.read import Access
+from aggarray.access import Access
 
 Eager = tuple[np.ndarray, np.ndarray]
 

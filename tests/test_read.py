@@ -15,7 +15,8 @@ import pytest
 import aggarray as aa
 import aggarray.read as reading
 from aggarray import MasterArray, SubArray
-from aggarray.read import Access, OpenFiles, close_files
+from aggarray.access import Access
+from aggarray.read import OpenFiles, close_files
 
 
 def written(path: Path, values: Any, name: str = "v", form: str = "NETCDF3_CLASSIC", **attrs: Any) -> Path:

@@ -48,7 +48,8 @@ def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.Monkey
     assert compared >= 6
 
 
-def test_shell_examples_run() -> None:
+def test_shell_examples_run(tmp_path: Path) -> None:
+    (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     commands = [
         shlex.split(line, comments=True)
         for block in blocks("sh")
@@ -58,6 +59,6 @@ def test_shell_examples_run() -> None:
     assert len(commands) >= 2
     for command in commands:
         done = subprocess.run(
-            [sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0 and "tas" in done.stdout, done.stderr
+        assert done.returncode == 0 and re.search("tas|no problems", done.stdout), done.stderr

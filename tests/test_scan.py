@@ -9,7 +9,8 @@ import pytest
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Structure
-from aggarray.scan import find_files, is_decreasing, receive, scan_files, scan_one, send, text_attribute, unreadable
+from aggarray.formats.described import is_decreasing, text_attribute
+from aggarray.scan import find_files, receive, scan_files, scan_one, send, unreadable
 from tests.making import cube, write
 
 

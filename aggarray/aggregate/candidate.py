@@ -14,8 +14,8 @@ import numpy as np
 
 from aggarray.aggregate.rules import facet
 from aggarray.formats.base import basename
+from aggarray.formats.described import is_decreasing
 from aggarray.master import MasterArray
-from aggarray.scan import is_decreasing
 from aggarray.units import canonical, conversion, is_reference_time
 
 Signature = dict[str, Any]

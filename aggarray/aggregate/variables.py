@@ -14,9 +14,9 @@ import numpy as np
 from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, basename, words
+from aggarray.formats.described import is_decreasing, template_of, text_attribute
 from aggarray.frozen import frozen, interned
 from aggarray.master import MasterArray
-from aggarray.scan import is_decreasing, template_of, text_attribute
 from aggarray.table import Template, single
 from aggarray.units import normal_calendar
 

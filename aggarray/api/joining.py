@@ -12,6 +12,7 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.api.provenance import Provenance
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
+from aggarray.indexes.foreign import Convention, seated
 from aggarray.master import MasterArray
 from aggarray.scan import unreadable
 
@@ -41,23 +42,28 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
         if kind is None:
             found.structures.append(result)
         elif path not in named:
-            found.skipped.append(Skipped(path, indexes.GROUP if kind is indexes.OURS else kind.name, _ELSEWHERE))
+            found.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is indexes.OURS:
             loaded = indexes.load(path, how)
             indexed += loaded.structures()
             found.others += loaded.others()
         else:
-            found.others += foreign_arrays(result, how)
+            found.others += foreign_arrays(result, kind, how)
     # A file that several know counts once, as it was just scanned, else as the last of them knows it.
     found.structures = list({s.uri: s for s in [*indexed, *found.structures]}.values())
     return found
 
 
-def foreign_arrays(structure: Structure, how: indexes.Opening) -> list[MasterArray]:
+def foreign_arrays(structure: Structure, kind: Convention, how: indexes.Opening) -> list[MasterArray]:
     """Return the arrays of another program's index, coordinates hung on them. Raises IndexFileError for a bad one."""
-    foreign = indexes.read_foreign(structure, how)
+    foreign = indexes.read_foreign(structure, kind, how)
     arrays, _ = arrays_of(foreign.structure)
-    return [replace(foreign.seated(a), _access=how.access) for a in arrays]
+
+    def placed(array: MasterArray) -> MasterArray:
+        matrix = foreign.matrices.get(array.name or "")
+        return replace(array if matrix is None else seated(array, matrix), _access=how.access)
+
+    return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
 def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:

@@ -33,10 +33,10 @@ def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, An
     """
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
-    name = os.path.basename(target)
-    sources = {s.uri for s in structures} | {u for a in result.arrays for u in a._matrix.references.uris}
-    if os.path.exists(target) and any(os.path.realpath(u) == target for u in sources if os.path.basename(u) == name):
-        raise IndexFileError(f"{target}: one of the files of this aggregation; save the index under another name")
+    if os.path.exists(target) and indexes.stored_generation(target) is None:
+        sources = {s.uri for s in structures} | {u for a in result.arrays for u in a._matrix.references.uris}
+        if any(os.path.realpath(u) == target for u in sources if os.path.basename(u) == os.path.basename(target)):
+            raise IndexFileError(f"{target}: one of the files of this aggregation; save the index under another name")
     files: dict[str, int] = {}
     details = _details(result, provenance, files)
     contents = indexes.Contents(result.arrays, structures, others, details, list(files))

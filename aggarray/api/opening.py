@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggarray import indexes
+from aggarray.access import Access
 from aggarray.aggregate.rules import Rules, Skipped
 from aggarray.api.aggregation import Aggregation
 from aggarray.api.joining import Found, arrays_in, join_all, sort_out
@@ -17,7 +18,6 @@ from aggarray.api.provenance import DEFAULT_RULES, Provenance
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.indexes.uris import check_roots, checked_roots
 from aggarray.master import MasterArray
-from aggarray.read import Access
 from aggarray.scan import Progress, Source, find_files, listed, named_files, scan_files
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from aggarray.access import ANYWHERE, Access
 from aggarray.aggregate.rules import Rules
 from aggarray.formats.base import Structure
 from aggarray.master import MasterArray
-from aggarray.read import ANYWHERE, Access
 
 DEFAULT_RULES = Rules()
 

@@ -59,6 +59,7 @@ class Structure:
 
     ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
     ``stamp``: what the file was like just before.
+    ``sizes`` has the file's dimensions by path, None where the format has none of its own.
     """
 
     uri: str
@@ -67,6 +68,7 @@ class Structure:
     variables: tuple[Variable, ...]
     groups: Mapping[str, Attributes]
     skipped: tuple[tuple[str, str], ...] = ()
+    sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
 
 

@@ -161,7 +161,8 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
 
     filled = with_values(variables, read)
     attrs = {prefix[:-1]: _netcdf_attrs(group) for prefix, group in groups.items()}
-    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped))
+    sizes = {prefix + name: len(d) for prefix, group in groups.items() for name, d in group.dimensions.items()}
+    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped), sizes=sizes)
 
 
 def _has_real_end(name: str, source: Any, spans: Mapping[str, tuple[str, ...]]) -> bool:

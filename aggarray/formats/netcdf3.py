@@ -57,6 +57,7 @@ class _Place:
 class _Header:
     attrs: dict[str, Any]
     places: tuple[_Place, ...]
+    sizes: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def _header(path: str, file: int) -> _Header:
     places = tuple(_place(v, dimensions, (records, record_size), spans) for v in raw)
     for place in places:
         _check_size(path, place, cursor.size)
-    return _Header(attrs, places)
+    return _Header(attrs, places, {name: size or records for name, size in dimensions})
 
 
 def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Raw:
@@ -357,7 +358,7 @@ class _NetCDF3:
                 [place.variable for place in opened.header.places],
                 lambda v: opened.values(v.name, whole(v.shape)),
             )
-            return Structure(path, self.name, opened.header.attrs, variables, {})
+            return Structure(path, self.name, opened.header.attrs, variables, {}, sizes=opened.header.sizes)
         finally:
             opened.close()
 

@@ -11,21 +11,56 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.access import ANYWHERE, Access
 from aggarray.errors import IndexFileError
-from aggarray.formats.base import LIBRARY_LOCK, Structure
+from aggarray.formats import open_file
+from aggarray.formats.base import LIBRARY_LOCK, Structure, whole
 from aggarray.indexes.atomic import replacing
-from aggarray.indexes.cf113_write import write_cf
+from aggarray.indexes.cf113_write import CF113
+from aggarray.indexes.cfa04_write import CFA04
+from aggarray.indexes.container import Container
 from aggarray.indexes.encode import Decoder, Encoder
+from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
 from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
 from aggarray.master import MasterArray
-from aggarray.read import ANYWHERE, Access
+from aggarray.table import References
 
-__all__ = ["CONVENTIONS", "GROUP", "Contents", "Loaded", "Opening", "load", "moves", "save", "stored_generation"]
+__all__ = [
+    "CONVENTIONS",
+    "GROUP",
+    "OURS",
+    "Contents",
+    "Loaded",
+    "Opening",
+    "kind_of",
+    "load",
+    "moves",
+    "read_foreign",
+    "save",
+    "stored_generation",
+]
 
 #: What a saved index may look like to other software.
-CONVENTIONS = ("CF-1.13",)
+CONVENTIONS = ("CF-1.13", "CFA-0.4")
+
+
+class _Ours:
+    """The kind of an index that `save` wrote, whatever it looks like to other software."""
+
+    name = GROUP
+
+    def recognises(self, structure: Structure) -> bool:
+        """Tell whether a file has our group."""
+        return kind_of(structure) is self
+
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+        """Refuse: `load` reads it."""
+        raise IndexFileError(f"{structure.uri}: an index of this library; open it by itself")
+
+
+OURS = _Ours()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +109,28 @@ def save(
     import netCDF4
 
     path = os.path.realpath(path)
-    folder = os.path.dirname(path)
-    writer = Writer()
-    document, records = _documents(contents, writer, folder, relative)
+    encoder = Encoder(Writer())
+    arrays = [encoder.array(a) for a in contents.arrays]
+    document, records = _documents(contents, encoder)
+    files = written(list(encoder.files), os.path.dirname(path), relative)
+    document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
+    names = np.array(files, object)
+
+    def references(table: References) -> np.ndarray:
+        return np.asarray(names[encoder.file_codes(table)], object)
+
     with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
-        left_out = write_cf(dataset, contents.arrays, folder, relative)
-        writer.write(dataset, document, records, generation)
+        if convention == CFA04.name:
+            container: Container = CFA04(dataset, references, os.path.dirname(path) if relative else None)
+        else:
+            container = CF113(dataset, references)
+        left_out = container.write_all(contents.arrays)
+        encoder.writer.write(dataset, document, records, generation)
     return left_out, generation
 
 
-def _documents(contents: Contents, writer: Writer, folder: str, relative: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Lay out arrays and records; return the two documents that say where everything lies."""
-    encoder = Encoder(writer)
-    arrays = [encoder.array(a) for a in contents.arrays]
+def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Lay out everything but the arrays; return the two documents that say where it lies."""
     for structure in contents.structures:
         code = encoder.files.setdefault(structure.uri, len(encoder.files))
         if structure.stamp is not None:
@@ -97,16 +141,14 @@ def _documents(contents: Contents, writer: Writer, folder: str, relative: bool) 
     if encoder.stamps:
         stamps[list(encoder.stamps)] = list(encoder.stamps.values())
     document = {
-        "arrays": arrays,
         "others": others,
         "templates": encoder.templates,
         "attributes": encoder.attributes,
-        "files": writer.texts(written(list(encoder.files), folder, relative)),
-        "stamps": [writer.column(c) for c in stamps.T],
+        "stamps": [encoder.writer.column(c) for c in stamps.T],
         "details": contents.details,
-        "named": writer.column(np.array(named, np.int64)),
+        "named": encoder.writer.column(np.array(named, np.int64)),
     }
-    return document, pack(contents.structures, encoder.files, writer)
+    return document, pack(contents.structures, encoder.files, encoder.writer)
 
 
 def load(path: str, how: Opening) -> Loaded:
@@ -138,13 +180,27 @@ def load(path: str, how: Opening) -> Loaded:
     return Loaded(arrays, details, named, generation, structures, others)
 
 
-#: The kind of an index that `save` wrote.
-OURS = "aggarray"
+def kind_of(structure: Structure) -> "Convention | None":
+    """Return the convention of a file's structure, `OURS` for an index of ours, None for plain data."""
+    return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
 
 
-def kind_of(structure: Structure) -> Any:
-    return OURS if "schema" in structure.groups.get(GROUP, {}) else None
+def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreign:
+    """Read an index that another program wrote; its fragments are opened when they are first read.
 
+    Raises IndexFileError naming the variable and the value at fault, and for files outside the roots.
+    """
 
-def read_foreign(structure: Structure, how: Opening) -> Any:
-    raise NotImplementedError
+    def values(name: str) -> np.ndarray:
+        variable = next(v for v in structure.variables if v.name == name)
+        handle = open_file(structure.uri)
+        try:
+            return handle.read(name, whole(variable.shape))
+        finally:
+            handle.close()
+
+    found = kind.read(structure, values, how.moves)
+    if how.access.roots is not None:
+        for matrix in found.matrices.values():
+            check_roots(matrix.references.uris, how.access.roots, structure.uri)
+    return found

@@ -38,15 +38,25 @@ def check_template(template: Template) -> None:
         raise ValueError("a shape that is none, or directions that are not True or False")
     if len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
         raise ValueError("dimensions of a sub-array that are no names, each once")
-    stated = [(s.units, s.calendar) for s in (template, *template.steps)]
-    if not _is_text(*(text for pair in stated for text in pair)) or not isinstance(template.format, str):
+    stated = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
+    if not _is_text(*stated) or not isinstance(template.format, str):
         raise ValueError("units, a calendar or a format that is no text")
-    _check_encoding(template.encoding)
+    own: Any = template.names
+    if (
+        type(template.declared) is not bool
+        or not isinstance(own, tuple)
+        or (own and len(own) != len(names))
+        or not _is_text(*own)
+    ):
+        raise ValueError("a declaration of a sub-array that is none")
+    for encoding in (template.encoding, *(s.encoding for s in template.steps if s.encoding is not None)):
+        _check_encoding(encoding)
 
 
 def _check_encoding(encoding: Encoding) -> None:
     values: list[Any] = [encoding.scale_factor, encoding.add_offset, *encoding.missing]
-    for pair in (encoding.valid, encoding.valid_unpacked):
+    pairs: Any = (encoding.valid, encoding.valid_unpacked)
+    for pair in pairs:
         if pair is not None and not (isinstance(pair, tuple) and len(pair) == 2):
             raise ValueError("a valid range that is no pair")
         values += pair or ()

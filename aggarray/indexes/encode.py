@@ -11,22 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.access import Access
 from aggarray.encoding import Encoding
 from aggarray.frozen import FrozenDict, interned
 from aggarray.indexes.checks import check_array, check_partitions, check_template
 from aggarray.indexes.known import StoredValues
-from aggarray.indexes.store import Reader, Writer, check_cells
+from aggarray.indexes.store import EAGER, Reader, Writer, check_cells
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
-from aggarray.read import Access
-from aggarray.table import Matrix, Parts, References, Step, Template
+from aggarray.table import Matrix, Parts, References, Step, Template, used_rows
 
-#: Known values up to so many bytes are read when an index is opened, larger ones when somebody asks.
-_EAGER = 1 << 16
 #: Kinds of values that attributes have; text has its length in its dtype there.
 _OF_ATTRIBUTES = "biufcmMSU"
 #: Bytes of one such text.
 _LONGEST = 1 << 20
+
+#: Columns shorter than this are quicker gone through than counted.
+_FEW = 1 << 16
+_ENCODED_DTYPES = ("stored", "viewed", "dtype")
 
 
 def plain(value: Any) -> Any:
@@ -113,12 +115,19 @@ class Encoder:
         """Return the number of each URI of a table among the files of all; what is known of them is noted."""
         known = self._codes.get(id(references.uris))
         if known is None:
-            codes = [self.files.setdefault(u, len(self.files)) for u in references.uris]
-            known = self._codes[id(references.uris)] = (references.uris, np.array(codes, np.int64))
+            known = self._codes[id(references.uris)] = (references.uris, self._numbered(references.uris))
         if references.stamps is not None:
             rows = np.flatnonzero(references.stamps[:, 0] >= 0)
             self.stamps.update(zip(known[1][rows].tolist(), references.stamps[rows].tolist(), strict=True))
         return known[1]
+
+    def _numbered(self, uris: Sequence[str]) -> np.ndarray:
+        if not self.files:
+            first = dict(zip(uris, range(len(uris)), strict=True))
+            if len(first) == len(uris):
+                self.files = first
+                return np.arange(len(uris))
+        return np.array([self.files.setdefault(u, len(self.files)) for u in uris], np.int64)
 
     def matrix(self, matrix: Matrix) -> dict[str, Any]:
         """Encode a matrix of partitions; sub-arrays that no cell uses are left out."""
@@ -162,15 +171,18 @@ class Encoder:
 
 
 def _step(step: Step) -> list[Any]:
-    return [step.units, step.calendar, _dtype_text(step.dtype)]
+    decoding = None if step.encoding is None else _encoding(step.encoding)
+    return [step.units, step.calendar, _dtype_text(step.dtype), decoding]
+
+
+def _encoding(encoding: Encoding) -> Any:
+    found = {f.name: getattr(encoding, f.name) for f in fields(Encoding)}
+    return plain({**found, **{name: _dtype_text(found[name]) for name in _ENCODED_DTYPES}})
 
 
 def _template(template: Template) -> dict[str, Any]:
-    encoding = {f.name: getattr(template.encoding, f.name) for f in fields(Encoding)}
-    for name in ("stored", "viewed", "dtype"):
-        encoding[name] = _dtype_text(encoding[name])
     found = {f.name: plain(getattr(template, f.name)) for f in fields(Template) if f.name not in ("encoding", "steps")}
-    return {**found, "encoding": plain(encoding), "steps": [_step(s) for s in template.steps]}
+    return {**found, "encoding": _encoding(template.encoding), "steps": [_step(s) for s in template.steps]}
 
 
 class Decoder:
@@ -215,7 +227,7 @@ class Decoder:
         known = None
         if "known" in found:
             known = StoredValues(self.reader, found["known"], matrix.shape, dtype)
-            known = known.load() if math.prod(matrix.shape) * dtype.itemsize <= _EAGER else known  # type: ignore[assignment]
+            known = known.load() if math.prod(matrix.shape) * dtype.itemsize <= EAGER else known  # type: ignore[assignment]
         made = MasterArray(
             found["name"],
             dtype,
@@ -241,21 +253,23 @@ def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
     """
     if len(column) and not -1 <= column.min() <= column.max() < count:
         raise ValueError("a column that points beyond its table")
-    if len(column) < _EAGER:
+    if len(column) < _FEW:
         used = [n for n in sorted(set(column.tolist())) if n >= 0]
     else:
-        used = np.flatnonzero(np.bincount(column[column >= 0], minlength=count)).tolist()
+        used = used_rows(column[column >= 0], count).tolist()
     if used == list(range(len(used))):
         return used, column
     return used, np.where(column < 0, -1, np.searchsorted(used, column)).astype(np.int32)
 
 
 def _untemplate(found: Mapping[str, Any]) -> Template:
-    encoding = unplain(found["encoding"])
-    for name in ("stored", "viewed", "dtype"):
-        encoding[name] = _dtype(encoding[name])
     others = {k: unplain(v) for k, v in found.items() if k not in ("encoding", "steps")}
-    steps = tuple(Step(units, calendar, _dtype(dtype)) for units, calendar, dtype in found["steps"])
-    made = Template(**others, encoding=Encoding(**encoding), steps=steps)
+    steps = tuple(Step(u, c, _dtype(d), None if e is None else _unencoding(e)) for u, c, d, e in found["steps"])
+    made = Template(**others, encoding=_unencoding(found["encoding"]), steps=steps)
     check_template(made)
     return made
+
+
+def _unencoding(found: Any) -> Encoding:
+    fields_ = unplain(found)
+    return Encoding(**{**fields_, **{name: _dtype(fields_[name]) for name in _ENCODED_DTYPES}})

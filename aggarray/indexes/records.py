@@ -115,7 +115,7 @@ def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> li
                 tuple(variables[begin : begin + count]),
                 {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
                 tuple((name, reason) for name, reason in skipped),
-                None if stamp[0] < 0 else tuple(stamp),
+                stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
             )
         )
         begin, first = begin + count, first + many

@@ -25,13 +25,16 @@ GROUP = "aggarray"
 SCHEMA = 1
 
 _FEW = 24
-_SMALL = 1 << 22
+#: Variables of so many elements are read as a whole, at the first question.
+_SMALL = 1 << 24
+#: Values up to so many bytes are read when an index is opened, larger ones when somebody asks: they lie elsewhere.
+EAGER = 1 << 16
 _CHUNK = 1 << 18
 #: So many numbers at most may an index imply by even progressions, which take no room in it, but in memory.
 MOST_IMPLIED = 1 << 23
 #: No compression by HDF5's own filters makes more than this of a byte.
 _MOST_INFLATED = 1100
-_DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1"}
+_DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1", "blocks": "u1"}
 
 Spec = Mapping[str, Any]
 
@@ -40,7 +43,7 @@ class Writer:
     """Collects columns, texts and values; ``write`` puts them into a group of an open netCDF-4 dataset."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": []}
+        self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": [], "blocks": []}
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
@@ -68,9 +71,10 @@ class Writer:
         """Lay out texts."""
         if len(texts) <= _FEW:
             return {"is": list(texts)}
-        encoded = [t.encode("utf-8", "surrogateescape") for t in texts]
+        joined = "".join(texts)
+        encoded = texts if joined.isascii() else [t.encode("utf-8", "surrogateescape") for t in texts]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        at = self._put("texts", np.frombuffer(b"".join(encoded), np.uint8))
+        at = self._put("texts", np.frombuffer(joined.encode("utf-8", "surrogateescape"), np.uint8))
         return {"at": at, "lengths": self.column(lengths)}
 
     def value(self, array: np.ndarray) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class Writer:
             return {"texts": self.texts([str(t) for t in array.ravel().tolist()]), "shape": list(array.shape)}
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._known:
-            at = self._put("values", np.frombuffer(key[2], np.uint8))
+            at = self._put(_blob_of(array.nbytes), np.frombuffer(key[2], np.uint8))
             self._known[key] = {"dtype": key[0], "shape": list(array.shape), "at": at}
         return self._known[key]
 
@@ -174,7 +178,7 @@ class Reader:
                 raise ValueError(f"{name} has {len(dataset)} elements, not {start} to {start} + {count}")
             if count * dataset.dtype.itemsize > _MOST_INFLATED * os.path.getsize(self.path):
                 raise ValueError(f"{name} claims {count} elements, more than the file can hold")
-            if len(dataset) > _SMALL:
+            if len(dataset) > _SMALL or name == "blocks":
                 return np.asarray(dataset[start : start + count])
             # One call of HDF5 costs more than all of a small variable.
             if name not in self._loaded:
@@ -193,7 +197,9 @@ class Reader:
         if "is" in spec:
             if not all(type(n) is int for n in spec["is"]):
                 raise ValueError("a column of anything but integers")
-            column = np.array(spec["is"], np.int64)
+            column = np.array(spec["is"], dtype)  # an error for numbers beyond it
+            column.flags.writeable = False
+            return column
         elif "start" in spec:
             count, ends = _count(spec["count"]), (spec["start"], spec["start"] + spec["step"] * spec["count"])
             self._implied += count
@@ -233,10 +239,15 @@ class Reader:
                 return self._values[key]
             size = math.prod(shape) * dtype.itemsize
             # An index without any values has no variable for them.
-            data = self._slice("values", spec["at"], size) if size else np.empty(0, np.uint8)
+            data = self._slice(_blob_of(size), spec["at"], size) if size else np.empty(0, np.uint8)
             found = self._values[key] = data.view(dtype).reshape(shape) if size else np.empty(shape, dtype)
         found.flags.writeable = False
         return found
+
+
+def _blob_of(size: int) -> str:
+    """Return the variable in which values of so many bytes lie."""
+    return "values" if size <= EAGER else "blocks"
 
 
 def _own(group: Any, name: str) -> Any:
@@ -281,6 +292,10 @@ class Texts(Sequence[str]):
             return [self[i] for i in range(len(self))[item]]
         number = range(len(self))[item]
         return self._buffer[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogateescape")
+
+    def text(self) -> str:
+        """Return all texts as one."""
+        return self._buffer.decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
         ends = self._ends.tolist()

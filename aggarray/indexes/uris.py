@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote
 
+from aggarray.access import is_below
 from aggarray.errors import AggregationError, IndexFileError
-from aggarray.read import is_below
+from aggarray.formats import local_path
+from aggarray.indexes.store import Texts
 
 #: Characters of a path that stand for themselves in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
 _PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
 
 
 def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
@@ -26,54 +28,69 @@ def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
     (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
     """
-    folders: dict[str, str] = {}
-    found = []
-    for path in paths:
-        if "://" in path:
-            found.append(path)
-            continue
-        head, _, tail = path.rpartition("/")
-        lead = folders.get(head)
-        if lead is None:
-            lead = folders[head] = _lead(head, folder, relative)
-        if not lead and ":" in tail:
-            tail = f"./{tail}"  # what stands before the colon would be a scheme
-        found.append(lead + (tail if _PLAIN.fullmatch(tail) else _quoted(tail)))
-    return found
+    leads = _Leads(folder, relative)
+    text = "".join(paths)
+    if ":" not in text and _PLAIN.fullmatch(text):  # hundreds of thousands of plain names take no look each
+        return [leads[head] + tail for head, _, tail in (path.rpartition("/") for path in paths)]
+    return [path if "://" in path else _written(path, leads) for path in paths]
 
 
-def _lead(head: str, folder: str, relative: bool) -> str:
-    """Return what comes before the names of the files in a folder."""
-    if not relative:
-        return f"file://{_quoted(head)}/"
-    way = os.path.relpath(head or "/", folder)
-    lead = "" if way == "." else f"{_quoted(way)}/"
-    return f"./{lead}" if ":" in lead.partition("/")[0] else lead
+def _written(path: str, leads: "_Leads") -> str:
+    head, _, tail = path.rpartition("/")
+    lead = leads[head]
+    # What stands before a colon would be a scheme.
+    return ("./" if not lead and ":" in tail else lead) + _quoted(tail)
+
+
+class _Leads(dict[str, str]):
+    """What comes before the names of the files in a folder, worked out once for each."""
+
+    def __init__(self, folder: str, relative: bool) -> None:
+        self._folder, self._relative = folder, relative
+
+    def __missing__(self, head: str) -> str:
+        way = os.path.relpath(head or "/", self._folder) if self._relative else head
+        lead = f"{_quoted(way)}/" if self._relative else f"file://{_quoted(way)}/"
+        lead = "" if way == "." and self._relative else lead
+        self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
+        return lead
 
 
 def _quoted(text: str) -> str:
     return quote_from_bytes(os.fsencode(text), safe=_SAFE)
 
 
-def resolved(reference: str, folder: str) -> str:
-    """Return the absolute path that a URI reference means, a URL for a remote file; ``folder``: that of the index.
+def is_url(written: str) -> bool:
+    """Tell whether a file name is a URI with a scheme; a colon alone makes none.
 
-    >>> resolved("run%201/a.nc", "/data"), resolved("file:///x/a.nc", "/data"), resolved("../a.nc", "/data")
-    ('/data/run 1/a.nc', '/x/a.nc', '/a.nc')
+    >>> is_url("file:/a.nc"), is_url("https://host/a.nc"), is_url("a:b.nc")
+    (True, True, False)
     """
-    if _SCHEME.match(reference):
-        if not reference.lower().startswith("file:"):
-            return reference
-        path = reference[5:]
-        if path.startswith("//"):
-            path = path[2:].removeprefix("localhost")
-        return os.path.normpath(_unquoted(path))
-    path = f"{folder}/{reference}" if not reference.startswith("/") else reference
-    if "%" in path:
-        decoded = f"{folder}/{_unquoted(reference)}" if not reference.startswith("/") else _unquoted(reference)
-        # Programs that do not encode write names with a percent sign as they are.
-        path = path if os.path.exists(path) and not os.path.exists(decoded) else decoded
-    return os.path.normpath(path) if "/." in path or "//" in path else path
+    return _URL.match(written) is not None
+
+
+def resolve_uri(written: str, folder: str) -> str:
+    """Return the absolute path or URL that a file name in an index stands for.
+
+    ``folder``: the index's own. ``file:`` URIs become paths, other URIs stay; references are percent-decoded, unless only the
+    literal name exists; absolute paths stay as they are. FormatError for a ``file:`` URI of another host.
+
+    >>> resolve_uri("../b%20c.nc", "/data/index"), resolve_uri("file:///data/a.nc", "/"), resolve_uri("s3://b/a.nc", "/")
+    ('/data/b c.nc', '/data/a.nc', 's3://b/a.nc')
+    """
+    url = _URL.match(written)
+    if url is not None:
+        if not written.lower().startswith("file:"):
+            return written
+        return os.path.normpath(local_path(written if url[1] == "//" else f"file://{written[5:]}"))
+    literal = os.path.join(folder, written)
+    literal = os.path.normpath(literal) if "/." in literal or "//" in literal or written.startswith(".") else literal
+    if "%" not in written:
+        return literal
+    decoded = os.path.normpath(os.path.join(folder, unquote(written, errors="surrogateescape")))
+    if os.path.isabs(written):
+        return decoded if os.path.exists(decoded) and not os.path.exists(literal) else literal
+    return literal if os.path.exists(literal) and not os.path.exists(decoded) else decoded
 
 
 def _unquoted(text: str) -> str:
@@ -121,7 +138,7 @@ def moves(relocate: Mapping[str, str] | None) -> Moves:
 
 def _path_of(reference: str) -> str:
     """Return a reference decoded: the path of a file, a URL as it is."""
-    if _SCHEME.match(reference) and not reference.lower().startswith("file:"):
+    if _URL.match(reference) and not reference.lower().startswith("file:"):
         return reference
     return _unquoted(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE))
 
@@ -136,7 +153,7 @@ def _rest(form: str, old: str) -> str | None:
 
 def _joined(new: str, rest: str, encoded: bool) -> str:
     """Put a new prefix before the rest; a path becomes a reference."""
-    if not _SCHEME.match(new):
+    if not _URL.match(new):
         new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
     rest = rest if encoded else _quoted(rest)
     if new and rest and not new.endswith("/") and not rest.startswith("/"):
@@ -165,13 +182,29 @@ class Files(Sequence[str]):
         return self._resolved(self.references[item])
 
     def _resolved(self, reference: str) -> str:
-        return resolved(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
+        return resolve_uri(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
 
     def __iter__(self) -> Iterator[str]:
-        return map(self._resolved, self.references)
+        text = self.references.text() if isinstance(self.references, Texts) else "".join(self.references)
+        if self._moves.pairs or "%" in text or ":" in text:
+            return map(self._resolved, self.references)
+        # Plain names, all of them: each folder is resolved once.
+        folders = _Folders(self._folder)
+        return (folders[head + slash] + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
+
+
+class _Folders(dict[str, str]):
+    """What the folders in plain references resolve to, with the slash behind, worked out once for each."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __missing__(self, head: str) -> str:
+        self[head] = path = resolve_uri(f"{head}-", self._folder)[:-1]
+        return path
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:

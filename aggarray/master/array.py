@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray import labels as label_search
+from aggarray.access import ANYWHERE, Access
 from aggarray.adapters.coverage import plot_coverage
 from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, NotFoundError, SelectionError, UnitsError
@@ -19,7 +20,7 @@ from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
 from aggarray.master.reading import Known, Reading, read_known, read_or_view
 from aggarray.master.subarray import SubArray
-from aggarray.read import ANYWHERE, Access, Target
+from aggarray.read import Target
 from aggarray.selection import Range, Selector, normalise
 from aggarray.table import Matrix, Step
 from aggarray.tiling import reverse, transpose

@@ -65,7 +65,8 @@ def from_subarrays(
 def _subarray(item: Any, number: int) -> SubArray:
     """Return the sub-array of a (location, sub-array) pair."""
     if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], SubArray):
-        return item[1]
+        # What so far only an index has told of is looked at: units and dtype of the master may hang on it.
+        return item[1].settled()
     found = (
         f"a pair with {type(item[1]).__name__}" if isinstance(item, tuple | list) and len(item) == 2 else type(item).__name__
     )

@@ -11,8 +11,10 @@ import numpy as np
 from aggarray.errors import SelectionError
 from aggarray.master.subarray import SubArray, subarray_at
 from aggarray.plan import part_of
-from aggarray.table import Matrix
+from aggarray.settle import recalled
+from aggarray.table import Matrix, Step
 
+_ANY = np.dtype("f8")
 Part = tuple[slice | np.ndarray, ...]
 
 
@@ -98,7 +100,13 @@ class PartitionMatrix:
         part = part_of(matrix, cell, template)
         virtual = not all(map(_is_whole, part, template.shape))
         data = subarray_at(matrix.references, ref)
-        units = (template.units, template.calendar)
+        # A file that an index names is opened at its first use; what it is like is known from then on.
+        known = recalled(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
+        if known is not None:
+            shown = dict(zip(template.dimensions, part, strict=True))
+            template, data = known.template_of(0), subarray_at(known, 0)
+            part = tuple(shown.get(d, slice(0, 1, 1)) for d in template.dimensions)
+        units = template.units_in(self.units, self.calendar)
         return Partition(index, location, template.dimensions, template.directions, *units, part, data, virtual)
 
     def __repr__(self) -> str:

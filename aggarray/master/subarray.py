@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import scan
+from aggarray.formats.described import template_of
 from aggarray.master.reading import Reading, read_or_view
 from aggarray.read import Target
-from aggarray.scan import template_of
 from aggarray.selection import normalise
+from aggarray.settle import settled
 from aggarray.table import Matrix, References, Template, single
 from aggarray.units import epoch, is_reference_time, normal_calendar
 
@@ -136,10 +137,18 @@ class SubArray:
         >>> SubArray.from_array([1, -9, 3], fill_value=-9).read(masked=True).mask.tolist()
         [False, True, False]
         """
+        if self.template.declared:
+            return self.settled().read(key, masked, copy)
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
         wish = Reading(masked=masked, copy=copy)
         return read_or_view(self.matrix(), Target(template.last_step, self.fill_value), selectors, wish)
+
+    def settled(self) -> "SubArray":
+        """Return what the file has, where so far only an index has told of it; errors as in `read`."""
+        if not self.template.declared:
+            return self
+        return subarray_at(settled(self.matrix(), None, self.template.last_step).references, 0)
 
     def matrix(self) -> Matrix:
         """Return the matrix of one partition that shows the whole sub-array."""
@@ -186,9 +195,11 @@ def _template(
 
 
 def subarray_at(references: References, row: int) -> SubArray:
-    """Return the object for one row of a table of sub-arrays."""
+    """Return the object for one row of a table of sub-arrays: its own values, before any step towards a master."""
     uri, code = references.uri_of(row), references.variable[row]
-    return SubArray(references.template_of(row), uri, references.memory[code] if uri is None else references.variables[code])
+    template = references.template_of(row)
+    template = replace(template, steps=()) if template.steps else template
+    return SubArray(template, uri, references.memory[code] if uri is None else references.variables[code])
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:

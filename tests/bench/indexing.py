@@ -1,0 +1,175 @@
+"""How long does it take to save an index, to open it again, and to plan a read from it?
+
+``index``: 1,000 real files. ``index-million``: as many fragments, files that need not exist, as nothing but their names is
+touched. cfdm reads the same index as any reader of CF-1.13 has to: from the aggregation variables alone. (It takes over a
+minute and 2.9 GB for the million, so that it is not asked every time.)
+"""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tests.bench.archives import paths_in, write_archive
+from tests.bench.harness import Benchmark, Contestant, Size
+from tests.bench.opening import TUNED
+
+_INDEX = "index.nca"
+
+
+def _make(folder: Path, size: Size) -> None:
+    import aggarray as aa
+
+    write_archive(folder, size, rich=True)
+    aa.open(paths_in(folder)).save(folder / _INDEX)
+
+
+def _million(count: int) -> Any:
+    """Return an aggregation of one file per step, in an order that no arithmetic gives."""
+    import aggarray as aa
+    from aggarray.api import Aggregation
+    from aggarray.encoding import encoding
+    from aggarray.table import Matrix, References, Template
+
+    sizes, names, ways = (1, 18, 36), ("time", "lat", "lon"), (True, True, True)
+    template = Template(sizes, names, ways, "K", None, encoding(np.dtype("f4"), {}), "netCDF4")
+    uris = [f"/archive/model/run/tas_day_model_historical_{n:07}.nc" for n in range(count)]
+    numbers, first = np.arange(count, dtype=np.int32), np.zeros(count, np.int32)
+    references = References(uris, ("tas",), (template,), (), numbers, first, first)
+    order = np.random.default_rng(0).permutation(count).astype(np.int32)
+    edges = (np.arange(count + 1), np.array([0, 18]), np.array([0, 36]))
+    days = aa.SubArray.from_array(np.arange(count, dtype="f8"), dimensions=("time",), units="days since 1850-01-01")
+    time = aa.MasterArray.from_subarrays([([(0, count)], days)], dimensions=("time",), name="time")
+    matrix = Matrix(names, ways, edges, references, order)
+    return Aggregation((aa.MasterArray("tas", np.dtype("f4"), "K", None, np.nan, matrix, coords={"time": time}),))
+
+
+def _make_million(folder: Path, size: Size) -> None:
+    _million(size["fragments"]).save(folder / _INDEX)
+
+
+def _with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
+    import h5py  # noqa: F401 - what is imported on first use is not the work
+    import netCDF4  # noqa: F401
+
+    import aggarray
+
+    return SimpleNamespace(library=aggarray, index=str(folder / _INDEX), paths=paths_in(folder))
+
+
+def _with_cfdm(folder: Path, _size: Size) -> SimpleNamespace:
+    import cfdm
+
+    os.chdir(folder)  # it looks for relative names there
+    return SimpleNamespace(library=cfdm, index=str(folder / _INDEX))
+
+
+def _with_xarray(folder: Path, _size: Size) -> SimpleNamespace:
+    import dask.array  # noqa: F401
+    import netCDF4  # noqa: F401
+    import xarray
+
+    return SimpleNamespace(library=xarray, paths=paths_in(folder))
+
+
+def _to_save(folder: Path, size: Size) -> SimpleNamespace:
+    import netCDF4  # noqa: F401
+
+    return SimpleNamespace(agg=_million(size["fragments"]), path=folder / "other.nca")
+
+
+def _to_plan(folder: Path, size: Size) -> SimpleNamespace:
+    given = _with_aggarray(folder, size)
+    return SimpleNamespace(array=given.library.open(given.index)["tas"])
+
+
+def _save(given: SimpleNamespace) -> Any:
+    given.agg.save(given.path)
+    return given.agg["tas"]
+
+
+def _open_index(given: SimpleNamespace) -> Any:
+    return given.library.open(given.index)["tas"]
+
+
+def _open_files(given: SimpleNamespace) -> Any:
+    return given.library.open(given.paths)["tas"]
+
+
+def _plan(given: SimpleNamespace) -> Any:
+    """Plan a read of fifty partitions from the middle, file names included."""
+    from aggarray.plan import along, pieces
+    from aggarray.selection import normalise
+
+    a = given.array
+    middle = a.shape[0] // 2
+    selectors = normalise(slice(middle, middle + 50), a.shape, a.dimensions)
+    found = list(pieces(a._matrix, [along(s, e) for s, e in zip(selectors, a._matrix.edges, strict=True)]))
+    return [a._matrix.references.uri_of(piece.ref) for piece in found]
+
+
+def _cfdm_read(given: SimpleNamespace) -> Any:
+    return next(f for f in given.library.read(given.index) if f.nc_get_variable() == "tas")
+
+
+def _shape(_given: Any, array: Any) -> dict[str, np.ndarray]:
+    return {"shape": np.array(array.shape)}
+
+
+def _some(_given: Any, array: Any) -> dict[str, np.ndarray]:
+    return {"shape": np.array(array.shape), "some": np.ma.filled(np.asarray(array[::97, 1, 2]).ravel(), np.nan)}
+
+
+def _some_of_cfdm(_given: Any, field: Any) -> dict[str, np.ndarray]:
+    return {"shape": np.array(field.shape), "some": np.ma.filled(field.data[::97, 1, 2].array.ravel(), np.nan)}
+
+
+def _planned(_given: Any, uris: Any) -> dict[str, np.ndarray]:
+    return {"count": np.array(len(uris))}
+
+
+_FILES = {"full": {"files": 1000, "steps": 10, "lat": 18, "lon": 36}, "tiny": {"files": 5, "steps": 10, "lat": 2, "lon": 4}}
+_MANY = {"full": {"fragments": 1_000_000}, "tiny": {"fragments": 200}}
+
+BENCHMARKS = (
+    Benchmark(
+        "index",
+        "an index of files opened again",
+        _FILES,
+        _make,
+        (
+            Contestant("aggarray, the index", _with_aggarray, _open_index, _some),
+            Contestant("aggarray, the files", _with_aggarray, _open_files, _some),
+            Contestant("cfdm, the index", _with_cfdm, _cfdm_read, _some_of_cfdm),
+            Contestant(
+                "xarray.open_mfdataset, tuned",
+                _with_xarray,
+                lambda given: given.library.open_mfdataset(given.paths, **TUNED)["tas"],
+                _some,
+            ),
+        ),
+    ),
+    Benchmark(
+        "index-open",
+        "an index of many fragments opened again",
+        _MANY,
+        _make_million,
+        (Contestant("aggarray", _with_aggarray, _open_index, _shape),),
+    ),
+    Benchmark(
+        "index-save",
+        "an index of many fragments saved",
+        _MANY,
+        _make_million,
+        (Contestant("aggarray", _to_save, _save, _shape),),
+    ),
+    Benchmark(
+        "index-plan",
+        "a read of fifty partitions planned",
+        _MANY,
+        _make_million,
+        (Contestant("aggarray", _to_plan, _plan, _planned),),
+    ),
+)
