@@ -318,7 +318,7 @@ def test_large_coordinates_outlive_their_index(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_random_splits(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("split")
     count = data.draw(st.integers(2, 6))
@@ -495,6 +495,13 @@ def test_a_save_that_fails_leaves_the_old_index(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     same(aa.open(tmp_path / "index.idx"), aa.open(tmp_path / FILES[0]))
     assert [n for n in files_below(tmp_path) if n.startswith(".")] == []
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "file.nc", cube([0]))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(aa.IndexFileError, match="pipe: neither a file nor free"):
+        aa.open(tmp_path / "file.nc").save(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("where", ["no/such/index.nc", "file.nc/index.nc", ""])

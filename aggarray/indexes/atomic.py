@@ -26,7 +26,6 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
     if os.path.lexists(path) and not os.path.isfile(path):
-        # Looking into a pipe would wait for its other end.
         raise IndexFileError(f"{path}: neither a file nor free: give another name for the index")
     try:
         with _locked(os.path.join(folder, f".{name}.lock")):

@@ -308,6 +308,8 @@ def stored_generation(path: str) -> int | None:
     """Return the generation of an index of ours, None of any other file and where there is none."""
     from aggarray.formats.hdf5 import opened
 
+    if not os.path.isfile(path):  # opening a pipe would wait for its other end
+        return None
     try:
         with LIBRARY_LOCK, opened(path) as file:
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
