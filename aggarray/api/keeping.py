@@ -33,14 +33,14 @@ def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, An
     """
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
-    if os.path.exists(target) and indexes.stored_generation(target) is None:
-        sources = {s.uri for s in structures} | {u for a in result.arrays for u in a._matrix.references.uris}
-        if any(os.path.realpath(u) == target for u in sources if os.path.basename(u) == os.path.basename(target)):
-            raise IndexFileError(f"{target}: one of the files of this aggregation; save the index under another name")
+    if os.path.lexists(target) and not indexes.may_be_replaced(target):
+        raise IndexFileError(
+            f"{target}: there is a file that is no index; save the index under another name, or remove the file"
+        )
     files: dict[str, int] = {}
     details = _details(result, provenance, files)
     contents = indexes.Contents(result.arrays, structures, others, details, list(files))
-    left_out, generation = indexes.save(target, contents, expected=provenance.saved.get(target), **how)
+    left_out, generation = indexes.save(path, contents, expected=provenance.saved.get(target), **how)
     provenance.saved[target] = generation
     problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
     return Report(not problems, tuple(problems))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.access import ANYWHERE, Access
-from aggarray.errors import IndexFileError
-from aggarray.formats import open_file
+from aggarray.errors import AggarrayError, IndexFileError
+from aggarray.formats import open_file, scan
 from aggarray.formats.base import LIBRARY_LOCK, Structure, whole
 from aggarray.indexes.atomic import replacing
 from aggarray.indexes.cf113_write import CF113
@@ -23,7 +23,7 @@ from aggarray.indexes.encode import Decoder, Encoder
 from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
-from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
+from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, home_of, moves, written
 from aggarray.master import MasterArray
 from aggarray.table import References
 
@@ -36,6 +36,7 @@ __all__ = [
     "Opening",
     "kind_of",
     "load",
+    "may_be_replaced",
     "moves",
     "read_foreign",
     "save",
@@ -108,11 +109,11 @@ def save(
     """
     import netCDF4
 
-    path = os.path.realpath(path)
+    path, home = os.path.realpath(path), home_of(path)
     encoder = Encoder(Writer())
     arrays = [encoder.array(a) for a in contents.arrays]
     document, records = _documents(contents, encoder)
-    files = written(list(encoder.files), os.path.dirname(path), relative)
+    files = written(list(encoder.files), home, relative)
     document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
     names = np.array(files, object)
 
@@ -121,7 +122,7 @@ def save(
 
     with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
         if convention == CFA04.name:
-            container: Container = CFA04(dataset, references, os.path.dirname(path) if relative else None)
+            container: Container = CFA04(dataset, references, home if relative else None)
         else:
             container = CF113(dataset, references)
         left_out = container.write_all(contents.arrays)
@@ -153,11 +154,11 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
 
 def load(path: str, how: Opening) -> Loaded:
     """Open an index; no data file is touched. Raises IndexFileError for a damaged one, and for files outside the roots."""
-    path = os.path.realpath(path)
+    path, home = os.path.realpath(path), home_of(path)
     reader = Reader(path)
     with reader.opened(), reader.blaming():
         document = reader.document()
-        files = Files(reader.texts(document["files"]), os.path.dirname(path), how.moves)
+        files = Files(reader.texts(document["files"]), home, how.moves)
         if how.access.roots is not None:
             check_roots(files, how.access.roots, path)
         decoder = Decoder(reader, document, files, how.access)
@@ -183,6 +184,16 @@ def load(path: str, how: Opening) -> Loaded:
 def kind_of(structure: Structure) -> "Convention | None":
     """Return the convention of a file's structure, `OURS` for an index of ours, None for plain data."""
     return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
+
+
+def may_be_replaced(path: str) -> bool:
+    """Tell whether an index may be saved over what is there: over an index of any kind, and over an empty file."""
+    if stored_generation(path) is not None or (os.path.isfile(path) and os.path.getsize(path) == 0):
+        return True
+    try:
+        return os.path.isfile(path) and kind_of(scan(path)) is not None
+    except AggarrayError:
+        return False
 
 
 def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreign:

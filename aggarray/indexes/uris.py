@@ -4,6 +4,7 @@ Written are URI references (RFC 3986, CF section 2.8.2): relative ones against t
 their scheme. `Files` turns them into paths when somebody asks.
 """
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,10 +51,23 @@ class _Leads(dict[str, str]):
 
     def __missing__(self, head: str) -> str:
         way = os.path.relpath(head or "/", self._folder) if self._relative else head
+        if self._relative and way.startswith(".."):
+            # What leads out of a folder that was reached by a link is where the link points to.
+            way = os.path.relpath(_real(head or "/"), _real(self._folder))
         lead = f"{_quoted(way)}/" if self._relative else f"file://{_quoted(way)}/"
         lead = "" if way == "." and self._relative else lead
         self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
         return lead
+
+
+@functools.lru_cache(maxsize=256)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def home_of(path: str) -> str:
+    """Return the folder against which the names in an index are resolved; an index that is a link lies where that points to."""
+    return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
 
 
 def _quoted(text: str) -> str:
@@ -83,6 +97,7 @@ def resolve_uri(written: str, folder: str) -> str:
         if not written.lower().startswith("file:"):
             return written
         return os.path.normpath(local_path(written if url[1] == "//" else f"file://{written[5:]}"))
+    folder = _real(folder) if written.startswith("../") else folder
     literal = os.path.join(folder, written)
     literal = os.path.normpath(literal) if "/." in literal or "//" in literal or written.startswith(".") else literal
     if "%" not in written:
