@@ -174,6 +174,11 @@ def _opened(references: References, row: int, access: Access) -> Iterator[Handle
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
+        if access.roots is not None:
+            # Handles of other packages may not know.
+            elsewhere = getattr(handle, "elsewhere", lambda variable: ())
+            for path in elsewhere(references.variables[int(references.variable[row])]):
+                access.check(path)
         yield handle
 
 
@@ -316,7 +321,11 @@ def _named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     """Return the array to fill: a new one, or ``out``; SelectionError where that does not fit."""
     if out is None:
-        return np.empty(shape, dtype)
+        try:
+            return np.empty(shape, dtype)
+        except (MemoryError, ValueError) as error:
+            size = " x ".join(map(str, shape))
+            raise SelectionError(f"{size} values of {dtype} do not fit into memory: read a part of them") from error
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
         found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise SelectionError(f"out is {found}{_read_only(out)}: give a writable array of {dtype} and shape {shape}")

@@ -83,6 +83,9 @@ class Handle(Protocol):
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only memory-mapped view, or None where it is not stored that way."""
 
+    def elsewhere(self, variable: str) -> Sequence[str]:
+        """Return the paths of other files that hold values of a variable: external and virtual storage, links."""
+
     def close(self) -> None:
         """Close the file; views handed out stay valid."""
 

@@ -4,6 +4,7 @@ An index is a CF-1.13 aggregation file (`cf113_write`) with the same aggregation
 (`store`, `encode`, `records`). Saving writes beside and renames (`atomic`).
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 
 from aggarray.access import ANYWHERE, Access
 from aggarray.errors import AggarrayError, IndexFileError
-from aggarray.formats import open_file, scan
+from aggarray.formats import open_file, scan, stamp_of
 from aggarray.formats.base import LIBRARY_LOCK, Structure, whole
 from aggarray.indexes.atomic import replacing
 from aggarray.indexes.cf113_write import CF113
@@ -62,6 +63,10 @@ class _Ours:
 
 
 OURS = _Ours()
+
+
+#: So many files that were named by hand, or by another program's index, are looked at when an index is saved.
+_FEW_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,11 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
     others = [encoder.array(a) for a in contents.others]
     named = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
     stamps = np.full((len(encoder.files), 3), -1, np.int64)
+    unknown = [(uri, code) for uri, code in encoder.files.items() if code not in encoder.stamps and "://" not in uri]
+    for uri, code in unknown if len(unknown) <= _FEW_FILES else ():
+        # Files that no scan of ours has seen: what they are like now.
+        with contextlib.suppress(OSError):
+            encoder.stamps[code] = stamp_of(uri)
     if encoder.stamps:
         stamps[list(encoder.stamps)] = list(encoder.stamps.values())
     document = {

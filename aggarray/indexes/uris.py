@@ -224,15 +224,16 @@ class _Folders(dict[str, str]):
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
     """Raise IndexFileError for the first file that lies in none of the roots, links and ``..`` resolved."""
-    folders: dict[str, str] = {}
+    folders: dict[str, bool] = {}
     for path in files:
-        real = path
-        if "://" not in path:
-            head, _, tail = path.rpartition("/")
+        head, _, tail = path.rpartition("/")
+        if "://" in path or tail in ("", ".", "..") or os.path.islink(path):
+            inside = is_below(path, roots)
+        else:
             if head not in folders:
-                folders[head] = os.path.realpath(head or "/")
-            real = os.path.join(folders[head], tail)
-        if not is_below(real, roots):
+                folders[head] = is_below(f"{head}/-", roots)
+            inside = folders[head]
+        if not inside:
             raise IndexFileError(
                 f"{index}: names {path}, which lies outside roots={list(roots)}; add its folder if you trust it"
             )
