@@ -83,7 +83,7 @@ def test_nobody_saves_over_what_he_has_not_seen(tmp_path: Path) -> None:
     mine = (aa.open(index).select("tas").append(paths[3]), aa.open([index, paths[3]]), aa.open(index, variables=["tas"]))
     aa.open(index).append(paths[2]).save(index)
     for aggregation in mine:
-        with pytest.raises(aa.IndexFileError, match="saved (by somebody else|anew) since it was opened"):
+        with pytest.raises(aa.IndexFileError, match=r"saved (by somebody else|anew) since it was opened"):
             aggregation.save(index)
     assert aa.open(index)["tas"].shape[0] == 3
 
