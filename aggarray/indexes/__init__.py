@@ -144,11 +144,12 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
     others = [encoder.array(a) for a in contents.others]
     named = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
     stamps = np.full((len(encoder.files), 3), -1, np.int64)
-    unknown = [(uri, code) for uri, code in encoder.files.items() if code not in encoder.stamps and "://" not in uri]
-    for uri, code in unknown if len(unknown) <= _FEW_FILES else ():
+    if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
         # Files that no scan of ours has seen: what they are like now.
-        with contextlib.suppress(OSError):
-            encoder.stamps[code] = stamp_of(uri)
+        for uri, code in encoder.files.items():
+            if code not in encoder.stamps and "://" not in uri:
+                with contextlib.suppress(OSError):
+                    encoder.stamps[code] = stamp_of(uri)
     if encoder.stamps:
         stamps[list(encoder.stamps)] = list(encoder.stamps.values())
     document = {
