@@ -125,6 +125,10 @@ def test_wrong_sizes(name: str) -> None:
 def test_cut_short(name: str) -> None:
     step, stored = encoded(name)
     for size in {0, 1, 3, 4, 5, 8, 12, 15, 16, 17, len(stored) // 2, len(stored) - 9, len(stored) - 1}:
+        if name == "szip" and size == len(stored) - 1:
+            # The last bytes are padding.
+            assert decode((step,), stored[:size], len(SMOOTH)).tobytes() == SMOOTH
+            continue
         with pytest.raises(ValueError, match=name):
             decode((step,), stored[:size], len(SMOOTH))
 
