@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from types import MappingProxyType
 from typing import Any
@@ -79,21 +80,14 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
     >>> decode((Filter("shuffle", (2,)), Filter("deflate")), zlib.compress(bytes([1, 2, 3, 0, 0, 0])), 6).view("<i2").tolist()
     [1, 2, 3]
     """
-    there = codecs()
-    applied = [f for i, f in enumerate(filters) if not mask >> i & 1]
-    for f in applied:
-        if f.name not in there or not there[f.name].usable(f.parameters):
-            raise ValueError(f"{f.name}: no codec for it with parameters {f.parameters} is installed")
-    sizes, exact = _sizes(applied, size)
     current = np.frombuffer(data, np.uint8)
-    for i in reversed(range(len(applied))):
-        name, parameters = applied[i].name, applied[i].parameters
+    for step in _steps(tuple(filters), int(size), int(mask)):
         try:
-            current = there[name].decode(current, sizes[i], parameters, out if i == 0 else None)
+            current = step.codec.decode(current, step.size, step.parameters, out if step.last else None)
         except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{name}: {error}") from error
-        if current.size != sizes[i] and (exact[i] or current.size > sizes[i]):
-            raise ValueError(f"{name}: {current.size} bytes decoded where {sizes[i]} should be")
+            raise ValueError(f"{step.codec.name}: {error}") from error
+        if current.size != step.size and (step.exact or current.size > step.size):
+            raise ValueError(f"{step.codec.name}: {current.size} bytes decoded where {step.size} should be")
     if current.size != size:
         raise ValueError(f"{current.size} bytes stored where {size} should be")
     if out is None or current is out:
@@ -102,15 +96,32 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
     return out
 
 
-def _sizes(applied: Sequence[Filter], size: int) -> tuple[list[int], list[bool]]:
-    """Return how many bytes come out of each filter when it is undone, and whether that is exact or the most there may be."""
-    there, sizes, exact = codecs(), [], []
-    certain = True
-    for f in applied:
-        sizes.append(size)
-        exact.append(certain)
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A filter to be undone: what comes out, exactly or at most so many bytes; whether it is the last one."""
+
+    codec: Codec
+    parameters: Parameters
+    size: int
+    exact: bool
+    last: bool
+
+
+# A variable's chunks have the same filters, and hardly more than one size and mask.
+@functools.lru_cache(maxsize=256)
+def _steps(filters: tuple[Filter, ...], size: int, mask: int) -> tuple[_Step, ...]:
+    """Return what is to be undone, in that order; ValueError where a codec is missing."""
+    there = codecs()
+    steps: list[_Step] = []
+    exact = True
+    for i, f in enumerate(filters):
+        if mask >> i & 1:
+            continue
+        if not known((f,)):
+            raise ValueError(f"{f.name}: no codec for it with parameters {f.parameters} is installed")
+        steps.append(_Step(there[f.name], f.parameters, size, exact, not steps))
         grown = there[f.name].grown(size, f.parameters)
-        certain = certain and grown is not None
+        exact = exact and grown is not None
         # What a compressor makes of data that does not compress is hardly longer than it.
         size = size + size // 8 + 4096 if grown is None else grown
-    return sizes, exact
+    return tuple(reversed(steps))

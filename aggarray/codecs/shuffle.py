@@ -9,9 +9,9 @@ from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Parameters
 
 #: So many bytes are undone at a time: they stay in the processor's cache between one copy and the next.
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 #: Below so many bytes preparing a frame costs more than it saves.
-_SMALL = 1 << 13
+_SMALL = 1 << 15
 
 
 def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
