@@ -2,7 +2,8 @@
 
 A file states an encoding as filters, in the order in which they were applied; they are undone in reverse. A codec is a
 module of this folder with a ``CODEC`` object, or an object that another package registers under the entry point
-``aggarray.codecs``: there is no list to edit. Nothing here holds the interpreter's lock while it works on many bytes.
+``aggarray.codecs``: there is no list to edit. Codecs let other threads
+run while they work on many bytes; where a library does not, its codec works piece by piece.
 """
 
 import functools
