@@ -1,5 +1,6 @@
 """Do the chunk tables of Zarr stores lead to the values that zarr-python reads, or say that they cannot?"""
 
+import contextlib
 import json
 import warnings
 from pathlib import Path
@@ -209,10 +210,8 @@ def test_any_metadata(tmp_path_factory: pytest.TempPathFactory, data: st.DataObj
             break
         place = place[key]
     meta.write_text(json.dumps(found))
-    try:
+    with contextlib.suppress(AggarrayError):
         table_of(path)
-    except AggarrayError:
-        pass
 
 
 def test_damaged_shards(tmp_path: Path) -> None:
@@ -227,7 +226,7 @@ def test_damaged_shards(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"c/0/0: damaged: the checksum"):
         table_of(tmp_path / "v")
     edit(tmp_path / "v/zarr.json", **sharding(chunk_shape=[2, 3]))
-    for pair in ([2**63, 24], [0, 2**64 - 1], [200, 24]):
+    for pair in ([2**63, 24], [0, 2**64 - 1], [530, 24]):
         shard.write_bytes(content[:-4] + np.array([pair] * 24, "<u8").tobytes())
         with pytest.raises(FormatError, match=r"c/0/0: damaged: a chunk of \d+ bytes at \d+ of \d+ bytes"):
             known(tmp_path / "v")

@@ -181,10 +181,10 @@ def _chunked(path: str, dataset: Any, table: Chunks) -> Chunks | None:
     if not inside.all():
         cells, offsets, sizes, masks = cells[inside], offsets[inside], sizes[inside], masks[inside]
     columns = _checked(table, cells, (offsets, sizes, masks))
-    if columns is None:
+    at = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
+    if columns is None or not _are_in_their_places(dataset, at):
         return None
     count = math.prod(grid)
-    at = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
     laid = []
     for column, absent in zip(columns, (-1, 0, 0), strict=True):
         out = np.full(count, absent, column.dtype)
@@ -235,6 +235,18 @@ def _checked(table: Chunks, cells: np.ndarray, columns: _Columns) -> _Columns | 
     return None if doubtful.any() else columns
 
 
+def _are_in_their_places(dataset: Any, at: np.ndarray) -> bool:
+    """Tell whether chunks lie where HDF5 says in the dataset; ``at``: their positions in the grid.
+
+    Of a dataset with one unlimited dimension which is not the first, written in the latest layout, HDF5 numbers the chunks
+    with that dimension in front and forgets it when it tells where they belong: they do not cover the grid then.
+    """
+    unlimited = [axis for axis, most in enumerate(dataset.maxshape) if most is None]
+    if len(unlimited) != 1 or unlimited == [0]:
+        return True
+    return len(np.unique(at)) == len(at) == math.prod(grid_of(dataset.shape, dataset.chunks))
+
+
 def _are_from_the_beginning(path: str, dataset: Any) -> bool:
     """Tell whether offsets of chunks count from the beginning of the file, a user block included.
 
@@ -243,12 +255,13 @@ def _are_from_the_beginning(path: str, dataset: Any) -> bool:
     block = dataset.file.userblock_size
     if not block:
         return True
-    count = dataset.id.get_num_chunks()
+    count = int(dataset.id.get_num_chunks())
     with open(path, "rb", buffering=0) as file:
         for position in range(min(count, _LOOKED_AT)):
             info = dataset.id.get_chunk_info(position)
-            data: bytes = bytes(dataset.id.read_direct_chunk(info.chunk_offset)[1])
-            here, later = (os.pread(file.fileno(), len(data), info.byte_offset + shift) for shift in (0, block))
+            data = bytes(dataset.id.read_direct_chunk(info.chunk_offset)[1])
+            here = os.pread(file.fileno(), len(data), info.byte_offset)
+            later = os.pread(file.fileno(), len(data), info.byte_offset + block)
             if here != later:
                 return here == data
-    return count == 0
+    return not count

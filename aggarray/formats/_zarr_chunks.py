@@ -276,16 +276,15 @@ def _sharded(folder: str, names: Sequence[str], present: set[str], shards: Chunk
     # A shard that is there has its whole index in it, whatever else is claimed.
     if not worth_a_table(grid, sum(os.path.getsize(os.path.join(folder, n)) // 16 for n in present.intersection(names))):
         return None
-    columns = np.empty((3, *grid), np.int64)
-    columns[0], columns[1] = -1, 0
+    offsets, sizes, which = (np.full(grid, start, np.int64) for start in (-1, 0, 0))
     for number, (name, at) in enumerate(zip(names, np.ndindex(shards.grid), strict=True)):
         box: Box = tuple(slice(i * n, min((i + 1) * n, most)) for i, n, most in zip(at, per, grid, strict=True))
-        columns[(2, *box)] = number
+        which[box] = number
         if name in present:
-            part: Box = (slice(0, 2), *(slice(0, s.stop - s.start) for s in box))
-            columns[(slice(0, 2), *box)] = _places(os.path.join(folder, name), index, per)[part]
-    flat = columns.reshape(3, -1)
-    return flat[0], flat[1], flat[2]
+            part: Box = tuple(slice(0, s.stop - s.start) for s in box)
+            found = _places(os.path.join(folder, name), index, per)
+            offsets[box], sizes[box] = found[0][part], found[1][part]
+    return offsets.ravel(), sizes.ravel(), which.ravel()
 
 
 def _places(path: str, index: _Index, per: tuple[int, ...]) -> np.ndarray:
