@@ -242,6 +242,13 @@ def test_claims_are_borne_out_before_memory_is_taken(tmp_path: Path, version: An
     assert len(known(tmp_path / "w", "w").offsets) == 40
 
 
+def test_folders_that_are_links_are_left_to_zarr(tmp_path: Path) -> None:
+    array(tmp_path / "v", 3)
+    (tmp_path / "v/c/1").rename(tmp_path / "elsewhere")
+    (tmp_path / "v/c/1").symlink_to(tmp_path / "elsewhere")
+    assert table_of(tmp_path / "v") is None
+
+
 def test_shards_claim_no_more_than_they_hold(tmp_path: Path) -> None:
     made = zarr.create_array(tmp_path / "v", shape=(10**9, 10**9), chunks=(10, 10), shards=(10, 10), dtype="f4")
     made[0, 0] = 1

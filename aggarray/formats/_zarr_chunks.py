@@ -63,7 +63,7 @@ def describe(store: str, within: str, layout: Layout) -> Chunks | None:
     table = Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_no_columns())
     folder = os.path.join(store, within)
     present = _listing(folder, keys)
-    if not worth_a_table(table.grid, len(present)):
+    if present is None or not worth_a_table(table.grid, len(present)):
         return None
     names = keys.names(table.grid)
     paths = [f"{within}/{name}" for name in names] if within else names
@@ -118,8 +118,11 @@ def _keys(layout: Layout) -> _Keys | None:
     return _Keys(f"c{separator}" if name == "default" else "", separator)
 
 
-def _listing(folder: str, keys: _Keys) -> set[str]:
-    """Return the names of the files of a folder, with those of the folders below where the names of chunks run through them."""
+def _listing(folder: str, keys: _Keys) -> set[str] | None:
+    """Return the names of the files of a folder, with those of the folders below where names of chunks run through them.
+
+    None where a folder is a link: it may lead back above, and zarr-python looks for one chunk at a time.
+    """
     found: set[str] = set()
     waiting = [""]
     while waiting:
@@ -131,13 +134,11 @@ def _listing(folder: str, keys: _Keys) -> set[str]:
         for entry in entries:
             if not entry.is_dir():
                 found.add(prefix + entry.name)
-            elif keys.separator == "/" and (entry.name.isdigit() or entry.name == "c") and prefix.count("/") < _MOST_RANKS:
+            elif keys.separator == "/" and (entry.name.isdigit() or entry.name == "c"):
+                if entry.is_symlink():
+                    return None
                 waiting.append(f"{prefix}{entry.name}/")
     return found
-
-
-#: NumPy has no array of more dimensions.
-_MOST_RANKS = 64
 
 
 # Metadata
