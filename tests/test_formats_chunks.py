@@ -8,12 +8,14 @@ from typing import Any
 
 import h5py
 import netCDF4
+import numcodecs
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray import formats
+from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError
 from aggarray.formats import base
 from aggarray.formats.base import whole
@@ -306,3 +308,45 @@ def test_real_chunks(shared_data: Path) -> None:
                 np.testing.assert_array_equal(found, handle.read(variable.name, whole(variable.shape)))
         handle.close()
     assert described > 20
+
+
+@pytest.mark.parametrize(
+    ("code", "values", "name", "codec"),
+    [
+        (32015, (3,), "zstd", numcodecs.Zstd()),
+        (1, (4,), "deflate", numcodecs.Zlib()),
+    ],
+)
+def test_filters_that_hdf5_itself_may_lack(tmp_path: Path, code: int, values: Any, name: str, codec: Any) -> None:
+    path, content = tmp_path / "a.h5", np.arange(23, dtype="f4")
+    low_level(path, lambda made: made.set_filter(code, h5py.h5z.FLAG_OPTIONAL, values), None, (23,))
+    with h5py.File(path, "r+") as file:
+        file["v"].id.write_direct_chunk((0,), codec.encode(content))
+    table = known(path)
+    assert [f.name for f in table.filters] == [name]
+    np.testing.assert_array_equal(assembled(path, table), content)
+
+
+def test_parameters_of_filters(tmp_path: Path) -> None:
+    for code, values, wanted in (
+        (32008, (0, 4, 4, 0, 2), Filter("bitshuffle", (4, 0, 2))),
+        (32004, (0,), Filter("lz4_hdf5")),
+        (32999, (), None),
+    ):
+        low_level(tmp_path / "a.h5", lambda made, c=code, v=values: made.set_filter(c, h5py.h5z.FLAG_OPTIONAL, v), None)
+        table = table_of(tmp_path / "a.h5")
+        assert (None if table is None else table.filters) == (None if wanted is None else (wanted,))
+
+
+@pytest.mark.parametrize(("compression", "name"), [("zstd", "zstd"), ("blosc_lz4", "blosc"), ("blosc_zstd", "blosc")])
+def test_filters_that_netcdf4_writes(tmp_path: Path, compression: Any, name: str) -> None:
+    path, content = tmp_path / "a.nc", np.arange(230, dtype="f4").reshape(23, 10)
+    with netCDF4.Dataset(path, "w") as file:
+        if not (file.has_zstd_filter() if name == "zstd" else file.has_blosc_filter()):
+            pytest.skip(f"this netCDF4 has no {name}")
+        for dimension, size in (("x", 23), ("y", 10)):
+            file.createDimension(dimension, size)
+        file.createVariable("v", "f4", ("x", "y"), compression=compression, chunksizes=(7, 6))[:] = content
+    table = known(path)
+    assert table.filters[-1] == Filter(name)
+    np.testing.assert_array_equal(assembled(path, table), content)
