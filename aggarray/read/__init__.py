@@ -4,19 +4,22 @@ Each touched piece is fetched (from an open file or from memory), decoded, confo
 Files are kept open in a bounded cache; pieces of different files are worked on by several threads.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from aggarray.conform import Masked
-from aggarray.errors import SelectionError
+from aggarray.errors import AggarrayError
 from aggarray.options import get_options
 from aggarray.plan import Piece, along
 from aggarray.read.blocks import block, held, named, place
+from aggarray.read.crew import Crew
+from aggarray.read.direct import batches, carry_out, stored_piece
 from aggarray.read.files import OpenFiles, close_files
 from aggarray.read.grouping import by_file, settle
+from aggarray.read.tables import Found, find_table
 from aggarray.read.target import Target, output
 from aggarray.read.views import view
 from aggarray.selection import Selector
@@ -39,35 +42,53 @@ def read(
     UnitsError naming file and variable; SelectionError where ``out`` does not fit.
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
-    matrix = settle(matrix, rows, target)
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)
     mask = np.zeros(shape, bool) if masked else None
+    matrix = settle(matrix, rows, target)
     aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
-    view, mask_view = result[aim or ...], None if mask is None else mask[aim or ...]
-
-    def work(group: list[Piece]) -> None:
-        with held(matrix, group, target.access):
-            for piece in group:
-                found = named(matrix, piece, lambda p: block(matrix, p, target))
-                place(view, mask_view, piece, found, target.fill_value)
-
+    outputs = result[aim or ...], None if mask is None else mask[aim or ...]
     if result.size:
-        _run(work, by_file(matrix, rows), get_options().threads if threads is None else threads)
+        with Crew(get_options().threads if threads is None else threads) as crew:
+            for group in by_file(matrix, rows):
+                for work, size in _works(matrix, group, outputs, target):
+                    crew.do(work, size)
     return result, mask
 
 
-def _run(work: Callable[[list[Piece]], None], groups: list[list[Piece]], threads: int) -> None:
-    if threads < 1:
-        raise SelectionError(f"threads={threads}: give a whole number of at least 1, or None for the option")
-    if threads == 1 or len(groups) <= 1:
-        for group in groups:
-            work(group)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(groups)))
+Outputs = tuple[np.ndarray, np.ndarray | None]
+
+
+def _works(
+    matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target
+) -> Iterator[tuple[Callable[[], None], int]]:
+    """Yield what is to be done for the pieces of one file, with the bytes that it takes while it is done.
+
+    Chunks are read directly, in batches; what cannot be is read piece by piece through the library of its format.
+    """
+    others = []
+    for piece in group:
+        found = _table(matrix, piece, target) if piece.ref >= 0 else None
+        if found is None:
+            others.append(piece)
+            continue
+        stored = stored_piece(matrix, piece, found, outputs, target)
+        for batch in batches(stored, piece.selection):
+            yield partial(carry_out, batch), batch.size
+    if others:
+        yield partial(_through_library, matrix, others, outputs, target), 0
+
+
+def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
+    """Find the chunks of a piece; whatever is wrong with its file, its library says best."""
     try:
-        for future in [pool.submit(work, group) for group in groups]:
-            future.result()
-    finally:
-        # After an error nobody needs the rest.
-        pool.shutdown(cancel_futures=True)
+        return find_table(matrix.references, piece.ref, target.access)
+    except AggarrayError:
+        return None
+
+
+def _through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
+    with held(matrix, group, target.access):
+        for piece in group:
+            found = named(matrix, piece, lambda p: block(matrix, p, target))
+            place(*outputs, piece, found, target.fill_value)

@@ -61,7 +61,8 @@ class OpenFiles:
                     lease.handle.close()
                 self._shrink()
 
-    def _take(self, path: str, stamp: Stamp | None) -> _Lease:
+    def state(self, path: str, stamp: Stamp | None) -> tuple[int, ...]:
+        """Return what tells whether a file is still the same; errors as `use` raises them."""
         if "://" in path:
             raise FormatError(
                 "a remote file, which cannot be opened; fetch it, and open with relocate={its address: its folder}"
@@ -79,6 +80,10 @@ class OpenFiles:
         state = (status.st_mtime_ns, status.st_size, status.st_ino)
         if stamp is not None and state[:2] != (stamp[1], stamp[0]):
             self._check(path, state, stamp)
+        return state
+
+    def _take(self, path: str, stamp: Stamp | None) -> _Lease:
+        state = self.state(path, stamp)
         with self._lock:
             if self._process != os.getpid():
                 # After a fork the handles belong to the parent: they are left to it, not closed.
@@ -153,3 +158,11 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
         yield handle
+
+
+def file_state(path: str, stamp: Stamp | None) -> tuple[int, ...]:
+    """Return what tells whether a file is still the same.
+
+    MissingFileError where it is gone, IndexFileError where it is not what it was when it was scanned.
+    """
+    return _files.state(path, stamp)
