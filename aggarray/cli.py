@@ -62,7 +62,7 @@ def aggregate(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool
 def append(index: str, source: tuple[str, ...], as_json: bool) -> None:
     """Add the files of SOURCE to an INDEX; only new or changed files are read."""
     agg = _open((index,), ()).append(list(source), progress=True if sys.stderr.isatty() else None)
-    _saved(agg, index, as_json)
+    _saved(agg, index, as_json, **agg._provenance.how)
 
 
 def _saved(agg: "Aggregation", path: str, as_json: bool, **how: Any) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aggarray.access import ANYWHERE, Access
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.described import template_of
@@ -26,6 +26,9 @@ KEPT_FILES = 16384
 
 #: How an index that has only the number of a variable names it.
 NUMBER_MARK = "#"
+
+#: Why an index does not name others.
+NESTED = "an aggregation variable itself: name the files that it is made of"
 
 _AGGREGATION_MARKS = ("aggregated_data", "cfa_array", "nca_array")
 
@@ -76,7 +79,7 @@ def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
     variables: dict[str, Template | str] = dict(structure.skipped)
     for variable in structure.variables:
         if any(mark in variable.attrs for mark in _AGGREGATION_MARKS):
-            variables[variable.name] = "an aggregation variable itself: name the files that it is made of"
+            variables[variable.name] = NESTED
             continue
         try:
             variables[variable.name] = template_of(variable, structure, (True,) * len(variable.shape))
@@ -185,7 +188,7 @@ class _Settling:
             self._rename(row, _numbered(self._name(row), described, where))
         real = described.variables.get(self._name(row), f"no such variable; it has {_listed(described)}")
         if isinstance(real, str):
-            raise FormatError(f"{where}: {real}")
+            raise (IndexFileError if real is NESTED else FormatError)(f"{where}: {real}")
         # Real templates are shared between files alike, and kept by the description: their identity will do.
         key = (id(real), int(self._old.template[row]))
         if key not in self._numbers:

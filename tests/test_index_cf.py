@@ -176,7 +176,7 @@ def test_tilings_in_memory_keep_the_rules(tmp_path_factory: pytest.TempPathFacto
 
 def alike(found: np.ma.MaskedArray, wanted: np.ma.MaskedArray) -> bool:
     """Compare values, where netCDF has one kind of missing ones: not a number is missing as well."""
-    one, other = (np.ma.masked_invalid(a.astype("f8")).filled(1e30) for a in (found, wanted))
+    one, other = (np.ma.masked_invalid(np.ma.atleast_1d(a).astype("f8")).filled(1e30) for a in (found, wanted))
     return np.array_equal(one, other)
 
 

@@ -48,7 +48,7 @@ def on_disk(tile: Tile, path: Path, form: str) -> aa.SubArray:
 
 
 @given(st.lists(tilings(), min_size=1, max_size=3))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
     path = tmp_path_factory.mktemp("memory") / "index.nc"
     agg = Aggregation(tuple(t.master() for t in drawn))

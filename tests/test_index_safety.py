@@ -561,7 +561,7 @@ def test_any_bits_flipped(made: Path, seed: int, count: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["document", "records"]))
-@settings(max_examples=80)
+@settings(max_examples=50)
 def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> None:
     """By something else that JSON can say."""
     chance = random.Random(seed)

@@ -298,7 +298,7 @@ def test_an_aggregation_of_an_aggregation(tmp_path: Path) -> None:
     names = pair(tmp_path)
     inner = Path(index(tmp_path, names)).rename(tmp_path / "inner.nc")
     tas = opened(index(tmp_path, [[inner.name]], ((5,), (4,))))["tas"]
-    with pytest.raises(aa.FormatError, match="an aggregation variable itself"):
+    with pytest.raises(aa.IndexFileError, match="an aggregation variable itself"):
         tas[...]
 
 

@@ -99,7 +99,11 @@ class _File:
     def coordinate(self, variable: Variable, dimension: str) -> str | None:
         """Return the coordinate variable of a dimension of a variable."""
         found = self.find(dimension, variable.name.rpartition("/")[0])
-        return found if found is not None and self.is_coordinate(self.variables[found]) else None
+        if found is None or not self.is_coordinate(self.variables[found]):
+            return None
+        # A group may have a dimension of that name of its own, of another size.
+        size = variable.shape[variable.dimensions.index(dimension)] if dimension in variable.dimensions else None
+        return found if size in (None, self.variables[found].shape[0]) else None
 
     def is_coordinate(self, variable: Variable) -> bool:
         """Tell whether a variable is the coordinate variable of its own dimension."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggarray.aggregate.apart import differing_attributes, differing_facets, labels
-from aggarray.aggregate.join import same_attribute
 from aggarray.aggregate.report import (
     Duplicate,
     Problem,
@@ -21,8 +20,8 @@ from aggarray.aggregate.rules import Refusal, Skipped
 from aggarray.api.joining import Found, arrays_in, join_all, sort_out
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
-from aggarray.api.provenance import Provenance
-from aggarray.errors import AggregationError, NotFoundError
+from aggarray.api.provenance import Provenance, Selection
+from aggarray.errors import AggregationError, MissingFileError, NotFoundError
 from aggarray.formats import local_path, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.indexes import CONVENTIONS, Opening
@@ -72,17 +71,14 @@ class Aggregation:
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
         """Return the arrays of a name and with attributes of the values given, looked up in `attrs`, then in `file_attrs`."""
 
-        def fits(array: MasterArray) -> bool:
-            return (name is None or array.name == name) and all(_has(array, k, v) for k, v in attributes.items())
-
-        # A file that serves an array which is not selected is no mere copy.
-        serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
-        alone = tuple(d for d in self.duplicates if d.file not in serving)
-        arrays = tuple(a for a in self.arrays if fits(a))
-        repeats: dict[str, list[str]] = {}
-        for one in alone:
-            repeats.setdefault(one.array, []).append(one.file)
-        return replace(self, arrays=arrays, duplicates=alone, _provenance=self._provenance.of(arrays, repeats))
+        selection = Selection(None if name is None else (name,), attributes)
+        alone = self.duplicates
+        if alone:
+            # A file that serves an array which is not selected is no mere copy.
+            serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
+            alone = tuple(d for d in alone if d.file not in serving)
+        arrays = tuple(a for a in self.arrays if selection.fits(a))
+        return replace(self, arrays=arrays, duplicates=alone, _provenance=self._provenance.selected(selection))
 
     def save(self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True) -> Report:
         """Save an index: an aggregation file for any reader of the convention, which reopens here without loss.
@@ -101,33 +97,32 @@ class Aggregation:
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
         """Return the aggregation of these files and those of a source: the same as opening all of them anew.
 
-        Only files that are new, or have changed, are opened. Raises MissingFileError where the source names nothing, the
-        error of the first file where none of them can be read.
+        Only files that are new, or have changed, are opened; one that cannot be used is listed in `skipped`. Raises
+        MissingFileError where the source names nothing.
         """
-        before = self._provenance
+        before, items = self._provenance, listed(source)
         structures, others = before.sources(self.arrays)
         known = {s.uri: s for s in structures}
-        items = listed(source)
         named = find_files(items)
         if before.access.roots is not None:
             check_roots(named, before.access.roots, "the source")
-        paths = [p for p in named if p not in known or _has_changed(p, known[p].stamp)]
+        there = {str(uri) for a in others for uri in a._matrix.references.uris}
+        paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
         scanned = scan_files(paths, None, checked_progress(progress))
-        lost = {s.file for s in self.skipped if s.variable is None}
-        errors = [result for path, result in scanned if isinstance(result, Exception) and path not in lost]
-        if errors and len(errors) == len([path for path, _ in scanned if path not in lost]):
-            raise errors[0]
+        gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
+        if gone and len(gone) == len(scanned):
+            raise gone[0]
         new = sort_out(scanned, named_files(items), Opening(before.access))
-        anew = set(paths)
-        anew |= {s.uri for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
-        structures = [*(s for uri, s in known.items() if uri not in anew), *(s for s in new.structures if s.uri in anew)]
-        others = [*others, *new.others]
+        fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
+        anew = {*paths, *fresh}
+        kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
+        structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
-        arrays, odd = arrays_in(Found(structures, others, [*skipped, *new.skipped]), repeats)
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
+        arrays, odd = arrays_in(Found(structures, others, [*skipped, *new.skipped]), repeats, before.indexed)
         joined = join_all(arrays, after, repeats)
-        return Aggregation(tuple(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+        return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 
     def check(self, checksum: bool = False) -> Report:
         """Report gaps in regular time axes, holes that no file covers, files that only repeat others, and lost files.
@@ -161,13 +156,6 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
     except OSError:
         return True
     return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
-
-
-def _has(array: MasterArray, key: str, value: Any) -> bool:
-    for attrs in (array.attrs, array.file_attrs):
-        if key in attrs:
-            return same_attribute(attrs[key], value)
-    return key in ("units", "calendar") and getattr(array, key) == value
 
 
 def _telling_apart(found: Sequence[MasterArray]) -> str:

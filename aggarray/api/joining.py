@@ -1,8 +1,11 @@
 """How do scanned files become joined arrays, the same way whether they are opened, appended or joined by other rules?"""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from aggarray import indexes
 from aggarray.aggregate import Joined, aggregate
@@ -11,7 +14,7 @@ from aggarray.aggregate.rules import Skipped
 from aggarray.aggregate.variables import arrays_of
 from aggarray.api.provenance import Provenance
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Structure
+from aggarray.formats.base import Stamp, Structure
 from aggarray.indexes.foreign import Convention, seated
 from aggarray.master import MasterArray
 from aggarray.scan import unreadable
@@ -21,11 +24,12 @@ _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a li
 
 @dataclass(slots=True)
 class Found:
-    """What a source holds: structures of data files, arrays of indexes, and what could not be used."""
+    """What a source holds: structures of data files, arrays of indexes, what could not be used, generations of indexes."""
 
     structures: list[Structure] = field(default_factory=list)
     others: list[MasterArray] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    saved: dict[str, int] = field(default_factory=dict)
 
 
 def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: indexes.Opening) -> Found:
@@ -45,6 +49,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
             found.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is indexes.OURS:
             loaded = indexes.load(path, how)
+            found.saved[os.path.realpath(path)] = loaded.generation
             indexed += loaded.structures()
             found.others += loaded.others()
         else:
@@ -66,18 +71,32 @@ def foreign_arrays(structure: Structure, kind: Convention, how: indexes.Opening)
     return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
-def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
+def arrays_in(
+    found: Found, repeats: Sequence[Duplicate] = (), stamped: bool = False
+) -> tuple[list[MasterArray], list[Skipped]]:
     """Return the arrays that were found, file by file, and all that cannot be used.
 
-    ``repeats``: arrays of files that are known to repeat others, and stay left out.
+    ``repeats``: arrays of files that are known to repeat others, and stay left out; ``stamped``: the arrays note what their
+    files were like, so that reading finds out about changes.
     """
     out = {(d.array, d.file) for d in repeats}
     arrays, skipped = list(found.others), list(found.skipped)
     for structure in found.structures:
         made, odd = arrays_of(structure)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
-        arrays += [a for a in made if (a.name or "", structure.uri) not in out] if out else made
+        made = [a for a in made if (a.name or "", structure.uri) not in out] if out else made
+        arrays += [_stamped(a, structure.stamp) for a in made] if stamped and structure.stamp is not None else made
     return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
+
+
+def _stamped(array: MasterArray, stamp: Stamp) -> MasterArray:
+    """Return an array of one file that notes what the file was like when it was scanned."""
+    column = np.array([stamp], np.int64)
+
+    def noted(a: MasterArray) -> MasterArray:
+        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, stamps=column)))
+
+    return replace(noted(array), coords={name: noted(c) for name, c in array.coords.items()})
 
 
 def join_all(arrays: Sequence[MasterArray], provenance: Provenance, repeats: Sequence[Duplicate] = ()) -> Joined:

@@ -3,13 +3,13 @@
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from aggarray import indexes
 from aggarray.aggregate.report import Duplicate, Problem, Report
 from aggarray.aggregate.rules import Refusal, Rules, Skipped
-from aggarray.api.provenance import Provenance
+from aggarray.api.provenance import Provenance, Selection
 from aggarray.errors import IndexFileError
 from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.indexes.encode import plain, unplain
@@ -33,14 +33,14 @@ def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, An
     """
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
-    if os.path.exists(target) and indexes.stored_generation(target) is None:
-        sources = {s.uri for s in structures} | {u for a in result.arrays for u in a._matrix.references.uris}
-        if any(os.path.realpath(u) == target for u in sources if os.path.basename(u) == os.path.basename(target)):
-            raise IndexFileError(f"{target}: one of the files of this aggregation; save the index under another name")
+    if os.path.isfile(target) and target not in provenance.saved and not indexes.may_be_replaced(target):
+        raise IndexFileError(
+            f"{target}: there is a file that is no index; save the index under another name, or remove the file"
+        )
     files: dict[str, int] = {}
-    details = _details(result, provenance, files)
+    details = _details(result, replace(provenance, how=how), files)
     contents = indexes.Contents(result.arrays, structures, others, details, list(files))
-    left_out, generation = indexes.save(target, contents, expected=provenance.saved.get(target), **how)
+    left_out, generation = indexes.save(path, contents, expected=provenance.saved.get(target), **how)
     provenance.saved[target] = generation
     problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
     return Report(not problems, tuple(problems))
@@ -55,6 +55,8 @@ def _details(result: Result, provenance: Provenance, files: dict[str, int]) -> d
     return {
         "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
         "variables": provenance.variables,
+        "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections],
+        "how": dict(provenance.how),
         "refusals": [[r.arrays, [code(f) for f in r.files], r.rule, r.reason] for r in result.refusals],
         "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],
         "duplicates": [[d.array, code(d.file), code(d.kept)] for d in result.duplicates],
@@ -77,6 +79,9 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
             tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
         )
         variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
+        chosen = ((names, unplain(attrs)) for names, attrs in details["selections"])
+        selections = tuple(Selection(None if n is None else tuple(map(str, n)), attrs) for n, attrs in chosen)
+        kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
     except (*LIBRARY_ERRORS, RecursionError) as error:
         raise IndexFileError(
             f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"
@@ -84,7 +89,8 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
     saved = {os.path.realpath(path): loaded.generation}
     # Once read they are kept: after the index has been saved over they could not be read again.
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
-    return result, Provenance(rules, variables, how.access, structures, others, saved)
+    wishes = rules, variables, selections, how.access
+    return result, Provenance(*wishes, structures, others, indexed=True, saved=saved, how=kept_as)
 
 
 @functools.lru_cache(maxsize=4)

@@ -14,7 +14,7 @@ from aggarray.api.aggregation import Aggregation
 from aggarray.api.joining import Found, arrays_in, join_all, sort_out
 from aggarray.api.keeping import restore
 from aggarray.api.progress import checked_progress
-from aggarray.api.provenance import DEFAULT_RULES, Provenance
+from aggarray.api.provenance import DEFAULT_RULES, Provenance, Selection
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.indexes.uris import check_roots, checked_roots
 from aggarray.master import MasterArray
@@ -53,13 +53,25 @@ def open(
         return _restored(alone[0], how, rules, variables)
     paths = find_files(items)
     if how.access.roots is not None:
-        check_roots(paths, how.access.roots, "the source")
+        # What is named one by one may be an index, which lies where it likes.
+        check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
     scanned = scan_files(paths, processes, checked_progress(progress))
     found = sort_out(scanned, alone, how)
-    arrays, skipped = arrays_in(found)
+    if how.access.roots is not None:
+        check_roots([s.uri for s in found.structures], how.access.roots, "the source")
+    indexed = bool(found.saved)
+    arrays, skipped = arrays_in(found, stamped=indexed)
     _check_found(scanned, arrays, variables)
     names = None if variables is None else tuple(variables)
-    provenance = Provenance(rules, names, how.access, lambda: found.structures, lambda: found.others)
+    provenance = Provenance(
+        rules,
+        names,
+        access=how.access,
+        structures=lambda: found.structures,
+        others=lambda: found.others,
+        indexed=indexed,
+        saved=found.saved,
+    )
     if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
         # What another program aggregated is taken as it is.
         return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), tuple(skipped), (), provenance)
@@ -68,7 +80,7 @@ def open(
 
 def _joined(arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenance: Provenance) -> Aggregation:
     joined = join_all(arrays, provenance)
-    outcome = tuple(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates)
+    outcome = provenance.kept(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates)
     return Aggregation(*outcome, provenance)
 
 
@@ -78,13 +90,14 @@ def _restored(path: str, how: indexes.Opening, rules: Rules, variables: Sequence
     made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         lost = [s for s in result.skipped if s.variable is None]
-        arrays, skipped = arrays_in(Found(*provenance.sources(result.arrays), lost))
+        arrays, skipped = arrays_in(Found(*provenance.sources(result.arrays), lost), stamped=True)
         made = _joined(arrays, skipped, replace(provenance, rules=rules))
     if variables is None:
         return made
     _check_found([(path, None)], made.arrays, variables)
-    kept = tuple(a for a in made.arrays if a.name in variables)
-    return replace(made, arrays=kept, _provenance=replace(made._provenance, variables=tuple(variables)))
+    selection = Selection(tuple(variables))
+    kept = tuple(a for a in made.arrays if selection.fits(a))
+    return replace(made, arrays=kept, _provenance=made._provenance.selected(selection))
 
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:

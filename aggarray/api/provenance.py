@@ -1,9 +1,11 @@
 """What was an aggregation made of? Enough to make it again with more files, or by other rules, without opening the old ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aggarray.access import ANYWHERE, Access
+from aggarray.aggregate.join import same_attribute
 from aggarray.aggregate.rules import Rules
 from aggarray.formats.base import Structure
 from aggarray.master import MasterArray
@@ -16,35 +18,55 @@ def _nothing() -> tuple[()]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """Which arrays were chosen of those that joining gave: by ``names`` (None: any) and ``attributes``."""
+
+    names: tuple[str, ...] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def fits(self, array: MasterArray) -> bool:
+        """Tell whether an array is chosen."""
+        named = self.names is None or array.name in self.names
+        return named and all(has_attribute(array, key, value) for key, value in self.attributes.items())
+
+
+def has_attribute(array: MasterArray, key: str, value: Any) -> bool:
+    """Tell whether an array, or else its files, has an attribute of a value; units and calendar count as such."""
+    for attrs in (array.attrs, array.file_attrs):
+        if key in attrs:
+            return same_attribute(attrs[key], value)
+    return key in ("units", "calendar") and getattr(array, key) == value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Provenance:
     """The wishes of whoever opened, and what was found.
 
+    ``variables``: names of the variables that are joined, None = all; ``selections``: made of the arrays afterwards;
     ``structures``: gives what the scan found in each file; ``others``: gives arrays that no scan of a data file gave, such as
-    those of other programs' indexes; ``saved``: the generation of each index file that holds this aggregation.
+    those of other programs' indexes; ``indexed``: the files are known from an index, so that changes to them matter;
+    ``saved``: the generation of each index file that holds this aggregation; ``how`` it was saved there.
     """
 
     rules: Rules = DEFAULT_RULES
     variables: tuple[str, ...] | None = None
+    selections: tuple[Selection, ...] = ()
     access: Access = ANYWHERE
     structures: Callable[[], Sequence[Structure]] = _nothing
     others: Callable[[], Sequence[MasterArray]] = _nothing
+    indexed: bool = False
     saved: dict[str, int] = field(default_factory=dict)
+    how: Mapping[str, Any] = field(default_factory=dict)
 
     def sources(self, arrays: Sequence[MasterArray]) -> tuple[list[Structure], list[MasterArray]]:
         """Return what ``arrays`` were made of; those put together by hand are made of themselves."""
         structures, others = list(self.structures()), list(self.others())
         return structures, others if structures or others else list(arrays)
 
-    def of(self, arrays: Sequence[MasterArray], repeats: Mapping[str, Sequence[str]]) -> "Provenance":
-        """Return the provenance of some of the arrays: their files and names alone; ``repeats``: {name: files left out}."""
-        names = tuple(dict.fromkeys(a.name or "" for a in arrays))
-        files = {uri for a in arrays for item in (a, *a.coords.values()) for uri in item._matrix.references.uris}
-        files.update(uri for name in names for uri in repeats.get(name, ()))
-        structures, others = self.structures, self.others
-        return replace(
-            self,
-            variables=names,
-            structures=lambda: [s for s in structures() if s.uri in files],
-            others=lambda: [a for a in others() if a.name in names],
-            saved={},
-        )
+    def selected(self, selection: Selection) -> "Provenance":
+        """Return the provenance of what a selection leaves."""
+        return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
+
+    def kept(self, arrays: Iterable[MasterArray]) -> tuple[MasterArray, ...]:
+        """Return the arrays that all selections leave."""
+        return tuple(a for a in arrays if all(s.fits(a) for s in self.selections))

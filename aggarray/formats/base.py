@@ -128,6 +128,9 @@ class Handle(Protocol):
         That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
         """
 
+    def elsewhere(self, variable: str) -> Sequence[str]:
+        """Return the paths of other files that hold values of a variable: external and virtual storage, links."""
+
     def close(self) -> None:
         """Close the file; views handed out stay valid."""
 

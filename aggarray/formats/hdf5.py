@@ -7,7 +7,7 @@ holds `LIBRARY_LOCK`.
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -288,6 +288,20 @@ class _File:
         with blaming(self._path, variable), LIBRARY_LOCK:
             dataset, dtype, _ = self._dataset(variable)
             return describe(self._path, dataset, dtype)
+
+    def elsewhere(self, variable: str) -> Sequence[str]:
+        """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
+        with blaming(self._path, variable), LIBRARY_LOCK:
+            dataset = self._dataset(variable)[0]
+            names = [os.fsdecode(name) for name, _, _ in dataset.external or ()]
+            names += (
+                [source.file_name for source in dataset.virtual_sources() if source.file_name != "."]
+                if dataset.is_virtual
+                else []
+            )
+            folder = os.path.dirname(os.path.abspath(self._path))
+            # External files are looked for in the working directory, sources of virtual ones beside the file: both count.
+            return [p for name in names for p in (os.path.join(folder, name), os.path.abspath(name))]
 
     def close(self) -> None:
         """Close the file."""

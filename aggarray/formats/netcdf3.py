@@ -338,6 +338,10 @@ class _File:
         with blaming(self._path, variable):
             return self.values(variable, box)
 
+    def elsewhere(self, variable: str) -> Sequence[str]:
+        """Return nothing: the format knows no other files."""
+        return ()
+
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only view of the mapped file, big-endian, records strided."""
         place = self._place(variable)

@@ -9,7 +9,7 @@ import base64
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
@@ -317,6 +317,13 @@ class _Store:
         with blaming(self._path, variable):
             within, node, dtype = self._node(variable)
             return describe(self._path, within, Layout(node.version, node.meta or {}, _shape(node), dtype))
+
+    def elsewhere(self, variable: str) -> Sequence[str]:
+        """Return where links within the folder of a variable lead."""
+        with blaming(self._path, variable):
+            folder = str(self._array(variable)[0].store.root)
+            entries = (os.path.join(at, name) for at, folders, files in os.walk(folder) for name in (*folders, *files))
+            return [os.path.realpath(p) for p in (folder, *entries) if os.path.islink(p)]
 
     def close(self) -> None:
         """Forget the arrays."""

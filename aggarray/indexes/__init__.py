@@ -4,6 +4,7 @@ An index is a CF-1.13 aggregation file (`cf113_write`) with the same aggregation
 (`store`, `encode`, `records`). Saving writes beside and renames (`atomic`).
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.access import ANYWHERE, Access
-from aggarray.errors import IndexFileError
-from aggarray.formats import open_file
+from aggarray.errors import AggarrayError, IndexFileError
+from aggarray.formats import open_file, scan, stamp_of
 from aggarray.formats.base import LIBRARY_LOCK, Structure, whole
 from aggarray.indexes.atomic import replacing
 from aggarray.indexes.cf113_write import CF113
@@ -23,7 +24,7 @@ from aggarray.indexes.encode import Decoder, Encoder
 from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
-from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, moves, written
+from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, home_of, moves, written
 from aggarray.master import MasterArray
 from aggarray.table import References
 
@@ -36,6 +37,7 @@ __all__ = [
     "Opening",
     "kind_of",
     "load",
+    "may_be_replaced",
     "moves",
     "read_foreign",
     "save",
@@ -61,6 +63,10 @@ class _Ours:
 
 
 OURS = _Ours()
+
+
+#: So many files that were named by hand, or by another program's index, are looked at when an index is saved.
+_FEW_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +114,11 @@ def save(
     """
     import netCDF4
 
-    path = os.path.realpath(path)
+    path, home = os.path.realpath(path), home_of(path)
     encoder = Encoder(Writer())
     arrays = [encoder.array(a) for a in contents.arrays]
     document, records = _documents(contents, encoder)
-    files = written(list(encoder.files), os.path.dirname(path), relative)
+    files = written(list(encoder.files), home, relative)
     document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
     names = np.array(files, object)
 
@@ -121,7 +127,7 @@ def save(
 
     with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
         if convention == CFA04.name:
-            container: Container = CFA04(dataset, references, os.path.dirname(path) if relative else None)
+            container: Container = CFA04(dataset, references, home if relative else None)
         else:
             container = CF113(dataset, references)
         left_out = container.write_all(contents.arrays)
@@ -138,6 +144,12 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
     others = [encoder.array(a) for a in contents.others]
     named = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
     stamps = np.full((len(encoder.files), 3), -1, np.int64)
+    if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
+        # Files that no scan of ours has seen: what they are like now.
+        for uri, code in encoder.files.items():
+            if code not in encoder.stamps and "://" not in uri:
+                with contextlib.suppress(OSError):
+                    encoder.stamps[code] = stamp_of(uri)
     if encoder.stamps:
         stamps[list(encoder.stamps)] = list(encoder.stamps.values())
     document = {
@@ -153,11 +165,11 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
 
 def load(path: str, how: Opening) -> Loaded:
     """Open an index; no data file is touched. Raises IndexFileError for a damaged one, and for files outside the roots."""
-    path = os.path.realpath(path)
+    path, home = os.path.realpath(path), home_of(path)
     reader = Reader(path)
     with reader.opened(), reader.blaming():
         document = reader.document()
-        files = Files(reader.texts(document["files"]), os.path.dirname(path), how.moves)
+        files = Files(reader.texts(document["files"]), home, how.moves)
         if how.access.roots is not None:
             check_roots(files, how.access.roots, path)
         decoder = Decoder(reader, document, files, how.access)
@@ -183,6 +195,16 @@ def load(path: str, how: Opening) -> Loaded:
 def kind_of(structure: Structure) -> "Convention | None":
     """Return the convention of a file's structure, `OURS` for an index of ours, None for plain data."""
     return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
+
+
+def may_be_replaced(path: str) -> bool:
+    """Tell whether an index may be saved over what is there: over an index of any kind, and over an empty file."""
+    if stored_generation(path) is not None or (os.path.isfile(path) and os.path.getsize(path) == 0):
+        return True
+    try:
+        return os.path.isfile(path) and kind_of(scan(path)) is not None
+    except AggarrayError:
+        return False
 
 
 def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreign:

@@ -25,6 +25,8 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     """
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise IndexFileError(f"{path}: neither a file nor free: give another name for the index")
     try:
         with _locked(os.path.join(folder, f".{name}.lock")):
             now = stored_generation(path) if os.path.exists(path) else None

@@ -41,7 +41,10 @@ def _deviation(matrix: Matrix, number: int) -> str | None:
     template: Template = matrix.references.templates[number]
     # What decodes a declared sub-array is the aggregation variable's own missing value.
     decoding = template.steps[0].encoding if template.declared and len(template.steps) == 1 else None
-    if template.steps and (decoding is None or decoding.packed):
+    plain = decoding is not None and not decoding.packed and len(decoding.missing) == 1 and not decoding.missing_nan
+    if decoding is not None and (decoding.valid, decoding.valid_unpacked) != ((None, None), (None, None)):
+        plain = False
+    if template.steps and not plain:
         return "its values go through conversions one after the other"
     extra = [d for d in template.dimensions if d not in matrix.dimensions]
     if extra:
@@ -57,6 +60,12 @@ def _deviation(matrix: Matrix, number: int) -> str | None:
     return None
 
 
+def _own_missing(matrix: Matrix) -> Any:
+    """Return the missing value that an aggregation variable had in the index that it came from, None without one."""
+    found = (t.steps[0].encoding for t in matrix.references.templates if t.declared and t.steps)
+    return next((e.missing[0] for e in found if e is not None and e.missing), None)
+
+
 class CF113(Container):
     """A file of CF-1.13 aggregation variables."""
 
@@ -70,7 +79,10 @@ class CF113(Container):
         """Write an aggregation variable: scalar, its fragments elsewhere."""
         absent = bool((array._matrix.refs < 0).all())
         fill = array.dtype.type(_NETCDF_FILL) if array.dtype.kind == "f" else array.fill_value
-        declared = absent or (array.dtype.kind in "iu" and any(t.encoding.may_miss for t in array._matrix.references.templates))
+        own = _own_missing(array._matrix)
+        fill = fill if own is None or absent else own
+        missing = array.dtype.kind in "iu" and any(t.encoding.may_miss for t in array._matrix.references.templates)
+        declared = absent or own is not None or missing
         made = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
         made.aggregated_dimensions = " ".join(dimensions)
         terms = self._unique(array, name, fill) if absent else self._located(array, name)

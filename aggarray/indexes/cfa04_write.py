@@ -8,7 +8,7 @@ such arrays the reason is returned instead. Missing partitions are left out, and
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from aggarray.indexes.uris import is_url
 from aggarray.master import MasterArray
 from aggarray.plan import part_of
 from aggarray.table import Matrix, Template
+from aggarray.tiling import rename
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +83,7 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
     varying = [d for d, n in enumerate(matrix.cells) if n > 1]
     said = [_said(t, matrix) for t in matrix.references.templates]
     files: dict[int, str] = {}
+    cut = bool(matrix.parts.starts or matrix.parts.steps)
     for row in np.flatnonzero(matrix.refs >= 0).tolist():
         cell = tuple(int(i) for i in np.unravel_index(row, matrix.cells)) if matrix.cells else ()
         ref = int(matrix.refs[row])
@@ -96,6 +98,10 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
         }
         variable = matrix.references.variables[int(matrix.references.variable[ref])]
         sub = {**said[number][1], "file": files[code], "ncvar": variable}
+        extents = {d: b - a + 1 for d, (a, b) in zip(matrix.dimensions, found["location"], strict=True)}
+        if not cut and all(extents.get(d, 1) == n for d, n in zip(template.dimensions, template.shape, strict=True)):
+            yield {**found, **said[number][0], "subarray": sub}  # whole, as most are
+            continue
         part = part_of(matrix, cell, template)
         if any(not isinstance(p, slice) or p != slice(0, n, 1) for p, n in zip(part, template.shape, strict=True)):
             found["part"] = part_text(part)
@@ -147,7 +153,9 @@ class CFA04(Container):
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
         """Write the scalar variable whose attributes say where the partitions are."""
-        written = _variable(array, self._folder)
+        # The convention knows dimensions by the names that they have in this file.
+        names = dict(zip(array.dimensions, dimensions, strict=True))
+        written = _variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
         attrs = dict(written.attrs)
         made = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
         made.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})

@@ -64,6 +64,10 @@ def _check_encoding(encoding: Encoding) -> None:
         raise ValueError("missing values that are no list")
     if any(v is not None and (isinstance(v, list | tuple | dict) or np.ndim(v)) for v in values):
         raise ValueError("packing or a missing value that is not one value")
+    if any(v is not None and np.asarray(v).dtype.kind not in "biufcmMST" for v in values) or any(
+        v is not None and np.asarray(v).dtype.kind not in "biuf" for v in values[:2]
+    ):
+        raise ValueError("packing or a missing value that is no number")
     if encoding.viewed.itemsize != encoding.stored.itemsize:
         raise ValueError("values that are viewed as others of another size")
 

@@ -197,6 +197,8 @@ class Decoder:
             raise ValueError(f"stamps of shape {self.stamps.shape} for {len(files)} files")
         self.templates = tuple(map(_untemplate, document["templates"]))
         self.attributes = [interned({k: unplain(v) for k, v in pairs}) for pairs in document["attributes"]]
+        if not all(isinstance(name, str) for attrs in self.attributes for name in attrs):
+            raise ValueError("attributes that are not named by text")
 
     def matrix(self, found: Mapping[str, Any]) -> Matrix:
         """Decode a matrix and check that its columns fit each other."""

@@ -92,6 +92,8 @@ def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> li
     """Return the structures that `pack` was given; what files share they share in memory too."""
     column = reader.column
     pairs = [(name, unplain(value)) for name, value in found["pairs"]]
+    if not all(isinstance(name, str) for name, _ in pairs):
+        raise ValueError("attributes that are not named by text")
     values = [reader.value(spec) for spec in found["values"]]
     heads = [_variable(head, pairs) for head in found["heads"]]
     full: dict[tuple[int, int], Variable] = {}
@@ -124,6 +126,10 @@ def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> li
 
 def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:
     name, dtype, shape, dimensions, attrs = head
+    if not isinstance(name, str) or len(shape) != len(dimensions) or not all(isinstance(d, str) for d in dimensions):
+        raise ValueError(f"a variable {name!r} of dimensions {dimensions!r}")
+    if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
+        raise ValueError(f"a variable {name!r} of shape {shape!r}")
     kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else np.dtype(dtype)
     if (kind.hasobject and kind.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")

@@ -32,6 +32,8 @@ EAGER = 1 << 16
 _CHUNK = 1 << 18
 #: So many numbers at most may an index imply by even progressions, which take no room in it, but in memory.
 MOST_IMPLIED = 1 << 23
+#: Bytes of a document: a million files, described one by one, take less.
+_LONGEST_DOCUMENT = 1 << 30
 #: No compression by HDF5's own filters makes more than this of a byte.
 _MOST_INFLATED = 1100
 _DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1", "blocks": "u1"}
@@ -188,7 +190,10 @@ class Reader:
     def document(self, name: str = "document") -> Any:
         """Return one of the two JSON documents: "document", or "records"."""
         with self.opened():
-            data = self._slice(name, 0, len(self._group[name])).tobytes()
+            size = len(self._group[name])
+            if size > _LONGEST_DOCUMENT:
+                raise ValueError(f"{name} of {size} bytes, more than {_LONGEST_DOCUMENT}")
+            data = self._slice(name, 0, size).tobytes()
             return json.loads(data.decode("utf-8", "surrogateescape"))
 
     def column(self, spec: Spec, dtype: Any = np.int64) -> np.ndarray:
@@ -308,6 +313,8 @@ def stored_generation(path: str) -> int | None:
     """Return the generation of an index of ours, None of any other file and where there is none."""
     from aggarray.formats.hdf5 import opened
 
+    if not os.path.isfile(path):  # opening a pipe would wait for its other end
+        return None
     try:
         with LIBRARY_LOCK, opened(path) as file:
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None

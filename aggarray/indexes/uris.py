@@ -4,6 +4,7 @@ Written are URI references (RFC 3986, CF section 2.8.2): relative ones against t
 their scheme. `Files` turns them into paths when somebody asks.
 """
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,10 +51,23 @@ class _Leads(dict[str, str]):
 
     def __missing__(self, head: str) -> str:
         way = os.path.relpath(head or "/", self._folder) if self._relative else head
+        if self._relative and way.startswith(".."):
+            # What leads out of a folder that was reached by a link is where the link points to.
+            way = os.path.relpath(_real(head or "/"), _real(self._folder))
         lead = f"{_quoted(way)}/" if self._relative else f"file://{_quoted(way)}/"
         lead = "" if way == "." and self._relative else lead
         self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
         return lead
+
+
+@functools.lru_cache(maxsize=256)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def home_of(path: str) -> str:
+    """Return the folder against which the names in an index are resolved; an index that is a link lies where that points to."""
+    return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
 
 
 def _quoted(text: str) -> str:
@@ -83,6 +97,7 @@ def resolve_uri(written: str, folder: str) -> str:
         if not written.lower().startswith("file:"):
             return written
         return os.path.normpath(local_path(written if url[1] == "//" else f"file://{written[5:]}"))
+    folder = _real(folder) if written.startswith("../") else folder
     literal = os.path.join(folder, written)
     literal = os.path.normpath(literal) if "/." in literal or "//" in literal or written.startswith(".") else literal
     if "%" not in written:
@@ -209,15 +224,16 @@ class _Folders(dict[str, str]):
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
     """Raise IndexFileError for the first file that lies in none of the roots, links and ``..`` resolved."""
-    folders: dict[str, str] = {}
+    folders: dict[str, bool] = {}
     for path in files:
-        real = path
-        if "://" not in path:
-            head, _, tail = path.rpartition("/")
+        head, _, tail = path.rpartition("/")
+        if "://" in path or tail in ("", ".", "..") or os.path.islink(path):
+            inside = is_below(path, roots)
+        else:
             if head not in folders:
-                folders[head] = os.path.realpath(head or "/")
-            real = os.path.join(folders[head], tail)
-        if not is_below(real, roots):
+                folders[head] = is_below(f"{head}/-", roots)
+            inside = folders[head]
+        if not inside:
             raise IndexFileError(
                 f"{index}: names {path}, which lies outside roots={list(roots)}; add its folder if you trust it"
             )

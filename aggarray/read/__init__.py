@@ -16,7 +16,7 @@ from aggarray.options import get_options
 from aggarray.plan import Piece, along
 from aggarray.read.blocks import block, held, named, place
 from aggarray.read.crew import Crew
-from aggarray.read.direct import batches, carry_out, stored_piece
+from aggarray.read.direct import Outputs, batches, carry_out, stored_piece
 from aggarray.read.files import OpenFiles, close_files
 from aggarray.read.grouping import by_file, settle
 from aggarray.read.tables import Found, find_table
@@ -54,9 +54,6 @@ def read(
                 for work, size in _works(matrix, group, outputs, target):
                     crew.do(work, size)
     return result, mask
-
-
-Outputs = tuple[np.ndarray, np.ndarray | None]
 
 
 def _works(

@@ -5,7 +5,7 @@ The piece is fetched (from an open file or from memory), decoded, conformed and 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -101,8 +101,14 @@ def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
     except AggarrayError as error:
         references = matrix.references
         uri = references.uri_of(piece.ref)
-        if uri is None or str(error).startswith(f"{uri}, variable"):
+        if uri is None:
             raise
-        variable = references.variables[references.variable[piece.ref]]
-        text = str(error).removeprefix(f"{uri}: ")
-        raise type(error)(f"{uri}, variable {variable!r}: {text}") from error
+        raise_named(error, uri, references.variables[references.variable[piece.ref]])
+
+
+def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
+    """Raise an error again, so that it names file and variable."""
+    if str(error).startswith(f"{uri}, variable"):
+        raise error
+    text = str(error).removeprefix(f"{uri}: ")
+    raise type(error)(f"{uri}, variable {variable!r}: {text}") from error

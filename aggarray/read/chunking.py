@@ -5,7 +5,7 @@ filters are not read whole: only the rows between the first and the last that ar
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
@@ -56,8 +56,7 @@ def runs_along(selection: Indices, chunk: int) -> list[Run]:
         return list(_range_runs(range(selection.start, selection.stop, selection.step or 1), chunk))
     numbers = selection // chunk
     cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(selection)]
-    pairs = zip(cuts[:-1], cuts[1:], strict=True)
-    found = ((int(numbers[i]), i, j) for i, j in pairs if j > i)
+    found = ((int(numbers[i]), i, j) for i, j in pairwise(cuts) if j > i)
     return [Run(n, selection[i:j] - n * chunk, slice(i, j)) for n, i, j in found]
 
 

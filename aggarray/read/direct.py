@@ -4,7 +4,8 @@ Byte ranges are read, decoded, conformed and placed chunk by chunk, while a chun
 cannot be read this way is said so (None), and read through the library of its format.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,11 +13,13 @@ import numpy as np
 
 from aggarray.codecs import before_shuffle, decode
 from aggarray.conform import arrange, conform
-from aggarray.errors import FormatError
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import Chunks
 from aggarray.plan import Piece
+from aggarray.read.blocks import raise_named
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import STRETCH, Indices, Task, tasks_of
+from aggarray.read.tables import Found
 from aggarray.read.target import Target
 from aggarray.source import read_into, read_ranges
 from aggarray.table import Matrix, Template
@@ -25,6 +28,9 @@ from aggarray.table import Matrix, Template
 _FEW = 8
 #: Bytes that are read at once.
 BATCH = 1 << 21
+
+
+Outputs = tuple[np.ndarray, np.ndarray | None]
 
 
 class Stored(NamedTuple):
@@ -50,15 +56,13 @@ class Batch(NamedTuple):
     size: int
 
 
-def stored_piece(
-    matrix: Matrix, piece: Piece, found: tuple[Chunks, str, tuple[int, ...]], outputs: tuple[np.ndarray, np.ndarray | None], target: Target
-) -> Stored:
+def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> Stored:
     """Return a piece with what puts its values into the outputs (values and mask, in the master's dimensions)."""
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     plain = all(t is None for t in piece.take) and all(isinstance(o, slice) for o in piece.out)
     if plain:
-        views = [None if o is None else _as_stored(o[piece.out], template, piece, matrix) for o in outputs]
+        views = [None if o is None else _as_stored(o[(*piece.out, ...)], template, piece, matrix) for o in outputs]
         put = _by_view(views[0], views[1], target.fill_value)
         return Stored(*found, variable, template, put, views[0], target)
     return Stored(*found, variable, template, _scattered(matrix, piece, outputs, target.fill_value), None, target)
@@ -69,7 +73,7 @@ def _as_stored(block: np.ndarray, template: Template, piece: Piece, matrix: Matr
     names = list(matrix.dimensions)
     absent = [d for d in names if d not in template.dimensions]
     if absent:
-        block = block[tuple(0 if d in absent else slice(None) for d in names)]
+        block = block[(*(0 if d in absent else slice(None) for d in names), ...)]
         names = [d for d in names if d not in absent]
     present = [d for d in template.dimensions if d in names]
     if names != present:
@@ -80,12 +84,12 @@ def _as_stored(block: np.ndarray, template: Template, piece: Piece, matrix: Matr
             index.append(np.newaxis)
         else:
             index.append(slice(None, None, -1) if axis in piece.flip else slice(None))
-    return block[tuple(index)]
+    return np.asarray(block[(*index, ...)])
 
 
 def _by_view(values: Any, mask: np.ndarray | None, fill: Any) -> Callable[..., None]:
     def put(out: tuple[slice, ...], found: np.ndarray, absent: np.ndarray | None) -> None:
-        where = values[out]
+        where = values[(*out, ...)]  # a view even where nothing is left to index
         where[...] = found
         if absent is not None:
             np.copyto(where, fill, where=absent)
@@ -95,9 +99,7 @@ def _by_view(values: Any, mask: np.ndarray | None, fill: Any) -> Callable[..., N
     return put
 
 
-def _scattered(
-    matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarray | None], fill: Any
-) -> Callable[..., None]:
+def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarray | None], fill: Any) -> Callable[..., None]:
     """Put values to positions that index arrays give, repeats included."""
     template, names = matrix.references.template_of(piece.ref), matrix.dimensions
 
@@ -158,18 +160,37 @@ def batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
 
 
 def carry_out(batch: Batch) -> None:
-    """Read, decode, conform and place the tasks of a batch. FormatError names file, variable and chunk."""
+    """Read, decode, conform and place the tasks of a batch; errors name the file and the variable."""
+    stored = batch.stored
+    try:
+        _carry_out(batch)
+    except AggarrayError as error:
+        if isinstance(error, MissingFileError) and stored.target.access.missing == "fill":
+            for task in batch.tasks:
+                gone = np.zeros(tuple(o.stop - o.start for o in task.out), stored.target.step.dtype)
+                stored.put(task.out, gone, np.ones(gone.shape, bool))
+            return
+        raise_named(error, stored.path, stored.variable)
+
+
+def _carry_out(batch: Batch) -> None:
     stored, table = batch.stored, batch.stored.table
     tasks = [t for t in batch.tasks if not _cached(stored, t) and not _straight(batch, t)]
-    kept = [t for t in tasks if t.offset >= 0]
-    data = iter(read_ranges(batch.path, [(t.offset, t.size) for t in kept]))
+    data = iter(_ranges(batch.path, [t for t in tasks if t.offset >= 0]))
     for task in tasks:
         try:
             raw = _fill(table, task) if task.offset < 0 else _decoded(stored, task, next(data))
         except ValueError as error:
-            where = f"{stored.path}, variable {stored.variable!r}, chunk {task.chunk} at byte {task.offset}"
-            raise FormatError(f"{where}: {error}; restore the file") from error
+            raise FormatError(f"chunk {task.chunk} at byte {task.offset}: {error}; restore the file") from error
         _put(stored, task, raw)
+
+
+def _ranges(path: str, tasks: Sequence[Task]) -> Iterable[Any]:
+    """Return the bytes of tasks that are stored; FormatError where the file is too short."""
+    if not tasks:
+        return ()
+    # A size of 0 is that of the file: chunks of a Zarr store may have been written anew since they were listed.
+    return read_ranges(path, [(t.offset, t.size or os.path.getsize(path)) for t in tasks])
 
 
 def _key(stored: Stored, task: Task) -> tuple[Any, ...]:
@@ -211,7 +232,7 @@ def _decoded(stored: Stored, task: Task, data: Any) -> np.ndarray:
         buffer = decode(table.filters, data, count * itemsize, mask)
         whole = _native(np.frombuffer(buffer, table.dtype).reshape(task.shape))
         decoded_chunks.keep(_key(stored, task), whole)
-        return whole[_outer(task.local)]
+        return np.asarray(whole[_outer(task.local)])
     planes = np.frombuffer(decode(rest, data, count * itemsize, mask >> 1), np.uint8).reshape(itemsize, *task.shape)
     index = _outer(task.local)
     some = planes[(slice(None), *index)]
@@ -236,7 +257,8 @@ def _straight(batch: Batch, task: Task) -> bool:
     view = stored.view
     if table.filters or task.offset < 0 or not task.size or view is None or not _as_it_is(stored):
         return False
-    where = view[task.out]
+    key: Any = (*task.out, ...)
+    where = view[key]
     if where.shape != task.shape or not where.flags.c_contiguous or where.nbytes != task.size:
         return False
     read_into(batch.path, task.offset, where)

@@ -157,6 +157,11 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
+        if access.roots is not None:
+            # Handles of other packages may not know.
+            elsewhere = getattr(handle, "elsewhere", lambda variable: ())
+            for path in elsewhere(references.variables[int(references.variable[row])]):
+                access.check(path)
         yield handle
 
 

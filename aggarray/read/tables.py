@@ -25,7 +25,8 @@ def find_table(references: References, row: int, access: Access) -> Found | None
     held = chunk_tables.get(key)
     if held is None or held[0] != state:
         with opened(references, row, access) as handle:
-            held = (state, handle.chunks(variable))
+            # Handles of other packages may not know.
+            held = (state, getattr(handle, "chunks", lambda name: None)(variable))
         chunk_tables.keep(key, held)
     table: Chunks | None = held[1]
     template = references.template_of(row)

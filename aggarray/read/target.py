@@ -22,7 +22,11 @@ class Target:
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     """Return the array to fill: a new one, or ``out``; SelectionError where that does not fit."""
     if out is None:
-        return np.empty(shape, dtype)
+        try:
+            return np.empty(shape, dtype)
+        except (MemoryError, ValueError) as error:
+            size = " x ".join(map(str, shape))
+            raise SelectionError(f"{size} values of {dtype} do not fit into memory: read a part of them") from error
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
         found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise SelectionError(f"out is {found}{_read_only(out)}: give a writable array of {dtype} and shape {shape}")

@@ -55,6 +55,7 @@ def _with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
     import netCDF4  # noqa: F401
 
     import aggarray
+    import aggarray.formats.hdf5
 
     return SimpleNamespace(library=aggarray, index=str(folder / _INDEX), paths=paths_in(folder))
 
