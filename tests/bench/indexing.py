@@ -5,7 +5,6 @@ touched. cfdm reads the same index as any reader of CF-1.13 has to: from the agg
 minute and 2.9 GB for the million, so that it is not asked every time.)
 """
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +15,17 @@ from tests.bench.archives import paths_in, write_archive
 from tests.bench.harness import Benchmark, Contestant, Size
 from tests.bench.opening import TUNED
 
-_INDEX = "index.nca"
+_INDEX, _ABSOLUTE = "index.nca", "absolute.nca"
 
 
 def _make(folder: Path, size: Size) -> None:
     import aggarray as aa
 
     write_archive(folder, size, rich=True)
-    aa.open(paths_in(folder)).save(folder / _INDEX)
+    agg = aa.open(paths_in(folder))
+    agg.save(folder / _INDEX)
+    # cfdm looks for relative names in the working directory.
+    agg.save(folder / _ABSOLUTE, relative=False)
 
 
 def _million(count: int) -> Any:
@@ -63,8 +65,7 @@ def _with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
 def _with_cfdm(folder: Path, _size: Size) -> SimpleNamespace:
     import cfdm
 
-    os.chdir(folder)  # it looks for relative names there
-    return SimpleNamespace(library=cfdm, index=str(folder / _INDEX))
+    return SimpleNamespace(library=cfdm, index=str(folder / _ABSOLUTE))
 
 
 def _with_xarray(folder: Path, _size: Size) -> SimpleNamespace:
