@@ -15,6 +15,7 @@ from aggarray.codecs import before_shuffle, decode
 from aggarray.conform import arrange, conform
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import Chunks
+from aggarray.options import get_options
 from aggarray.plan import Piece
 from aggarray.read.blocks import raise_named
 from aggarray.read.cache import decoded_chunks
@@ -179,10 +180,14 @@ def _carry_out(batch: Batch) -> None:
     data = iter(_ranges(batch.path, [t for t in tasks if t.offset >= 0]))
     for task in tasks:
         try:
-            raw = _fill(table, task) if task.offset < 0 else _decoded(stored, task, next(data))
+            if task.offset < 0:
+                _put(stored, task, _fill(table, task))
+            elif not _decoded_in_place(stored, task, found := next(data)):
+                _put(stored, task, _decoded(stored, task, found))
+        except AggarrayError:  # some of which are ValueErrors
+            raise
         except ValueError as error:
             raise FormatError(f"chunk {task.chunk} at byte {task.offset}: {error}; restore the file") from error
-        _put(stored, task, raw)
 
 
 def _ranges(path: str, tasks: Sequence[Task]) -> Iterable[Any]:
@@ -254,20 +259,46 @@ def _native(values: np.ndarray) -> np.ndarray:
 def _straight(batch: Batch, task: Task) -> bool:
     """Read a stretch without filters straight into the output, where it lies there as it does in the file."""
     stored, table = batch.stored, batch.stored.table
-    view = stored.view
-    if table.filters or task.offset < 0 or not task.size or view is None or not _as_it_is(stored):
+    if table.filters or task.offset < 0 or not task.size or not _as_it_is(stored):
         return False
-    key: Any = (*task.out, ...)
-    where = view[key]
-    if where.shape != task.shape or not where.flags.c_contiguous or where.nbytes != task.size:
+    where = _place_of(stored, task)
+    if where is None or where.nbytes != task.size:
         return False
     read_into(batch.path, task.offset, where)
-    if not table.dtype.isnative:
+    _settle_in_place(stored, task, where)
+    return True
+
+
+def _decoded_in_place(stored: Stored, task: Task, data: Any) -> bool:
+    """Decode a chunk that is wanted whole straight into the output, where it lies there as it does in the file."""
+    table = stored.table
+    if not table.filters or stored.view is None or get_options().cache_bytes or not _as_it_is(stored):
+        return False
+    where = _place_of(stored, task)
+    if where is None or where.nbytes != prod(task.shape) * table.dtype.itemsize:
+        return False
+    mask = 0 if table.masks is None else int(table.masks[task.chunk])
+    decode(table.filters, data, where.nbytes, mask, where.reshape(-1).view(np.uint8))
+    _settle_in_place(stored, task, where)
+    return True
+
+
+def _place_of(stored: Stored, task: Task) -> np.ndarray | None:
+    """Return the part of the output that a task fills with all that it has, in the order that the file has; else None."""
+    if stored.view is None:
+        return None
+    key: Any = (*task.out, ...)
+    where: np.ndarray = stored.view[key]
+    return where if where.shape == task.shape and where.flags.c_contiguous else None
+
+
+def _settle_in_place(stored: Stored, task: Task, where: np.ndarray) -> None:
+    """Make stored values in the output those of the master: byte order, and what stands for missing."""
+    if not stored.table.dtype.isnative:
         where.byteswap(inplace=True)
     mask = stored.template.encoding.decode(where)[1] if stored.template.encoding.may_miss else None
     if mask is not None:
         stored.put(task.out, where, mask)
-    return True
 
 
 def _as_it_is(stored: Stored) -> bool:
