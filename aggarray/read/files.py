@@ -75,8 +75,9 @@ class OpenFiles:
         except (FileNotFoundError, NotADirectoryError) as error:
             self.forget(path)
             raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
-        except OSError as error:
-            raise FormatError(f"cannot be opened: {error.strerror or error}; check its permissions") from error
+        except (OSError, ValueError) as error:  # a null character in the path is a ValueError
+            text = getattr(error, "strerror", None) or error
+            raise FormatError(f"cannot be opened: {text}; check its permissions") from error
         state = (status.st_mtime_ns, status.st_size, status.st_ino)
         if stamp is not None and state[:2] != (stamp[1], stamp[0]):
             self._check(path, state, stamp)
