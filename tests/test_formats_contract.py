@@ -18,6 +18,7 @@ import pytest
 from aggarray import formats
 from aggarray.errors import FormatError, MissingFileError, NotFoundError
 from aggarray.formats.base import SCAN_ELEMENTS, Format, Variable, scan_values, whole
+from tests.chunking import assembled
 from tests.making import write
 
 TEMPERATURE = np.arange(24, dtype="f4").reshape(2, 3, 4)
@@ -145,6 +146,27 @@ def test_mapped_views_are_read_only_and_outlive_the_handle(fmt: Format, sample: 
     if view is not None:
         assert not view.flags.writeable
         np.testing.assert_array_equal(view, TEMPERATURE)
+
+
+@sampled
+def test_chunks_tell_where_the_values_are(fmt: Format, sample: str) -> None:
+    handle = formats.open_file(sample)
+    table = handle.chunks("tas")
+    assert table is not None
+    assert (table.shape, table.dtype.newbyteorder("=")) == ((2, 3, 4), np.dtype("f4"))
+    assert len(table.offsets) == len(table.sizes) == np.prod(table.grid)
+    assert (table.offsets.dtype, table.sizes.dtype) == (np.int64, np.int64)
+    assert not table.offsets.flags.writeable
+    np.testing.assert_array_equal(assembled(sample, table), TEMPERATURE)
+    single = handle.chunks("single")
+    assert single is not None
+    assert assembled(sample, single) == 7
+    assert handle.chunks("place") is None
+    with pytest.raises(NotFoundError, match=r"no variable 'nothing'"):
+        handle.chunks("nothing")
+    handle.close()
+    again = pickle.loads(pickle.dumps(table))
+    assert (again.shape, again.filters, again.offsets.tolist()) == (table.shape, table.filters, table.offsets.tolist())
 
 
 @sampled

@@ -220,13 +220,13 @@ def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = set()
     import aggarray.read as reading
 
-    fetch = reading.fetch
+    carry_out = reading.carry_out
 
-    def noted(*args: Any) -> np.ndarray:
+    def noted(*args: Any) -> None:
         seen.add(threading.get_ident())
-        return fetch(*args)
+        carry_out(*args)
 
-    monkeypatch.setattr(reading, "fetch", noted)
+    monkeypatch.setattr(reading, "carry_out", noted)
     same(a.read(threads=1), np.arange(0, 6, 0.5))
     assert seen == {threading.get_ident()}
     same(a.read(threads=3), np.arange(0, 6, 0.5))

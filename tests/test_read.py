@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-import aggarray.read as reading
+import aggarray.read.files as files
 from aggarray import MasterArray, SubArray
 from aggarray.access import Access
 from aggarray.read import OpenFiles, close_files
+from aggarray.read.cache import chunk_tables
 
 
 def written(path: Path, values: Any, name: str = "v", form: str = "NETCDF3_CLASSIC", **attrs: Any) -> Path:
@@ -43,8 +44,8 @@ class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened: list[str] = []
         self.closed: list[str] = []
-        self._open = reading.open_file
-        monkeypatch.setattr(reading, "open_file", self)
+        self._open = files.open_file
+        monkeypatch.setattr(files, "open_file", self)
 
     def __call__(self, path: str) -> Any:
         handle, closed = self._open(path), self.closed
@@ -65,7 +66,7 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     close_files()
-    monkeypatch.setattr(reading, "_files", OpenFiles())
+    monkeypatch.setattr(files, "_files", OpenFiles())
     return Counted(monkeypatch)
 
 
@@ -75,7 +76,7 @@ def test_files_stay_open(tmp_path: Path, counted: Counted) -> None:
         assert a[:].tolist() == [0, 1, 1, 2, 2, 3]
     assert len(counted.opened) == 3 and not counted.closed
     assert a[0:2].tolist() == [0, 1]
-    reading.close_files()
+    files.close_files()
     assert len(counted.closed) == 3
 
 
@@ -125,7 +126,7 @@ def test_threads_share_files(tmp_path: Path, counted: Counted) -> None:
         for thread in threads:
             thread.join()
     assert not wrong
-    reading.close_files()
+    files.close_files()
     assert len(counted.opened) == len(counted.closed)
 
 
@@ -186,8 +187,9 @@ def test_forks_leave_the_parents_files_alone(tmp_path: Path) -> None:
     path = written(tmp_path / "a.nc", [1.0, 2.0], form="NETCDF4")
     a = array([path])
     assert a[:].tolist() == [1, 2]
-    lease = reading._files
+    lease = files._files
     lease._process = -1  # as after a fork
+    chunk_tables._forget()  # so that the file is asked again
     assert a[:].tolist() == [1, 2] and lease._process == os.getpid()
 
 

@@ -66,7 +66,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
     entries: list[_Entry] = []
     for name, dataset in found.datasets.items():
         with blaming(path, name):
-            if _is_pure_dimension(dataset):
+            if is_pure_dimension(dataset):
                 continue
             dtype = plain_dtype(dataset)
             if isinstance(dtype, str):
@@ -129,7 +129,7 @@ def _note_scale(dataset: Any, key: str, found: _Found) -> None:
             found.dimids[int(dataset.attrs["_Netcdf4Dimid"])] = address
 
 
-def _is_pure_dimension(dataset: Any) -> bool:
+def is_pure_dimension(dataset: Any) -> bool:
     import h5py
 
     if not h5py.h5ds.is_scale(dataset.id) or "NAME" not in dataset.attrs:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
 
 #: Held around every call into HDF5 or netCDF-C: neither library is safe under threads.
@@ -23,6 +24,9 @@ LIBRARY_LOCK = threading.RLock()
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20
+
+#: A table of so many chunks may always be made; a longer one where a sixteenth of its chunks or more are stored.
+FREE_CHUNKS = 1 << 20
 
 #: What libraries raise over a damaged file; programming errors of ours and lack of memory pass through.
 LIBRARY_ERRORS = (
@@ -72,6 +76,41 @@ class Structure:
     stamp: Stamp | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunks:
+    """Where the values of a variable are stored: a grid of chunks, each a range of bytes of a file.
+
+    ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole, unless
+    ``clipped``); ``dtype``: as stored, byte order included, plain numbers only; ``filters``: of every chunk, in the order
+    of encoding; ``fill``: what elements of chunks that are not stored are, a native scalar;
+    ``offsets``, ``sizes``: int64, one per chunk in C order of the grid, offset -1 = not stored, size 0 = the whole file;
+    ``masks``: uint32 per chunk (bit i: filter i was skipped) or None where none was;
+    ``names``: None where all lie in the file itself, else the path of each chunk's file (Zarr), relative to the store.
+    The arrays are read-only. Nothing in them has been held against the size of the file.
+    """
+
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+    dtype: np.dtype[Any]
+    filters: tuple[Filter, ...]
+    fill: Any
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray | None = None
+    names: tuple[str, ...] | None = None
+    clipped: bool = False
+
+    def __post_init__(self) -> None:
+        for column in (self.offsets, self.sizes, self.masks):
+            if column is not None:
+                column.flags.writeable = False
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of chunks along each dimension."""
+        return grid_of(self.shape, self.chunk)
+
+
 class Handle(Protocol):
     """An open file; ``lasting``: it may stay open between reads, to nobody's harm."""
 
@@ -82,6 +121,12 @@ class Handle(Protocol):
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only memory-mapped view, or None where it is not stored that way."""
+
+    def chunks(self, variable: str) -> Chunks | None:
+        """Return where the values are stored, or None where that cannot be told as `Chunks`: they are read by `read`.
+
+        That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
+        """
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return the paths of other files that hold values of a variable: external and virtual storage, links."""
@@ -104,6 +149,36 @@ class Format(Protocol):
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
+
+
+def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
+    """Return how many chunks there are along each dimension, the last one perhaps partly outside the shape.
+
+    >>> grid_of((10, 0), (4, 3))
+    (3, 0)
+    """
+    return tuple(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+
+
+def worth_a_table(grid: Sequence[int], stored: int) -> bool:
+    """Tell whether a table of chunks may take the memory it needs: what a file claims must be borne out by what it stores.
+
+    >>> worth_a_table((1000, 1000), 0), worth_a_table((10**6, 10**6), 500)
+    (True, False)
+    """
+    return math.prod(grid) <= FREE_CHUNKS + 16 * stored
+
+
+def one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, offset: int | None) -> Chunks:
+    """Describe values that lie in one piece at an offset, None where they were never written.
+
+    >>> one_chunk((2, 3), np.dtype("f4"), np.float32(0), 100).sizes
+    array([24])
+    """
+    count = 0 if 0 in shape else 1
+    offsets = np.full(count, -1 if offset is None or not count else offset, np.int64)
+    sizes = np.full(count, math.prod(shape) * dtype.itemsize, np.int64)
+    return Chunks(shape, tuple(max(n, 1) for n in shape), dtype, (), fill, offsets, sizes)
 
 
 def basename(name: str) -> str:

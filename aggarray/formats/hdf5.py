@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
+from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype, refusal, scan_structure
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     LIBRARY_LOCK,
     Box,
+    Chunks,
     Handle,
     Structure,
     Variable,
@@ -281,6 +283,12 @@ class _File:
                 return None
             return np.memmap(self._path, dtype, "r", offset, dataset.shape)
 
+    def chunks(self, variable: str) -> Chunks | None:
+        """Return where the values are stored, or None where that cannot be told as `Chunks`."""
+        with blaming(self._path, variable), LIBRARY_LOCK:
+            dataset, dtype, _ = self._dataset(variable)
+            return describe(self._path, dataset, dtype)
+
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
         with blaming(self._path, variable), LIBRARY_LOCK:
@@ -329,21 +337,9 @@ def _read_box(dataset: Any, box: Box) -> np.ndarray:
 
 def _position(dataset: Any, dtype: np.dtype[Any]) -> int | None:
     """Return where in the file the values lie as they are, or None where they do not."""
-    import h5py
-
-    if dtype.kind not in "iuf" or not dataset.size:
+    if not dataset.size or not lies_in_one_piece(dataset) or not is_stored_plainly(dataset, dtype):
         return None
-    made = dataset.id.get_create_plist()
-    if made.get_layout() != h5py.h5d.CONTIGUOUS or made.get_external_count():
-        return None
-    stored = dataset.id.get_type()
-    if isinstance(stored, h5py.h5t.TypeEnumID):
-        stored = stored.get_super()
-    # Numbers of an odd precision are stored otherwise than NumPy holds them.
-    if not stored.equal(h5py.h5t.py_create(dtype)):
-        return None
-    offset = dataset.id.get_offset()
-    return None if offset is None else int(offset)
+    return offset_of(dataset)
 
 
 FORMAT = _HDF5()

@@ -17,16 +17,19 @@ import numpy as np
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import (
     Box,
+    Chunks,
     Handle,
     Structure,
     Variable,
     blaming,
     counts,
     has_coordinate,
+    one_chunk,
     stored_values,
     stored_variable,
     whole,
     with_values,
+    worth_a_table,
 )
 
 _TYPES = {
@@ -233,6 +236,22 @@ def _span(place: _Place, taken: Sequence[int], steps: Sequence[int] | None = Non
     return sum((n - 1) * step * s for n, step, s in zip(taken, steps, place.strides, strict=True)) + place.stored.itemsize
 
 
+def _chunks(place: _Place) -> Chunks | None:
+    """Describe where the values lie: in one piece, or a record at a time between those of other variables."""
+    shape, dtype = place.shape, place.stored
+    fill = dtype.newbyteorder("=").type(0)
+    if dtype.kind == "S":
+        return None
+    size = math.prod(shape[1:]) * dtype.itemsize
+    if 0 in shape or not shape or place.strides[0] == size:
+        return one_chunk(shape, dtype, fill, place.begin)
+    # A file with holes may claim any number of records.
+    if not worth_a_table(shape[:1], 0):
+        return None
+    offsets = place.begin + np.arange(shape[0], dtype=np.int64) * place.strides[0]
+    return Chunks(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
+
+
 def _read_box(file: int, place: _Place, box: Box) -> np.ndarray:
     """Return the values of a box, native, in the stored shape."""
     out = np.empty(counts(box), place.stored.newbyteorder("="))
@@ -333,6 +352,11 @@ class _File:
             view = np.ndarray(place.shape, place.stored, data, strides=place.strides)
         view.flags.writeable = False
         return view
+
+    def chunks(self, variable: str) -> Chunks | None:
+        """Return where the values are stored, None for text; records without a gap between them are one chunk."""
+        with blaming(self._path, variable):
+            return _chunks(self._place(variable))
 
     def close(self) -> None:
         """Close the file."""

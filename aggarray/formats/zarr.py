@@ -17,9 +17,11 @@ from typing import Any, Literal
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
+from aggarray.formats._zarr_chunks import Layout, describe
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
+    Chunks,
     Handle,
     Structure,
     Variable,
@@ -268,6 +270,18 @@ class _Store:
         self._path = path
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
+    def _node(self, variable: str) -> tuple[str, _Node, np.dtype[Any]]:
+        """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
+        parts = variable.split("/")
+        within = "" if (_load(self._path) or _NO_NODE).meta is not None else os.path.join(*parts)
+        node = None if {"", ".", ".."} & set(parts) else _load(os.path.join(self._path, within))
+        if node is None or node.meta is None:
+            raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
+        dtype = _dtype(node)
+        if isinstance(dtype, str):
+            raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
+        return within, node, dtype
+
     def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
         """Return a variable's array and its attributes."""
         import zarr
@@ -275,16 +289,9 @@ class _Store:
         known = self._arrays.get(variable)
         if known is not None:
             return known
-        parts = variable.split("/")
-        single = (_load(self._path) or _NO_NODE).meta is not None
-        folder = self._path if single else os.path.join(self._path, *parts)
-        node = None if {"", ".", ".."} & set(parts) else _load(folder)
-        if node is None or node.meta is None:
-            raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
-        dtype = _dtype(node)
-        if isinstance(dtype, str):
-            raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
-        array = zarr.open_array(zarr.storage.LocalStore(folder, read_only=True), mode="r", zarr_format=node.version)
+        within, node, _ = self._node(variable)
+        store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
+        array = zarr.open_array(store, mode="r", zarr_format=node.version)
         self._arrays[variable] = known = (array, node.attrs)
         return known
 
@@ -304,6 +311,12 @@ class _Store:
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return None: values in chunks do not lie in one piece."""
         return None
+
+    def chunks(self, variable: str) -> Chunks | None:
+        """Return where the values are stored, None for text, times, and codecs that are not known."""
+        with blaming(self._path, variable):
+            within, node, dtype = self._node(variable)
+            return describe(self._path, within, Layout(node.version, node.meta or {}, _shape(node), dtype))
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return where links within the folder of a variable lead."""

@@ -1,0 +1,128 @@
+"""How are the stored bytes of a chunk decoded?
+
+A file states an encoding as filters, in the order in which they were applied; they are undone in reverse. A codec is a
+module of this folder with a ``CODEC`` object, or an object that another package registers under the entry point
+``aggarray.codecs``: there is no list to edit. Codecs let other threads
+run while they work on many bytes; where a library does not, its codec works piece by piece.
+"""
+
+import functools
+import importlib
+import pkgutil
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from aggarray.codecs.base import Codec, Filter, Parameters
+
+__all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "codecs", "decode", "known"]
+
+
+@functools.cache
+def codecs() -> Mapping[str, Codec]:
+    """Return every codec there is by name: this folder's, then those of other packages, which replace none.
+
+    >>> {"shuffle", "deflate", "fletcher32"} <= set(codecs())
+    True
+    """
+    found: dict[str, Codec] = {}
+    for module in sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")):
+        candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "CODEC", None)
+        if isinstance(candidate, Codec):
+            found.setdefault(candidate.name, candidate)
+    for entry in metadata.entry_points(group="aggarray.codecs"):
+        try:
+            candidate = entry.load()
+        except (ImportError, AttributeError) as error:
+            warnings.warn(f"codec {entry.name} ({entry.value}) does not load: {error}", RuntimeWarning, stacklevel=2)
+            continue
+        if isinstance(candidate, Codec):
+            found.setdefault(candidate.name, candidate)
+    return MappingProxyType(found)
+
+
+def known(filters: Sequence[Filter]) -> bool:
+    """Tell whether all filters can be decoded here: codecs there, their libraries installed, parameters valid.
+
+    >>> known((Filter("shuffle", (4,)), Filter("deflate"))), known((Filter("secret"),)), known((Filter("shuffle", (0,)),))
+    (True, False, False)
+    """
+    there = codecs()
+    return all(f.name in there and there[f.name].usable(f.parameters) for f in filters)
+
+
+def before_shuffle(filters: tuple[Filter, ...]) -> tuple[Filter, ...] | None:
+    """Return the filters that make the planes of a shuffled chunk, where shuffle is the last to be undone; else None.
+
+    Few elements can then be had from the planes (`aggarray.codecs.shuffle.gather`). Of a chunk's mask bit 0 speaks of
+    shuffle itself; shift it by one for the filters returned.
+
+    >>> before_shuffle((Filter("shuffle", (4,)), Filter("deflate")))
+    (Filter(name='deflate', parameters=()),)
+    """
+    return filters[1:] if filters and filters[0].name == "shuffle" else None
+
+
+def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: np.ndarray | None = None) -> np.ndarray:
+    """Return the decoded bytes of a chunk: uint8, of shape (size,).
+
+    ``filters`` stand in the order of encoding; bit i of ``mask``: filter i was skipped when the chunk was written
+    (HDF5). ``data``: the stored bytes, a contiguous buffer. ``out``: a writable, contiguous uint8 array of ``size``
+    bytes that is filled and returned; without it the result may share the memory of ``data`` and be read-only.
+    ValueError, naming the codec, where sizes are wrong, checksums differ or the data is damaged: ``out`` then holds
+    anything.
+
+    >>> import zlib
+    >>> decode((Filter("shuffle", (2,)), Filter("deflate")), zlib.compress(bytes([1, 2, 3, 0, 0, 0])), 6).view("<i2").tolist()
+    [1, 2, 3]
+    """
+    current = np.frombuffer(data, np.uint8)
+    for step in _steps(tuple(filters), int(size), int(mask)):
+        try:
+            current = step.codec.decode(current, step.size, step.parameters, out if step.last else None)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{step.codec.name}: {error}") from error
+        if current.size != step.size and (step.exact or current.size > step.size):
+            raise ValueError(f"{step.codec.name}: {current.size} bytes decoded where {step.size} should be")
+    if current.size != size:
+        raise ValueError(f"{current.size} bytes stored where {size} should be")
+    if out is None or current is out:
+        return current
+    out[...] = current
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A filter to be undone: what comes out, exactly or at most so many bytes; whether it is the last one."""
+
+    codec: Codec
+    parameters: Parameters
+    size: int
+    exact: bool
+    last: bool
+
+
+# A variable's chunks have the same filters, and hardly more than one size and mask.
+@functools.lru_cache(maxsize=256)
+def _steps(filters: tuple[Filter, ...], size: int, mask: int) -> tuple[_Step, ...]:
+    """Return what is to be undone, in that order; ValueError where a codec is missing."""
+    there = codecs()
+    steps: list[_Step] = []
+    exact = True
+    for i, f in enumerate(filters):
+        if mask >> i & 1:
+            continue
+        if not known((f,)):
+            raise ValueError(f"{f.name}: no codec for it with parameters {f.parameters} is installed")
+        steps.append(_Step(there[f.name], f.parameters, size, exact, not steps))
+        grown = there[f.name].grown(size, f.parameters)
+        exact = exact and grown is not None
+        # What a compressor makes of data that does not compress is hardly longer than it.
+        size = size + size // 8 + 4096 if grown is None else grown
+    return tuple(reversed(steps))

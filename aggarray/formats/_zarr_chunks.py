@@ -1,0 +1,317 @@
+"""Where in a Zarr store do the values of an array lie?
+
+In files named after the chunks, whose metadata tell shape, byte order and codecs; a folder's listing tells which of them are
+there. In a shard several chunks share a file, at places that its index gives. Codecs that are not known here, and settings that
+move elements about (transposition, order F), give None: zarr-python reads such arrays.
+"""
+
+import itertools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from aggarray.codecs import Filter
+from aggarray.errors import FormatError
+from aggarray.formats.base import LIBRARY_ERRORS, Box, Chunks, grid_of, worth_a_table
+
+#: Codecs that need no parameter to be undone, by their names in both versions.
+_PLAIN = {
+    **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4"},
+    **{"fletcher32": "fletcher32", "crc32c": "crc32c"},
+}
+#: What stands in a shard's index for a chunk that is not stored.
+_ABSENT = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An array as its metadata describe it: ``meta`` is the whole JSON object, ``dtype`` native or that of version 2."""
+
+    version: Literal[2, 3]
+    meta: Mapping[str, Any]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Codecs:
+    """How bytes become elements, byte order part of ``dtype``; ``inner``: shape of the chunks in a shard with ``settings``."""
+
+    dtype: np.dtype[Any]
+    filters: tuple[Filter, ...]
+    inner: tuple[int, ...] = ()
+    settings: Mapping[str, Any] | None = None
+
+
+_Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def describe(store: str, within: str, layout: Layout) -> Chunks | None:
+    """Return where an array in the folder ``within`` of a store is stored, or None. ValueError for damaged metadata."""
+    if layout.dtype.kind not in "biufc":
+        return None
+    fill = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("="))
+    codecs = _second(layout) if layout.version == 2 else _third(layout)
+    keys = _keys(layout)
+    if fill is None or codecs is None or keys is None:
+        return None
+    outer = _sides(_outer_chunk(layout), layout.shape)
+    table = Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_no_columns())
+    folder = os.path.join(store, within)
+    present = _listing(folder, keys)
+    if present is None or not worth_a_table(table.grid, len(present)):
+        return None
+    names = keys.names(table.grid)
+    paths = [f"{within}/{name}" for name in names] if within else names
+    if codecs.settings is not None:
+        found = _sharded(folder, names, present, table, codecs)
+        if found is None:
+            return None
+        offsets, sizes, which = found
+        return replace(table, chunk=codecs.inner, offsets=offsets, sizes=sizes, names=tuple(paths[n] for n in which.tolist()))
+    offsets = np.fromiter((0 if n in present else -1 for n in names), np.int64, len(names))
+    # Chunks whose size varies are whole files, of whatever size when they are read: chunks may be written anew.
+    raw = 0 if codecs.filters else math.prod(outer) * codecs.dtype.itemsize
+    return replace(table, offsets=offsets, sizes=np.where(offsets < 0, 0, raw), names=tuple(paths))
+
+
+def _no_columns() -> tuple[np.ndarray, np.ndarray]:
+    return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+# Names of chunks
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """How the files of chunks are named: ``lead``, then the position along each dimension, separated.
+
+    >>> _Keys("c/", "/").names((1, 2)), _Keys("", ".").names(()), _Keys("c.", ".").names(())
+    (['c/0/0', 'c/0/1'], ['0'], ['c'])
+    """
+
+    lead: str
+    separator: str
+
+    def names(self, grid: tuple[int, ...]) -> list[str]:
+        """Return the name of every chunk of a grid, in C order."""
+        if not grid:
+            return [self.lead[:-1] or "0"]
+        parts = [[str(i) for i in range(n)] for n in grid]
+        parts[0] = [self.lead + first for first in parts[0]]
+        return [self.separator.join(p) for p in itertools.product(*parts)]
+
+
+def _keys(layout: Layout) -> _Keys | None:
+    meta = layout.meta
+    if layout.version == 2:
+        separator = meta.get("dimension_separator") or "."
+        return _Keys("", separator) if separator in (".", "/") else None
+    name, settings = _named(meta.get("chunk_key_encoding") or "default")
+    separator = settings.get("separator", "/" if name == "default" else ".")
+    if name not in ("default", "v2") or separator not in (".", "/"):
+        return None
+    return _Keys(f"c{separator}" if name == "default" else "", separator)
+
+
+def _listing(folder: str, keys: _Keys) -> set[str] | None:
+    """Return the names of the files of a folder, with those of the folders below where names of chunks run through them.
+
+    None where a folder is a link: it may lead back above, and zarr-python looks for one chunk at a time.
+    """
+    found: set[str] = set()
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            entries = list(os.scandir(os.path.join(folder, prefix)))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            if not entry.is_dir():
+                found.add(prefix + entry.name)
+            elif keys.separator == "/" and (entry.name.isdigit() or entry.name == "c"):
+                if entry.is_symlink():
+                    return None
+                waiting.append(f"{prefix}{entry.name}/")
+    return found
+
+
+# Metadata
+
+
+def _named(given: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the name and the settings of a codec or the like, which may be a bare name."""
+    if isinstance(given, str):
+        return given, {}
+    settings = given.get("configuration") if isinstance(given, dict) else None
+    name = given.get("name") if isinstance(given, dict) else None
+    if not isinstance(name, str) or not isinstance(settings or {}, dict):
+        raise ValueError(f"damaged metadata: {given!r:.60}")
+    return name, settings or {}
+
+
+def _outer_chunk(layout: Layout) -> Any:
+    if layout.version == 2:
+        return layout.meta.get("chunks")
+    return _named(layout.meta.get("chunk_grid"))[1].get("chunk_shape")
+
+
+def _sides(given: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a chunk; ValueError where it is none."""
+    if not isinstance(given, list) or len(given) != len(shape) or not all(type(n) is int and n > 0 for n in given):
+        raise ValueError(f"damaged metadata: chunks {given!r:.60} of shape {shape}")
+    return tuple(given)
+
+
+def _second(layout: Layout) -> _Codecs | None:
+    meta = layout.meta
+    if meta.get("order", "C") != "C" and len(layout.shape) > 1:
+        return None
+    given = [*(meta.get("filters") or ()), *([meta["compressor"]] if meta.get("compressor") else [])]
+    steps = [_filter(f"numcodecs.{step.get('id')}", step) for step in given]
+    filters = tuple(step for step in steps if step is not None)
+    return _Codecs(layout.dtype, filters) if len(filters) == len(steps) else None
+
+
+def _third(layout: Layout) -> _Codecs | None:
+    meta = layout.meta
+    if _named(meta.get("chunk_grid"))[0] != "regular" or meta.get("storage_transformers"):
+        return None
+    given = [_named(step) for step in meta.get("codecs") or ()]
+    if not given or given[0][0] != "sharding_indexed":
+        return _bytes(given, layout.dtype)
+    inner = given[0][1]
+    found = _bytes([_named(step) for step in inner.get("codecs") or ()], layout.dtype)
+    if found is None or len(given) > 1:
+        return None
+    return _Codecs(found.dtype, found.filters, _sides(inner.get("chunk_shape"), layout.shape), inner)
+
+
+def _bytes(given: Sequence[tuple[str, Mapping[str, Any]]], dtype: np.dtype[Any]) -> _Codecs | None:
+    """Return codecs of version 3 that begin with ``bytes``; None where one of them is not known."""
+    if not given or given[0][0] != "bytes":
+        return None
+    endian = given[0][1].get("endian") or "little"
+    if endian not in ("little", "big"):
+        return None
+    steps = [_filter(name, settings) for name, settings in given[1:]]
+    filters = tuple(step for step in steps if step is not None)
+    return _Codecs(dtype.newbyteorder("<" if endian == "little" else ">"), filters) if len(filters) == len(steps) else None
+
+
+def _filter(name: str, settings: Mapping[str, Any]) -> Filter | None:
+    """Return one codec.
+
+    >>> _filter("zlib", {"level": 1}), _filter("shuffle", {"elementsize": 8}), _filter("delta", {})
+    (Filter(name='deflate', parameters=()), Filter(name='shuffle', parameters=(8,)), None)
+    """
+    # The checksum of numcodecs may stand at either end, that of Zarr itself stands at the end.
+    name = "" if name == "numcodecs.crc32c" else name.removeprefix("numcodecs.")
+    if name == "shuffle":
+        size = settings.get("elementsize", 4)
+        return Filter("shuffle", (size,)) if type(size) is int and size > 0 else None
+    return Filter(_PLAIN[name]) if name in _PLAIN else None
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as a scalar of the dtype, None where it does not make one. Null is 0, as zarr-python has it.
+
+    >>> _fill("-Infinity", np.dtype("f4")), _fill(None, np.dtype("i2")), _fill(300, np.dtype("u1"))
+    (np.float32(-inf), np.int16(0), None)
+    """
+    if value is None:
+        return dtype.type(0)
+    try:
+        if dtype.kind == "c":
+            return dtype.type(complex(*map(float, value))) if isinstance(value, list) and len(value) == 2 else None
+        if dtype.kind == "f" and isinstance(value, str) and value.startswith("0x"):
+            return np.frombuffer(bytes.fromhex(value[2:]), dtype.newbyteorder(">"))[0].astype(dtype)
+        if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
+            return None
+        made = dtype.type(float(value) if dtype.kind == "f" else value)
+    except LIBRARY_ERRORS:
+        return None
+    return made if dtype.kind == "f" or made == value else None
+
+
+# Shards
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """How the index of a shard is written: at its beginning or end, with a checksum or without."""
+
+    first: bool
+    checked: bool
+
+    def size(self, count: int) -> int:
+        """Return the bytes of an index of so many chunks."""
+        return 16 * count + 4 * self.checked
+
+
+def _index(settings: Mapping[str, Any]) -> _Index | None:
+    steps = [_named(step) for step in settings.get("index_codecs") or ()]
+    location = settings.get("index_location", "end")
+    names = [name for name, _ in steps]
+    if location not in ("start", "end") or names not in (["bytes"], ["bytes", "crc32c"]):
+        return None
+    if steps[0][1].get("endian", "little") != "little":
+        return None
+    return _Index(location == "start", len(names) == 2)
+
+
+def _sharded(folder: str, names: Sequence[str], present: set[str], shards: Chunks, codecs: _Codecs) -> _Columns | None:
+    """Return offset, size and number of the shard of every inner chunk; None where an index is not understood."""
+    index = _index(codecs.settings or {})
+    if index is None:
+        return None
+    chunk = codecs.inner
+    if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
+        raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
+    grid, per = grid_of(shards.shape, chunk), grid_of(shards.chunk, chunk)
+    # A shard that is there has its whole index in it, whatever else is claimed.
+    if not worth_a_table(grid, sum(os.path.getsize(os.path.join(folder, n)) // 16 for n in present.intersection(names))):
+        return None
+    offsets, sizes, which = (np.full(grid, start, np.int64) for start in (-1, 0, 0))
+    for number, (name, at) in enumerate(zip(names, np.ndindex(shards.grid), strict=True)):
+        box: Box = tuple(slice(i * n, min((i + 1) * n, most)) for i, n, most in zip(at, per, grid, strict=True))
+        which[box] = number
+        if name in present:
+            part: Box = tuple(slice(0, s.stop - s.start) for s in box)
+            found = _places(os.path.join(folder, name), index, per)
+            offsets[box], sizes[box] = found[0][part], found[1][part]
+    return offsets.ravel(), sizes.ravel(), which.ravel()
+
+
+def _places(path: str, index: _Index, per: tuple[int, ...]) -> np.ndarray:
+    """Return offsets (-1: not stored) and sizes of the chunks of one shard, shape (2, *per). FormatError where damaged."""
+    count = math.prod(per)
+    size = index.size(count)
+    with open(path, "rb", buffering=0) as file:
+        length = os.fstat(file.fileno()).st_size
+        if size > length:
+            raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {length}; write it again")
+        data = os.pread(file.fileno(), size, 0 if index.first else length - size)
+    if index.checked and not _agrees(data):
+        raise FormatError(f"{path}: damaged: the checksum of the shard's index does not agree; write it again")
+    pairs = np.frombuffer(data, "<u8", 2 * count).reshape(count, 2)
+    absent = (pairs == _ABSENT).all(axis=1)
+    wrong = ~absent & ((pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length)))
+    if wrong.any():
+        offset, bytes_ = pairs[wrong][0].tolist()
+        raise FormatError(f"{path}: damaged: a chunk of {bytes_} bytes at {offset} of {length} bytes; write it again")
+    found = pairs.T.astype(np.int64)
+    found[0, absent], found[1, absent] = -1, 0
+    return found.reshape(2, *per)
+
+
+def _agrees(data: bytes) -> bool:
+    """Tell whether the last four bytes are the CRC-32C of those before."""
+    import google_crc32c
+
+    return int(google_crc32c.value(data[:-4])) == int.from_bytes(data[-4:], "little")

@@ -1,0 +1,114 @@
+"""How does one piece get from its file to its place in the output, through the library of its format?
+
+The piece is fetched (from an open file or from memory), decoded, conformed and placed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NoReturn
+
+import numpy as np
+
+from aggarray.access import Access
+from aggarray.conform import Masked, arrange, conform
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats.base import blaming, select_outer
+from aggarray.plan import Piece
+from aggarray.read.files import opened
+from aggarray.read.target import Target
+from aggarray.table import Matrix
+
+
+def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
+    """Return the stored values of a piece, dimensions as in its sub-array; errors name file and variable."""
+    references = matrix.references
+    uri = references.uri_of(piece.ref)
+    code = references.variable[piece.ref]
+    if uri is None:
+        return _pick(references.memory[code], piece.selection)
+    variable = references.variables[code]
+    with blaming(uri, variable), opened(references, piece.ref, access) as handle:
+        found = select_outer(lambda box: handle.read(variable, box), piece.selection)
+    expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
+    stored = references.template_of(piece.ref).encoding.stored
+    if found.shape != expected or found.dtype != stored:
+        text = f"{found.dtype} of shape {found.shape} where {stored} of shape {expected} should be"
+        raise FormatError(f"{uri}, variable {variable!r}: {text}; open the files anew")
+    return found
+
+
+def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:
+    chosen = array[tuple(s if isinstance(s, slice) else slice(None) for s in selection)]
+    for axis, indices in enumerate(selection):
+        if not isinstance(indices, slice):
+            chosen = chosen.take(indices, axis=axis)
+    return chosen
+
+
+def block(matrix: Matrix, piece: Piece, target: Target) -> Masked | None:
+    """Return values and mask of a piece in the master's dimensions, dtype and units; None where it is missing."""
+    if piece.ref < 0:
+        return None
+    template = matrix.references.template_of(piece.ref)
+    try:
+        raw = fetch(matrix, piece, target.access)
+    except MissingFileError:
+        if target.access.missing == "fill":
+            return None
+        raise
+    values, mask = conform(*template.encoding.decode(raw), template, target.step)
+
+    def laid(array: np.ndarray) -> np.ndarray:
+        block = arrange(array, template.dimensions, piece.flip, matrix.dimensions)
+        for axis, take in enumerate(piece.take):
+            block = block if take is None else block.take(take, axis=axis)
+        return block
+
+    return laid(values), None if mask is None else laid(mask)
+
+
+def place(out: np.ndarray, mask_out: np.ndarray | None, piece: Piece, block: Masked | None, fill: Any) -> None:
+    """Write a block where its piece goes, missing values filled in, and its mask."""
+    where: Any = piece.out
+    if not all(isinstance(w, slice) for w in where):
+        where = np.ix_(*(np.arange(w.start, w.stop) if isinstance(w, slice) else w for w in where))
+    if block is None:
+        out[where] = fill
+        if mask_out is not None:
+            mask_out[where] = True
+        return
+    values, mask = block
+    out[where] = values if mask is None else np.where(mask, np.asarray(fill, out.dtype), values)
+    if mask_out is not None and mask is not None:
+        mask_out[where] = mask
+
+
+@contextmanager
+def held(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
+    """Keep the file of several pieces open from the first to the last; whatever is wrong with it, the pieces will say."""
+    references, first = matrix.references, group[0].ref
+    with ExitStack() as stack:
+        if len(group) > 1 and first >= 0 and references.uri[first] >= 0:
+            with suppress(AggarrayError):
+                stack.enter_context(opened(references, first, access))
+        yield
+
+
+def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
+    """Run ``work`` and let errors name the file and the variable that they met, unless they do."""
+    try:
+        return work(piece)
+    except AggarrayError as error:
+        references = matrix.references
+        uri = references.uri_of(piece.ref)
+        if uri is None:
+            raise
+        raise_named(error, uri, references.variables[references.variable[piece.ref]])
+
+
+def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
+    """Raise an error again, so that it names file and variable."""
+    if str(error).startswith(f"{uri}, variable"):
+        raise error
+    text = str(error).removeprefix(f"{uri}: ")
+    raise type(error)(f"{uri}, variable {variable!r}: {text}") from error

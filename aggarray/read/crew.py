@@ -1,0 +1,74 @@
+"""Who does the work of a read? This thread, or several, with no more memory in flight than is allowed."""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+from aggarray.errors import SelectionError
+
+#: Bytes that all threads together may need while they work, beside the output.
+IN_FLIGHT = 48 << 20
+
+
+class Crew:
+    """Up to so many threads; none are started for work that one does as quickly.
+
+    >>> done = []
+    >>> with Crew(2) as crew:
+    ...     for n in range(3):
+    ...         crew.do(lambda n=n: done.append(n), 1 << 20)
+    >>> sorted(done)
+    [0, 1, 2]
+    """
+
+    def __init__(self, threads: int) -> None:
+        if threads < 1:
+            raise SelectionError(f"threads={threads}: give a whole number of at least 1, or None for the option")
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._bytes = 0
+        self._first: tuple[Callable[[], None], int] | None = None
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def do(self, work: Callable[[], None], size: int) -> None:
+        """Have something done, now or later; ``size``: bytes that it needs while it is done."""
+        if self._threads == 1:
+            work()
+        elif self._pool is None and self._first is None:
+            self._first = (work, size)  # alone it needs no threads
+        else:
+            self._start()
+            self._submit(work, size)
+
+    def _start(self) -> None:
+        if self._pool is None and self._first is not None:
+            self._pool = ThreadPoolExecutor(self._threads)
+            work, self._first = self._first, None
+            self._submit(*work)
+
+    def _submit(self, work: Callable[[], None], size: int) -> None:
+        while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 4 * self._threads):
+            self._finish()
+        if self._pool is not None:
+            self._waiting.append((self._pool.submit(work), size))
+            self._bytes += size
+
+    def _finish(self) -> None:
+        future, size = self._waiting.popleft()
+        self._bytes -= size
+        future.result()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None and self._first is not None:
+                self._first[0]()
+            while kind is None and self._waiting:
+                self._finish()
+        finally:
+            if self._pool is not None:
+                # After an error nobody needs the rest.
+                self._pool.shutdown(cancel_futures=True)

@@ -1,0 +1,37 @@
+"""What is a selection read into: which units and dtype, what stands for missing, and which array?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.access import ANYWHERE, Access
+from aggarray.errors import SelectionError
+from aggarray.table import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the values of a master array are: units, calendar and dtype, what stands for missing, how files may be read."""
+
+    step: Step
+    fill_value: Any
+    access: Access = ANYWHERE
+
+
+def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the array to fill: a new one, or ``out``; SelectionError where that does not fit."""
+    if out is None:
+        try:
+            return np.empty(shape, dtype)
+        except (MemoryError, ValueError) as error:
+            size = " x ".join(map(str, shape))
+            raise SelectionError(f"{size} values of {dtype} do not fit into memory: read a part of them") from error
+    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise SelectionError(f"out is {found}{_read_only(out)}: give a writable array of {dtype} and shape {shape}")
+    return out
+
+
+def _read_only(out: Any) -> str:
+    return ", read-only" if isinstance(out, np.ndarray) and not out.flags.writeable else ""

@@ -1,0 +1,73 @@
+"""When is a selection of an array what lies in a file or in memory as it is, so that no copy is needed?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aggarray.access import Access
+from aggarray.conform import arrange
+from aggarray.plan import Piece, along
+from aggarray.read.blocks import named
+from aggarray.read.files import opened
+from aggarray.read.grouping import by_file, settle
+from aggarray.read.target import Target
+from aggarray.selection import Selector
+from aggarray.table import Matrix, Step, Template
+from aggarray.units import conversion
+
+
+def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool = False) -> np.ndarray | str:
+    """Return a read-only view of a selection that one piece serves as it is, without a copy; else say why there is none.
+
+    The piece lies in memory or, contiguous and uncompressed, in a file that is then memory-mapped: the view has the
+    file's byte order, and the process is killed if another one truncates the file. Values that mean missing are no
+    obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
+    """
+    rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    matrix = settle(matrix, rows, target)
+    found = [piece for group in by_file(matrix, rows) for piece in group]
+    if len(found) != 1 or found[0].ref < 0:
+        return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"
+    piece = found[0]
+    if any(not isinstance(s, slice) for s in (*piece.selection, *piece.out)):
+        return "its indices are not evenly spaced"
+    template = matrix.references.template_of(piece.ref)
+    if not _as_stored(template, target.step):
+        return "its values must be converted"
+    whole = named(matrix, piece, lambda p: _whole(matrix, p, target.access))
+    if whole is None:
+        return "it is not stored contiguous and uncompressed"
+    part = whole[piece.selection]
+    if template.encoding.may_miss:
+        mask = template.encoding.decode(part)[1]
+        if mask is not None and (masked or not _all_fill(part[mask], target.fill_value)):
+            return "it has missing values, which must be filled in"
+    laid = arrange(part, template.dimensions, piece.flip, matrix.dimensions)
+    chosen = tuple(0 if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
+    laid = laid[(*chosen, ...)].view()
+    laid.flags.writeable = False
+    return laid
+
+
+def _all_fill(values: np.ndarray, fill: Any) -> bool:
+    """Tell whether stored values that mean missing are already what stands for it."""
+    if values.dtype.kind in "fcmM":
+        return bool(np.isnan(values).all()) and bool(np.isnan(fill))
+    return bool((values == fill).all())
+
+
+def _as_stored(template: Template, step: Step) -> bool:
+    """Tell whether stored values are those of the master but for byte order and missing values."""
+    encoding = template.encoding
+    plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == step.dtype
+    return plain and conversion(template.units, template.calendar, step.units, step.calendar).identity
+
+
+def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
+    references, row = matrix.references, piece.ref
+    if references.uri[row] < 0:
+        return references.memory[int(references.variable[row])]
+    with opened(references, row, access) as handle:
+        mapped: np.ndarray | None = handle.mapped(references.variables[references.variable[row]])
+    return mapped

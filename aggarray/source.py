@@ -1,0 +1,302 @@
+"""How do byte ranges of a stored object get into memory?
+
+`read_ranges` and `read_into` read from a file without moving a position that threads or forked processes would share.
+Neighbouring ranges are read in one call. Descriptors are kept in a bounded cache; a file that was replaced or changed is
+opened anew. Objects elsewhere than in a local file would be another `Source`, chosen in `opened`.
+"""
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from aggarray.errors import FormatError, MissingFileError
+from aggarray.options import get_options
+
+#: Ranges with at most so many bytes between them are read in one call ...
+GAP = 1 << 16
+#: ... of at most so many bytes, but for a range that is longer itself.
+SPAN = 1 << 24
+
+#: (offset, size) in bytes.
+Range: TypeAlias = tuple[int, int]
+#: What tells that a file has changed: modification time in ns, size in bytes, inode.
+State: TypeAlias = tuple[int, int, int]
+
+
+class Source(Protocol):
+    """An open object of bytes."""
+
+    @property
+    def state(self) -> State:
+        """What the object was like when this use of it began."""
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Do what `read_ranges` does."""
+
+    def read_into(self, offset: int, buffer: Any) -> None:
+        """Do what `read_into` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes to be read in one call, and the ranges (by number) that lie in them."""
+
+    offset: int
+    size: int
+    members: tuple[int, ...]
+
+
+def spans(ranges: Sequence[Range]) -> list[Span]:
+    """Return what to read for ranges in any order, overlapping or not, by offset; empty ranges are in none.
+
+    >>> spans([(100, 10), (0, 20), (5, 0), (1 << 20, 3)])
+    [Span(offset=0, size=110, members=(1, 0)), Span(offset=1048576, size=3, members=(3,))]
+    """
+    found: list[Span] = []
+    members: list[int] = []
+    start = end = 0
+    for i in sorted((i for i, r in enumerate(ranges) if r[1] > 0), key=lambda i: ranges[i][0]):
+        offset, size = ranges[i]
+        if members and (offset > end + GAP or max(end, offset + size) - start > SPAN):
+            found.append(Span(start, end - start, tuple(members)))
+            members = []
+        if not members:
+            start = end = offset
+        members.append(i)
+        end = max(end, offset + size)
+    if members:
+        found.append(Span(start, end - start, tuple(members)))
+    return found
+
+
+def read_ranges(uri: str, ranges: Sequence[Range]) -> list[memoryview]:
+    """Return the bytes of each range (offset, size) of a file, in the order given, read-only.
+
+    Ranges that were read in one call share memory, which lives as long as one of them. MissingFileError for a file that
+    is not there; FormatError, naming file, offset and sizes, for a range that does not lie in it (the file is truncated, or
+    the range is wrong), for a file that cannot be read and for a URL.
+    """
+    with opened(uri) as source:
+        return source.read_ranges(ranges)
+
+
+def read_into(uri: str, offset: int, buffer: Any) -> None:
+    """Fill a writable, contiguous buffer, such as an array of any dtype, with the bytes from ``offset`` on.
+
+    Raises what `read_ranges` does, and ValueError for another buffer.
+    """
+    with opened(uri) as source:
+        source.read_into(offset, buffer)
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[Source]:
+    """Give an object for several reads; its ``state`` tells whether it is what it was. Raises what `read_ranges` does."""
+    if "://" in uri:
+        # Here a reader of remote objects would be chosen by scheme.
+        raise FormatError(
+            f"{uri}: a remote file, which cannot be opened; fetch it, and open with relocate={{its address: its folder}}"
+        )
+    lease = _descriptors.take(uri)
+    try:
+        yield _LocalFile(uri, lease.descriptor, lease.state)
+    finally:
+        _descriptors.give_back(lease)
+
+
+def close_sources() -> None:
+    """Close the descriptors kept for later reads, but for those being read."""
+    _descriptors.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalFile:
+    """A file in use: its path, a descriptor that stays open meanwhile, what the file was like at the beginning."""
+
+    path: str
+    descriptor: int
+    state: State
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read each span by one call."""
+        plain = [(int(offset), int(size)) for offset, size in ranges]
+        for offset, size in plain:
+            self._check(offset, size)
+        found = [memoryview(b"")] * len(plain)
+        for span in spans(plain):
+            data = self._read(span)
+            for i in span.members:
+                offset, size = plain[i]
+                found[i] = data[offset - span.offset : offset - span.offset + size]
+        return found
+
+    def read_into(self, offset: int, buffer: Any) -> None:
+        """Read into the buffer itself."""
+        view = _bytes_of(buffer)
+        offset = int(offset)
+        self._check(offset, view.size)
+        self._fill(offset, view.data)
+
+    def _check(self, offset: int, size: int) -> None:
+        if offset < 0 or size < 0:
+            raise FormatError(f"{self.path}: {size} bytes at offset {offset}: no such range; the file or its index is damaged")
+        if size and offset + size > self.state[1]:
+            raise self._truncated(offset, size, self.state[1])
+
+    def _truncated(self, offset: int, size: int, there: int) -> FormatError:
+        wanted = f"{size} bytes at offset {offset} are wanted of {there} bytes"
+        return FormatError(f"{self.path}: truncated: {wanted}; fetch or write the file again")
+
+    def _read(self, span: Span) -> memoryview:
+        if span.size <= SPAN:
+            with self._blamed():
+                data = os.pread(self.descriptor, span.size, span.offset)
+            if len(data) == span.size:
+                return memoryview(data)
+        # Longer than a call may be, or cut short by a signal or a file that shrinks.
+        whole = np.empty(span.size, np.uint8)
+        self._fill(span.offset, whole.data)
+        return whole.data.toreadonly()
+
+    def _fill(self, offset: int, view: memoryview) -> None:
+        done = 0
+        while done < len(view):
+            with self._blamed():
+                count = _read_at(self.descriptor, view[done:], offset + done)
+            if not count:
+                raise self._truncated(offset, len(view), offset + done)
+            done += count
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise FormatError(f"{self.path}: cannot be read: {error.strerror or error}; check the disk") from error
+
+
+def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
+    """Read some bytes at an offset into a buffer, and return how many."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [view], offset)
+    data = os.pread(descriptor, min(len(view), SPAN), offset)
+    view[: len(data)] = data
+    return len(data)
+
+
+def _bytes_of(buffer: Any) -> np.ndarray:
+    """Return a writable buffer as uint8 of one dimension, its memory shared."""
+    array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        raise ValueError("the buffer to read into must be writable and contiguous")
+    return array.reshape(-1).view(np.uint8)
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    path: str
+    descriptor: int
+    state: State
+    users: int = 1
+    kept: bool = True
+
+
+class Descriptors:
+    """A bounded cache of descriptors: the least recently used one that nobody reads is closed first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leases: OrderedDict[str, _Lease] = OrderedDict()
+        self._registered = False
+
+    def take(self, path: str) -> _Lease:
+        """Return a descriptor of the file as it is now, to be given back; MissingFileError or FormatError."""
+        state = _checked(path, lambda: _state(path, os.stat(path)))
+        with self._lock:
+            lease = self._leases.get(path)
+            if lease is not None and lease.state == state:
+                self._leases.move_to_end(path)
+                lease.users += 1
+                return lease
+        descriptor = _checked(path, lambda: os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+        try:
+            # It may have been replaced since: what was opened counts.
+            lease = _Lease(path, descriptor, _checked(path, lambda: _state(path, os.fstat(descriptor))))
+        except FormatError:
+            os.close(descriptor)
+            raise
+        with self._lock:
+            self._survive_forks()
+            # Another thread may have opened it at the same time: the later one is kept.
+            self._drop(self._leases.pop(path, None))
+            self._leases[path] = lease
+            self._shrink()
+        return lease
+
+    def give_back(self, lease: _Lease) -> None:
+        """Say that a lease is no longer read."""
+        with self._lock:
+            lease.users -= 1
+            if not lease.users and not lease.kept:
+                os.close(lease.descriptor)
+            self._shrink()
+
+    def close(self) -> None:
+        """Close whatever nobody reads; the rest closes with its last reader."""
+        with self._lock:
+            while self._leases:
+                self._drop(self._leases.popitem()[1])
+
+    def _shrink(self) -> None:
+        surplus = len(self._leases) - get_options().open_files
+        if surplus > 0:
+            for path in [p for p, lease in self._leases.items() if not lease.users][:surplus]:
+                self._drop(self._leases.pop(path))
+
+    def _drop(self, lease: _Lease | None) -> None:
+        if lease is not None:
+            lease.kept = False
+            if not lease.users:
+                os.close(lease.descriptor)
+
+    def _survive_forks(self) -> None:
+        if not self._registered and hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+        self._registered = True
+
+    def _forked(self) -> None:
+        """Carry on in a child: its descriptors are its own; the other readers and who held the lock stayed in the parent."""
+        self._lock = threading.Lock()
+        # What is being read may be read by the thread that forked: it closes that, or nobody does.
+        for path in [p for p, lease in self._leases.items() if lease.users]:
+            self._drop(self._leases.pop(path))
+
+
+def _state(path: str, status: os.stat_result) -> State:
+    # Opening a pipe would wait for its other end.
+    if not stat.S_ISREG(status.st_mode):
+        raise FormatError(f"{path}: not a file; check the path")
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _checked(path: str, work: Any) -> Any:
+    """Run work on a path; errors name it and say what to do."""
+    try:
+        return work()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"{path}: no such file; restore it, or open with missing='fill'") from error
+    except FormatError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FormatError(f"{path}: cannot be opened: {reason}; check its permissions") from error
+
+
+_descriptors = Descriptors()

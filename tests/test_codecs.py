@@ -1,0 +1,466 @@
+"""Does every codec decode what other libraries encode, and say so where data is damaged?
+
+The first tests run over whatever the folder of codecs holds: a codec named X is encoded by `ENCODERS[X]`. Then each is held
+against files of h5py and zarr, and against numcodecs and imagecodecs.
+"""
+
+import gzip
+import importlib
+import struct
+import sys
+import threading
+import zlib
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import h5py
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggarray import codecs
+from aggarray.codecs import Filter, before_shuffle, decode, known
+from aggarray.codecs import _inflate as inflating
+from aggarray.codecs.bitshuffle import unshuffle_bits
+from aggarray.codecs.fletcher32 import fletcher32
+from aggarray.codecs.shuffle import gather, unshuffle_into
+
+imagecodecs = pytest.importorskip("imagecodecs")
+
+SIZES = (1, 2, 3, 4, 8, 16)
+
+
+def shuffled(data: bytes, itemsize: int) -> bytes:
+    """Return what HDF5's filter makes of data: bytes by their place, the rest at the end as it is."""
+    whole = len(data) // itemsize * itemsize
+    return np.frombuffer(data[:whole], "u1").reshape(-1, itemsize).T.tobytes() + data[whole:]
+
+
+def lz4_hdf5(data: bytes, block: int = 1 << 12) -> bytes:
+    """Return data in the framing of HDF5's LZ4 filter."""
+    found = struct.pack(">QI", len(data), block)
+    for start in range(0, len(data), block):
+        part = data[start : start + block]
+        packed = numcodecs.LZ4().encode(part)[4:]
+        packed = part if len(packed) >= len(part) else packed
+        found += struct.pack(">I", len(packed)) + packed
+    return found
+
+
+def bitshuffled(data: bytes, itemsize: int, compress: Callable[[bytes], bytes] | None = None, block: int = 64) -> bytes:
+    """Return data in the framing of HDF5's bitshuffle filter, blocks of ``block`` elements."""
+    width, end = block * itemsize, len(data) // (8 * itemsize) * 8 * itemsize
+    found = b"" if compress is None else struct.pack(">QI", len(data), width)
+    for start in range(0, end, width):
+        part = bytes(imagecodecs.bitshuffle_encode(data[start : min(start + width, end)], itemsize=itemsize, blocksize=block))
+        packed = part if compress is None else compress(part)
+        found += packed if compress is None else struct.pack(">I", len(packed)) + packed
+    return found + data[end:]
+
+
+def szipped(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + bytes(imagecodecs.szip_encode(data, *SZIP, header=False))
+
+
+SZIP = (141, 8, 8, 64)
+ENCODERS: dict[str, tuple[tuple[Any, ...], Callable[[bytes], bytes]]] = {
+    "shuffle": ((4,), lambda d: shuffled(d, 4)),
+    "deflate": ((4,), zlib.compress),
+    "gzip": ((4,), gzip.compress),
+    "fletcher32": ((), lambda d: bytes(numcodecs.Fletcher32().encode(d)) if d else bytes(4)),
+    "crc32c": ((), lambda d: d + struct.pack("<I", google_crc32c.value(d))),
+    "zstd": ((3,), lambda d: bytes(numcodecs.Zstd(3).encode(d))),
+    "blosc": ((), lambda d: bytes(numcodecs.Blosc("lz4", 5, 1).encode(np.frombuffer(d, "u1")))),
+    "lz4": ((), lambda d: bytes(numcodecs.LZ4().encode(d))),
+    "lz4_hdf5": ((), lz4_hdf5),
+    "lzf": ((), lambda d: bytes(imagecodecs.lzf_encode(d))),
+    "bitshuffle": ((4, 64, 2), lambda d: bitshuffled(d, 4, lambda b: numcodecs.LZ4().encode(b)[4:])),
+    "szip": (SZIP, szipped),
+}
+SMOOTH = np.arange(5000, dtype="<u4").tobytes() + b"abc"
+NOISE = np.random.default_rng(1).integers(0, 256, 3001, "u1").tobytes()
+#: Codecs that let damage of their bytes pass as other data of the same size: no checksum tells.
+UNCHECKED = {"shuffle", "bitshuffle", "lz4", "lz4_hdf5", "lzf", "blosc", "zstd", "szip"}
+
+every = pytest.mark.parametrize("name", sorted(codecs.codecs()))
+
+
+def encoded(name: str, data: bytes = SMOOTH) -> tuple[Filter, bytes]:
+    parameters, encode = ENCODERS[name]
+    return Filter(name, parameters), encode(data)
+
+
+@every
+@pytest.mark.parametrize("data", [SMOOTH, NOISE, b"x" * 9, b"xy" * 50_001], ids=["smooth", "noise", "short", "long"])
+def test_round_trip(name: str, data: bytes) -> None:
+    if name == "lzf" and data in (NOISE, b"x" * 9):
+        pytest.skip("LZF does not encode what does not get smaller: HDF5 skips the filter")
+    step, stored = encoded(name, data)
+    assert known((step,))
+    for buffer in (stored, bytearray(stored), memoryview(stored), np.frombuffer(stored, "u1")):
+        found = decode((step,), buffer, len(data))
+        assert found.dtype == np.uint8 and found.shape == (len(data),)
+        assert found.tobytes() == data
+    out = np.zeros(len(data), "u1")
+    assert decode((step,), stored, len(data), 0, out) is out
+    assert out.tobytes() == data
+
+
+@every
+def test_wrong_sizes(name: str) -> None:
+    step, stored = encoded(name)
+    for size in (len(SMOOTH) - 1, len(SMOOTH) + 1, 0, len(SMOOTH) + 100_000):
+        with pytest.raises(ValueError, match=name):
+            decode((step,), stored, size)
+        with pytest.raises(ValueError, match=name):
+            decode((step,), stored, size, 0, np.zeros(size, "u1"))
+
+
+@every
+def test_cut_short(name: str) -> None:
+    step, stored = encoded(name)
+    for size in {0, 1, 3, 4, 5, 8, 12, 15, 16, 17, len(stored) // 2, len(stored) - 9, len(stored) - 1}:
+        if name == "szip" and size == len(stored) - 1:
+            # The last bytes are padding.
+            assert decode((step,), stored[:size], len(SMOOTH)).tobytes() == SMOOTH
+            continue
+        with pytest.raises(ValueError, match=name):
+            decode((step,), stored[:size], len(SMOOTH))
+
+
+@every
+@given(data=st.data())
+def test_damage_is_found_or_harmless(name: str, data: st.DataObject) -> None:
+    step, stored = encoded(name)
+    broken = bytearray(stored)
+    for _ in range(data.draw(st.integers(1, 4))):
+        broken[data.draw(st.integers(0, min(len(broken), 200) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        found = decode((step,), bytes(broken), len(SMOOTH))
+    except ValueError as error:
+        assert str(error).startswith(name)
+    else:
+        assert found.size == len(SMOOTH)
+        assert name in UNCHECKED or found.tobytes() == SMOOTH
+
+
+@every
+@given(noise=st.binary(max_size=300), size=st.integers(0, 400))
+def test_noise_is_no_data(name: str, noise: bytes, size: int) -> None:
+    try:
+        found = decode((Filter(name, ENCODERS[name][0]),), noise, size)
+    except ValueError as error:
+        assert str(error).startswith(name)
+    else:
+        assert found.size == size
+
+
+@every
+def test_claims_of_huge_sizes_take_no_memory(name: str) -> None:
+    step, _ = encoded(name)
+    with pytest.raises(ValueError, match=name):
+        decode((step,), b"\xff" * 64, 1000)
+
+
+@every
+def test_threads(name: str) -> None:
+    step, stored = encoded(name)
+    found: list[bool] = []
+
+    def work() -> None:
+        found.append(all(decode((step,), stored, len(SMOOTH)).tobytes() == SMOOTH for _ in range(20)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+
+
+def test_every_codec_is_tested() -> None:
+    assert set(ENCODERS) == set(codecs.codecs())
+
+
+@pytest.mark.parametrize("itemsize", [*SIZES, 255, 256, 300])
+@given(data=st.data())
+def test_shuffle(itemsize: int, data: st.DataObject) -> None:
+    size = data.draw(st.one_of(st.integers(0, 5 * itemsize), st.integers(0, 70_000), st.just(1_100_001)))
+    values = np.random.default_rng(size).integers(0, 256, size, "u1").tobytes()
+    stored = shuffled(values, itemsize)
+    out = np.zeros(size, "u1")
+    unshuffle_into(np.frombuffer(stored, "u1"), itemsize, out)
+    assert out.tobytes() == values
+    assert decode((Filter("shuffle", (itemsize,)),), stored, size).tobytes() == values
+    if size % itemsize == 0 and size and itemsize < 256:
+        assert bytes(numcodecs.Shuffle(itemsize).encode(values)) == stored
+    count = size // itemsize
+    if count:
+        some = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=5)), int)
+        expected = np.frombuffer(values[: count * itemsize], "u1").reshape(count, itemsize)[some]
+        assert np.array_equal(gather(np.frombuffer(stored, "u1"), itemsize, some), expected)
+
+
+@given(st.binary(max_size=3000), st.sampled_from([0, 1, 2, 255]), st.integers(0, 5000))
+def test_fletcher32_is_that_of_numcodecs(data: bytes, fill: int, more: int) -> None:
+    data += bytes([fill]) * more
+    stored = imagecodecs.h5checksum_fletcher32(data) if data else 0
+    assert fletcher32(np.frombuffer(data, "u1")) == stored
+    if len(data) and len(data) % 2 == 0:
+        assert bytes(numcodecs.Fletcher32().encode(data))[-4:] == struct.pack("<I", stored)
+
+
+@pytest.mark.parametrize("fill", [0, 255, 1])
+def test_fletcher32_of_long_data(fill: int) -> None:
+    data = np.full((1 << 27) + 4099, fill, "u1")
+    assert fletcher32(data) == imagecodecs.h5checksum_fletcher32(data.tobytes())
+
+
+def test_fletcher32_in_the_old_byte_order() -> None:
+    step, stored = encoded("fletcher32")
+    a, b, c, d = stored[-4:]
+    assert decode((step,), stored[:-4] + bytes([b, a, d, c]), len(SMOOTH)).tobytes() == SMOOTH
+    with pytest.raises(ValueError, match="checksum"):
+        decode((step,), stored[:-4] + bytes([d, c, b, a]), len(SMOOTH))
+
+
+def chunks_of(dataset: h5py.Dataset) -> list[tuple[Any, int, bytes]]:
+    """Return offset, filter mask and bytes of every stored chunk."""
+    found: list[Any] = []
+    dataset.id.chunk_iter(found.append)
+    return [(f.chunk_offset, *dataset.id.read_direct_chunk(f.chunk_offset)) for f in found]
+
+
+HDF5 = [
+    ({"compression": "gzip"}, ("deflate",)),
+    ({"compression": "gzip", "shuffle": True}, ("shuffle", "deflate")),
+    ({"compression": "gzip", "shuffle": True, "fletcher32": True}, ("shuffle", "deflate", "fletcher32")),
+    ({"shuffle": True}, ("shuffle",)),
+    ({"fletcher32": True}, ("fletcher32",)),
+    ({"compression": "lzf", "shuffle": True}, ("shuffle", "lzf")),
+    ({"compression": "szip"}, ("szip",)),
+    ({"compression": "szip", "shuffle": True, "fletcher32": True}, ("shuffle", "szip", "fletcher32")),
+]
+TYPES = ["i1", "<i2", ">i2", "<f4", ">f4", "<f8", "c16", np.dtype([("a", "u1"), ("b", "<u2")])]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(("options", "names"), HDF5, ids=lambda x: "-".join(x) if isinstance(x, tuple) else "")
+def test_files_of_h5py(tmp_path: Path, dtype: Any, options: dict[str, Any], names: tuple[str, ...]) -> None:
+    dtype = np.dtype(dtype)
+    if "szip" in names and (dtype.itemsize in (3, 16) or not h5py.h5z.filter_avail(h5py.h5z.FILTER_SZIP)):
+        pytest.skip("HDF5 does not write szip for it")
+    rng = np.random.default_rng(3)
+    values = np.zeros((64, 40), dtype)
+    values[::2] = rng.integers(0, 99, (32, 40)) if dtype.names is None else np.array((3, 700), dtype)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("x", data=values, chunks=(24, 25), **options)
+        plist = dataset.id.get_create_plist()
+        found = {plist.get_filter(i)[0]: plist.get_filter(i)[2] for i in range(plist.get_nfilters())}
+        filters = tuple(Filter(n, found[h5py.h5z.FILTER_SZIP] if n == "szip" else (dtype.itemsize,)) for n in names)
+        stored = chunks_of(dataset)
+        assert len(stored) == 6
+        for (row, column), mask, data in stored:
+            chunk = decode(filters, data, 24 * 25 * dtype.itemsize, mask).view(dtype).reshape(24, 25)
+            part = values[row : row + 24, column : column + 25]
+            assert np.array_equal(chunk[: part.shape[0], : part.shape[1]], part)
+
+
+@given(st.integers(0, 7), st.binary(min_size=600, max_size=600))
+def test_masks_skip_filters(mask: int, values: bytes) -> None:
+    filters = (Filter("shuffle", (4,)), Filter("deflate"), Filter("fletcher32"))
+    stored = values
+    for i, name in enumerate(("shuffle", "deflate", "fletcher32")):
+        stored = stored if mask >> i & 1 else ENCODERS[name][1](stored)
+    assert decode(filters, stored, 600, mask).tobytes() == values
+    planes = before_shuffle(filters)
+    assert planes == filters[1:]
+    assert decode(planes, stored, 600, mask >> 1).tobytes() == (values if mask & 1 else shuffled(values, 4))
+
+
+@given(st.lists(st.sampled_from(sorted(set(ENCODERS) - {"lzf", "szip", "bitshuffle"})), max_size=4), st.binary(max_size=2000))
+def test_chains_in_any_order(names: list[str], values: bytes) -> None:
+    stored = values
+    for name in names:
+        # These encoders refuse nothing to encode.
+        if not stored and name in ("blosc", "lz4", "zstd", "lz4_hdf5"):
+            return
+        stored = ENCODERS[name][1](stored)
+    filters = tuple(Filter(n, ENCODERS[n][0]) for n in names)
+    assert decode(filters, stored, len(values)).tobytes() == values
+
+
+def test_empty() -> None:
+    assert decode((), b"", 0).size == 0
+    for name in ("shuffle", "deflate", "gzip", "fletcher32", "crc32c", "zstd"):
+        step, stored = encoded(name, b"")
+        assert decode((step,), stored, 0).size == 0
+
+
+def test_no_filters_no_copy() -> None:
+    data = np.arange(9, dtype="u1")
+    assert np.shares_memory(decode((), data, 9), data)
+    with pytest.raises(ValueError, match="9 bytes stored where 8 should be"):
+        decode((), data, 8)
+
+
+def test_unknown() -> None:
+    assert known(()) and not known((Filter("deflate"), Filter("secret")))
+    for wrong in (Filter("shuffle"), Filter("shuffle", (0,)), Filter("bitshuffle", (4, 3, 0)), Filter("szip", (1, 2))):
+        assert not known((wrong,))
+        with pytest.raises(ValueError, match=wrong.name):
+            decode((wrong,), b"abcd", 4)
+    with pytest.raises(ValueError, match="secret"):
+        decode((Filter("secret"),), b"", 0)
+    assert before_shuffle(()) is None and before_shuffle((Filter("deflate"), Filter("shuffle", (2,)))) is None
+
+
+@pytest.mark.parametrize("compressor", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
+@pytest.mark.parametrize("shuffle", [0, 1, 2])
+@pytest.mark.parametrize("itemsize", SIZES)
+def test_blosc_of_numcodecs(compressor: str, shuffle: int, itemsize: int) -> None:
+    values = np.arange(16 * 1003, dtype="<u4").view("u1")[: itemsize * 4001].reshape(-1, itemsize)
+    typed = values.copy().view(f"V{itemsize}").ravel()
+    stored = numcodecs.Blosc(compressor, 5, shuffle).encode(typed)
+    assert np.array_equal(decode((Filter("blosc"),), stored, values.size), values.ravel())
+
+
+@pytest.mark.parametrize("itemsize", SIZES)
+@given(st.integers(0, 5000), st.sampled_from([0, 8, 64, 1024]), st.sampled_from([0, 2, 3]))
+def test_bitshuffle_of_imagecodecs(itemsize: int, count: int, block: int, compressor: int) -> None:
+    values = np.random.default_rng(count).integers(0, 9, count * itemsize, "u1").tobytes()
+    pack = {0: None, 2: lambda b: numcodecs.LZ4().encode(b)[4:], 3: lambda b: bytes(numcodecs.Zstd(1).encode(b))}[compressor]
+    stored = bitshuffled(values, itemsize, pack, block or max(8192 // itemsize // 8 * 8, 128))
+    assert decode((Filter("bitshuffle", (itemsize, block, compressor)),), stored, len(values)).tobytes() == values
+    if not compressor:
+        whole = bytes(imagecodecs.bitshuffle_encode(values, itemsize=itemsize, blocksize=block)) if values else b""
+        out = np.zeros(len(values), "u1")
+        unshuffle_bits(np.frombuffer(whole, "u1"), itemsize, block or max(8192 // itemsize // 8 * 8, 128), out)
+        assert out.tobytes() == values
+
+
+@given(st.binary(max_size=4000), st.integers(1, 4000))
+def test_lz4_of_imagecodecs(data: bytes, block: int) -> None:
+    if data:
+        stored = imagecodecs.lz4h5_encode(data, blocksize=block)
+        assert decode((Filter("lz4_hdf5"),), stored, len(data)).tobytes() == data
+
+
+def test_zstd_without_a_size() -> None:
+    step = Filter("zstd")
+    frame = bytes.fromhex("28b52ffd 0058 61 00 00".replace(" ", ""))
+    stored = frame[:4] + b"\x00\x58" + struct.pack("<I", 1 | 5 << 3)[:3] + b"hello"
+    assert decode((step,), stored, 5).tobytes() == b"hello"
+    for size in (4, 6):
+        with pytest.raises(ValueError, match="zstd"):
+            decode((step,), stored, size)
+
+
+@pytest.mark.parametrize("absent", [(), ("deflate",), ("deflate", "isal")], ids=["all", "no libdeflate", "zlib alone"])
+def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in absent:
+        monkeypatch.setitem(sys.modules, name, None)
+        if name == "isal":
+            monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    for function in (inflating._library, inflating._streaming):
+        function.cache_clear()
+    try:
+        for name in ("deflate", "gzip"):
+            test_round_trip(name, SMOOTH)
+            test_round_trip(name, NOISE)
+            test_wrong_sizes(name)
+            test_cut_short(name)
+            step, stored = encoded(name, b"")
+            assert decode((step,), stored, 0).size == 0
+        twice = gzip.compress(SMOOTH[:999]) + gzip.compress(SMOOTH[999:])
+        assert decode((Filter("gzip"),), twice, len(SMOOTH)).tobytes() == SMOOTH
+        assert decode((Filter("deflate"),), zlib.compress(SMOOTH) + b"rest", len(SMOOTH)).tobytes() == SMOOTH
+    finally:
+        for function in (inflating._library, inflating._streaming):
+            function.cache_clear()
+
+
+ZARR = ["zlib", "gzip", "zstd", "blosc", "lz4", "shuffle"]
+
+
+@pytest.mark.parametrize("name", ZARR)
+def test_stores_of_zarr(name: str, tmp_path: Path) -> None:
+    zarr = importlib.import_module("zarr")
+    values = np.arange(6000, dtype="<f8").reshape(60, 100)
+    made = {"zlib": numcodecs.Zlib(), "gzip": numcodecs.GZip(), "zstd": numcodecs.Zstd(), "lz4": numcodecs.LZ4()}
+    compressor = made.get(name, numcodecs.Blosc(shuffle=2) if name == "blosc" else numcodecs.Zlib())
+    array = zarr.create_array(
+        store=str(tmp_path / "a"), shape=values.shape, chunks=(60, 100), dtype="<f8", zarr_format=2,
+        compressors=compressor, filters=[numcodecs.Shuffle(8)] if name == "shuffle" else None,
+    )  # fmt: skip
+    array[...] = values
+    steps = {"zlib": ("deflate",), "shuffle": ("shuffle", "deflate")}.get(name, (name,))
+    stored = (tmp_path / "a" / "0.0").read_bytes()
+    found = decode(tuple(Filter(s, (8,)) for s in steps), stored, values.nbytes)
+    assert np.array_equal(found.view("<f8").reshape(values.shape), values)
+
+
+def forget_codecs() -> None:
+    codecs.codecs.cache_clear()
+    codecs._steps.cache_clear()
+
+
+def test_other_packages_may_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Secret:
+        name = "secret"
+
+        def usable(self, parameters: codecs.Parameters) -> bool:
+            return True
+
+        def grown(self, size: int, parameters: codecs.Parameters) -> int:
+            return size
+
+        def decode(self, data: np.ndarray, size: int, parameters: codecs.Parameters, out: np.ndarray | None) -> np.ndarray:
+            return data ^ np.uint8(42)
+
+    class Entry:
+        name, value = "secret", "package:CODEC"
+
+        def __init__(self, loaded: Any) -> None:
+            self.loaded = loaded
+
+        def load(self) -> Any:
+            if self.loaded is None:
+                raise ImportError("no library")
+            return self.loaded
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry(Secret()), Entry(3)])
+    forget_codecs()
+    try:
+        assert decode((Filter("secret"), Filter("deflate")), zlib.compress(b"*"), 1).tobytes() == b"\0"
+        monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry(None)])
+        forget_codecs()
+        with pytest.warns(RuntimeWarning, match="secret .* does not load: no library"):
+            assert not known((Filter("secret"),))
+    finally:
+        forget_codecs()
+
+
+def test_real_files_of_every_filter(tmp_path: Path) -> None:
+    """HDF5's own plugins, where they are installed."""
+    hdf5plugin = pytest.importorskip("hdf5plugin")
+    values = np.random.default_rng(5).integers(0, 300, (100, 101)).astype("<f4")
+    cases: dict[str, tuple[Any, Filter]] = {
+        "lz4": (hdf5plugin.LZ4(nbytes=4096), Filter("lz4_hdf5")),
+        "zstd": (hdf5plugin.Zstd(), Filter("zstd")),
+        "blosc": (hdf5plugin.Blosc(cname="zstd", shuffle=2), Filter("blosc")),
+        "bits": (hdf5plugin.Bitshuffle(cname="none"), Filter("bitshuffle", (4, 0, 0))),
+        "bits_lz4": (hdf5plugin.Bitshuffle(nelems=64, cname="lz4"), Filter("bitshuffle", (4, 64, 2))),
+        "bits_zstd": (hdf5plugin.Bitshuffle(cname="zstd"), Filter("bitshuffle", (4, 0, 3))),
+    }
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, (options, step) in cases.items():
+            dataset = file.create_dataset(name, data=values, chunks=(100, 101), shuffle=name == "zstd", **options)
+            filters = (Filter("shuffle", (4,)), step) if name == "zstd" else (step,)
+            ((_, mask, stored),) = chunks_of(dataset)
+            assert np.array_equal(decode(filters, stored, values.nbytes, mask).view("<f4").reshape(100, 101), values)
