@@ -14,6 +14,7 @@ from aggarray.errors import FormatError, IndexFileError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp
 from aggarray.options import get_options
+from aggarray.source import close_sources
 from aggarray.table import References
 
 
@@ -150,6 +151,7 @@ _files = OpenFiles()
 def close_files() -> None:
     """Close the files kept open for later reads, for instance before deleting them."""
     _files.close()
+    close_sources()
 
 
 @contextmanager
