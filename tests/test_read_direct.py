@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 import aggarray.read as reading
+from aggarray.read import tables
 from aggarray.read.cache import chunk_tables, decoded_chunks
 from aggarray.read.chunking import runs_along
 
@@ -33,7 +34,9 @@ KEYS = st.tuples(
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> None:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Chunks as small as these would be read by their library.
+    monkeypatch.setattr(tables, "SMALL", 0)
     chunk_tables._forget()
     decoded_chunks._forget()
 
@@ -270,3 +273,57 @@ def test_runs_cover_a_selection(selection: Any, chunk: int) -> None:
         local = np.arange(chunk)[run.local]
         found[run.out] = run.chunk * chunk + local
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_planes_of_another_size_than_the_elements(tmp_path: Path) -> None:
+    """Zarr's shuffle may be told any size; four bytes is its default."""
+    import numcodecs
+
+    group = zarr.open_group(str(tmp_path / "s.zarr"), mode="w", zarr_format=2)
+    array = group.create_array(
+        "v", shape=(64,), chunks=(64,), dtype="f8", fill_value=-1, filters=[numcodecs.Shuffle(4)], compressors=numcodecs.Zlib()
+    )
+    array[:] = np.arange(64)
+    v = aa.open(tmp_path / "s.zarr")["v"]
+    assert v[5] == 5 and v[60:63].tolist() == [60, 61, 62] and v[:].tolist() == list(range(64))
+
+
+@pytest.mark.parametrize("how", [{}, {"shards": (50,)}, {"compressors": None}])
+def test_chunks_of_a_store_that_are_written_later(tmp_path: Path, how: dict[str, Any]) -> None:
+    group = zarr.open_group(str(tmp_path / "t.zarr"), mode="w")
+    array = group.create_array("v", shape=(100,), chunks=(10,), dtype="f4", dimension_names=["t"], **how)
+    array[:50] = 1
+    v = aa.open(tmp_path / "t.zarr")["v"]
+    with aa.set_options(cache_bytes=1 << 20):
+        assert v[...].sum() == 50
+        array[50:] = 2
+        array[:10] = 7
+        assert v[...].sum() == 210
+    if not how:
+        os.remove(tmp_path / "t.zarr" / "v" / "c" / "3")
+        assert v[...].sum() == 200
+
+
+def test_a_file_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "v.nc"
+    hdf5(path, "f4", chunks=SHAPE, compression="gzip")
+    v = aa.open(path)["v"]
+    carry_out = reading.carry_out
+
+    def late(batch: Any) -> None:
+        hdf5(tmp_path / "other.nc", "f4")
+        os.replace(tmp_path / "other.nc", path)
+        carry_out(batch)
+
+    monkeypatch.setattr(reading, "carry_out", late)
+    with pytest.raises(aa.FormatError, match=r"v\.nc"):
+        v[:]
+
+
+def test_a_column_of_contiguous_values_is_no_read_per_row(tmp_path: Path, direct: list[Any]) -> None:
+    path = tmp_path / "v.nc"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256))
+    v = aa.open(path)["v"]
+    np.testing.assert_array_equal(v[:, :, 5], np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256)[:, :, 5])
+    assert sum(len(batch.tasks) for batch in direct) < 10

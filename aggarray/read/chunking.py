@@ -17,8 +17,8 @@ Indices = slice | np.ndarray
 
 #: Stretches of chunks without filters are read in pieces of about this many bytes.
 STRETCH = 1 << 22
-#: So many times the bytes that are wanted may be read in one stretch before it is worth several.
-_WASTE = 4
+#: One more read costs as much as so many bytes more.
+_PER_READ = 1 << 16
 
 
 class Run(NamedTuple):
@@ -105,7 +105,7 @@ def _stretches(task: Task, itemsize: int) -> Iterator[Task]:
     if prod(task.shape) * itemsize <= 1 << 16:
         yield task
         return
-    axis = _axis(task, counts)
+    axis = _axis(task, counts, itemsize)
     inner = prod(task.shape[axis + 1 :]) * itemsize
     rows = max(1, STRETCH // max(1, inner))
     lead = [_singles(chosen) for chosen in task.local[:axis]]
@@ -128,14 +128,14 @@ def _stretches(task: Task, itemsize: int) -> Iterator[Task]:
             )
 
 
-def _axis(task: Task, counts: Sequence[int]) -> int:
-    """Return the first dimension from which on rows can be read whole without reading too much."""
-    for axis in range(len(counts)):
+def _axis(task: Task, counts: Sequence[int], itemsize: int) -> int:
+    """Return the dimension from which on rows are read whole: where reads and bytes together cost least."""
+
+    def cost(axis: int) -> int:
         low, high = _ends(task.local[axis])
-        wanted = prod(counts[axis:])
-        if (high - low) * prod(task.shape[axis + 1 :]) <= _WASTE * wanted or axis == len(counts) - 1:
-            return axis
-    return 0
+        return prod(counts[:axis]) * ((high - low) * prod(task.shape[axis + 1 :]) * itemsize + _PER_READ)
+
+    return min(range(len(counts)), key=cost, default=0)
 
 
 def _count(chosen: Indices) -> int:

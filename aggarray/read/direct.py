@@ -20,6 +20,7 @@ from aggarray.plan import Piece
 from aggarray.read.blocks import raise_named
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import STRETCH, Indices, Task, tasks_of
+from aggarray.read.files import file_state
 from aggarray.read.tables import Found
 from aggarray.read.target import Target
 from aggarray.source import read_into, read_ranges
@@ -165,17 +166,32 @@ def carry_out(batch: Batch) -> None:
     stored = batch.stored
     try:
         _carry_out(batch)
+    except MissingFileError as error:
+        if stored.target.access.missing != "fill":
+            raise_named(error, stored.path, stored.variable)
+        _put_missing(batch)
     except AggarrayError as error:
-        if isinstance(error, MissingFileError) and stored.target.access.missing == "fill":
-            for task in batch.tasks:
-                gone = np.zeros(tuple(o.stop - o.start for o in task.out), stored.target.step.dtype)
-                stored.put(task.out, gone, np.ones(gone.shape, bool))
-            return
         raise_named(error, stored.path, stored.variable)
+    except OSError as error:
+        text = f"{stored.path}, variable {stored.variable!r}: {error.strerror or error}"
+        raise FormatError(f"{text}; read it again") from error
+
+
+def _put_missing(batch: Batch) -> None:
+    """Make missing what the tasks of a batch would give."""
+    stored = batch.stored
+    for task in batch.tasks:
+        gone = np.zeros(tuple(o.stop - o.start for o in task.out), stored.target.step.dtype)
+        stored.put(task.out, gone, np.ones(gone.shape, bool))
 
 
 def _carry_out(batch: Batch) -> None:
     stored, table = batch.stored, batch.stored.table
+    if table.names is not None and not os.path.exists(batch.path):
+        # A chunk of a Zarr store that is not there is all fill value.
+        for task in batch.tasks:
+            _put(stored, task, _fill(table, task))
+        return
     tasks = [t for t in batch.tasks if not _cached(stored, t) and not _straight(batch, t)]
     data = iter(_ranges(batch.path, [t for t in tasks if t.offset >= 0]))
     for task in tasks:
@@ -187,7 +203,15 @@ def _carry_out(batch: Batch) -> None:
         except AggarrayError:  # some of which are ValueErrors
             raise
         except ValueError as error:
+            _check_unchanged(stored)
             raise FormatError(f"chunk {task.chunk} at byte {task.offset}: {error}; restore the file") from error
+    _check_unchanged(stored)
+
+
+def _check_unchanged(stored: Stored) -> None:
+    """Raise FormatError where a file is not the one any more whose chunks were looked up."""
+    if stored.state and file_state(stored.path, None) != stored.state:
+        raise FormatError("changed while it was read: read it again, or open the files anew")
 
 
 def _ranges(path: str, tasks: Sequence[Task]) -> Iterable[Any]:
@@ -204,7 +228,7 @@ def _key(stored: Stored, task: Task) -> tuple[Any, ...]:
 
 def _cached(stored: Stored, task: Task) -> bool:
     """Serve a task from the chunks that are kept decoded."""
-    whole = decoded_chunks.get(_key(stored, task)) if stored.table.filters else None
+    whole = decoded_chunks.get(_key(stored, task)) if stored.table.filters and stored.state else None
     if whole is None:
         return False
     _put(stored, task, whole[_outer(task.local)])
@@ -232,11 +256,14 @@ def _decoded(stored: Stored, task: Task, data: Any) -> np.ndarray:
         return _native(np.frombuffer(data, table.dtype).reshape(task.shape)[_outer(task.local)])
     mask = 0 if table.masks is None else int(table.masks[task.chunk])
     wanted = prod(o.stop - o.start for o in task.out)
-    rest = before_shuffle(table.filters) if wanted * _FEW <= count and not mask & 1 and itemsize > 1 else None
+    # Planes are those of elements only where the filter was told their size.
+    few = wanted * _FEW <= count and not mask & 1 and itemsize > 1 and table.filters[0].parameters == (itemsize,)
+    rest = before_shuffle(table.filters) if few else None
     if rest is None:
         buffer = decode(table.filters, data, count * itemsize, mask)
         whole = _native(np.frombuffer(buffer, table.dtype).reshape(task.shape))
-        decoded_chunks.keep(_key(stored, task), whole)
+        if stored.state:
+            decoded_chunks.keep(_key(stored, task), whole)
         return np.asarray(whole[_outer(task.local)])
     planes = np.frombuffer(decode(rest, data, count * itemsize, mask >> 1), np.uint8).reshape(itemsize, *task.shape)
     index = _outer(task.local)
