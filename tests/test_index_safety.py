@@ -546,15 +546,26 @@ def test_truncated(index: Path, rest: float) -> None:
         seen(index)
 
 
+def _own_bytes(path: Path) -> list[int]:
+    """Return where the bytes of our variables lie: damage elsewhere is HDF5's business, which may crash over it."""
+    found: list[int] = []
+    with h5py.File(path) as file:
+        for dataset in file["aggarray"].values():
+            for number in range(dataset.id.get_num_chunks()):
+                chunk = dataset.id.get_chunk_info(number)
+                found += range(chunk.byte_offset, chunk.byte_offset + chunk.size)
+    return found
+
+
 @given(st.integers(0, 2**32), st.integers(1, 40))
-# Always the same bits: HDF5 itself runs in circles over some, which nothing here can end.
-@settings(max_examples=60, derandomize=True, database=None)
+@settings(max_examples=60)
 def test_any_bits_flipped(made: Path, seed: int, count: int) -> None:
-    """Anywhere in the file: it reads, or it is one of our errors."""
+    """Anywhere in what we store: it reads, or it is one of our errors."""
     chance = random.Random(seed)
+    places = _own_bytes(made)
     data = bytearray(made.read_bytes())
     for _ in range(count):
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        data[chance.choice(places)] ^= 1 << chance.randrange(8)
     copy = made.with_name("flipped.idx")
     copy.write_bytes(data)
     with suppress(aa.AggarrayError):
