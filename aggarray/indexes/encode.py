@@ -16,7 +16,7 @@ from aggarray.encoding import Encoding
 from aggarray.frozen import FrozenDict, interned
 from aggarray.indexes.checks import check_array, check_partitions, check_template
 from aggarray.indexes.known import StoredValues
-from aggarray.indexes.store import EAGER, Reader, Writer, check_cells
+from aggarray.indexes.store import EAGER, Reader, Writer, check_cells, plain_dtype
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
 from aggarray.table import Matrix, Parts, References, Step, Template, used_rows
@@ -73,7 +73,7 @@ def unplain(found: Any) -> Any:
 
 
 def _dtype(text: str, kinds: str = "biufcmM") -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtypes.StringDType() if text == "text" else np.dtype(text)
+    dtype: np.dtype[Any] = np.dtypes.StringDType() if text == "text" else plain_dtype(text)
     if dtype.kind not in f"{kinds}T" or dtype.itemsize > _LONGEST:
         raise ValueError(f"dtype {text!r}")
     return dtype

@@ -11,7 +11,7 @@ import numpy as np
 
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.indexes.encode import plain, unplain
-from aggarray.indexes.store import Reader, Writer
+from aggarray.indexes.store import Reader, Writer, plain_dtype
 
 _NO_VALUES = -1
 
@@ -130,7 +130,7 @@ def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable
         raise ValueError(f"a variable {name!r} of dimensions {dimensions!r}")
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
         raise ValueError(f"a variable {name!r} of shape {shape!r}")
-    kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else np.dtype(dtype)
+    kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
     if (kind.hasobject and kind.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")
     return Variable(name, kind, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs))

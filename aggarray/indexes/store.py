@@ -8,6 +8,7 @@ out, `Reader` finds; neither knows what is stored.
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -36,6 +37,8 @@ MOST_IMPLIED = 1 << 23
 _LONGEST_DOCUMENT = 1 << 30
 #: No compression by HDF5's own filters makes more than this of a byte.
 _MOST_INFLATED = 1100
+#: How NumPy writes dtypes: byte order, kind, size, and units of times.
+_DTYPE = re.compile(r"[<>|=][biufcmMSU][0-9]{1,8}(\[[0-9]*[a-zA-Z]+\])?")
 _DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1", "blocks": "u1"}
 
 Spec = Mapping[str, Any]
@@ -237,7 +240,7 @@ class Reader:
         if "texts" in spec:
             found = np.array(list(self.texts(spec["texts"])), np.dtypes.StringDType()).reshape(shape)
         else:
-            dtype, key = np.dtype(spec["dtype"]), (spec["at"], spec["dtype"], shape)
+            dtype, key = plain_dtype(spec["dtype"]), (spec["at"], spec["dtype"], shape)
             if dtype.kind not in "biufcmM":
                 raise ValueError(f"values of dtype {dtype}")
             if key in self._values:  # arrays that share values share them in memory too
@@ -253,6 +256,14 @@ class Reader:
 def _blob_of(size: int) -> str:
     """Return the variable in which values of so many bytes lie."""
     return "values" if size <= EAGER else "blocks"
+
+
+def plain_dtype(text: Any) -> np.dtype[Any]:
+    """Return the dtype that a text as NumPy writes it means; ValueError for any other spelling."""
+    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
+        raise ValueError(f"dtype {text!r:.40}")
+    dtype: np.dtype[Any] = np.dtype(text)
+    return dtype
 
 
 def _own(group: Any, name: str) -> Any:
