@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.bench.__main__ import main
-from tests.bench.harness import BenchmarkError, Measured, benchmarks, run, same_values, table
+from tests.bench.harness import BenchmarkError, Measured, benchmarks, present, run, same_values, table
 
 NAMES = sorted(benchmarks())
 
@@ -24,7 +24,9 @@ def quiet(_text: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_contestants_agree(name: str, tmp_path: Path) -> None:
     """In this process, which is quicker than the fresh ones that the harness starts."""
-    benchmark = benchmarks()[name]
+    benchmark, absent = present(benchmarks()[name])
+    if not benchmark.contestants:
+        pytest.skip("; ".join(absent))
     size = benchmark.sizes["tiny"]
     benchmark.make(tmp_path, size)
     first: dict[str, np.ndarray] = {}
@@ -40,6 +42,7 @@ def test_contestants_agree(name: str, tmp_path: Path) -> None:
 
 def test_full_and_tiny_have_the_same_numbers() -> None:
     for benchmark in benchmarks().values():
+        assert not benchmark.per or benchmark.per in benchmark.sizes["full"]
         assert set(benchmark.sizes) == {"full", "tiny"}
         assert benchmark.sizes["full"].keys() == benchmark.sizes["tiny"].keys()
 
@@ -47,7 +50,7 @@ def test_full_and_tiny_have_the_same_numbers() -> None:
 def test_the_program_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["join", "--size", "tiny", "--repeats", "1"]) == 0
     printed = capsys.readouterr().out
-    assert "### join" in printed and "| aggarray.concat |" in printed and "| 1.00 |" in printed
+    assert "### join" in printed and "| aggarray.concat |" in printed and "| 1.00 (1.00) |" in printed
 
 
 @pytest.mark.parametrize("wrong", [["nonsense"], ["join", "--repeats", "0"]])
@@ -75,5 +78,38 @@ def test_other_values_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_the_table_compares_medians() -> None:
     measured = [Measured("a", [1.0, 2.0, 9.0], [2.0] * 3, [10**6] * 3), Measured("b", [4.0] * 3, [3.0] * 3, [2 * 10**6] * 3)]
     lines = table(benchmarks()["join"], "tiny", measured).splitlines()
-    assert lines[-2] == "| a | 2.000 (1.000 to 9.000) | 1.00 | 2.000 (2.000 to 2.000) | 1.00 | 1 |"
-    assert lines[-1] == "| b | 4.000 (4.000 to 4.000) | 2.00 | 3.000 (3.000 to 3.000) | 1.50 | 2 |"
+    assert lines[-2] == "| a | 2.000 (1.000 to 9.000) | 1.00 (1.00) | 2.000 (2.000 to 2.000) | 1.00 (1.00) | 1 |"
+    assert lines[-1] == "| b | 4.000 (4.000 to 4.000) | 2.00 (4.00) | 3.000 (3.000 to 3.000) | 1.50 (1.50) | 2 |"
+
+
+def test_the_table_tells_who_sat_out_and_what_a_piece_costs() -> None:
+    measured = [Measured("a", [1.0] * 3, [2.0] * 3, [0] * 3), Measured("b", [16.0], [17.0], [0])]
+    benchmark = replace(benchmarks()["join"], per="arrays")
+    lines = table(benchmark, "tiny", measured).splitlines()
+    assert lines[-4].endswith("| µs, one of arrays |")
+    assert lines[-2].endswith("| 200000.00 |")
+    assert lines[-1].startswith("| b (1 round) | 16.000")
+
+
+def test_who_is_slow_sits_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    benchmark = benchmarks()["join"]
+
+    def answers(_benchmark: object, contestant: object, _size: str, places: list[str]) -> dict[str, float]:
+        if len(places) > 1:
+            np.savez(places[1], values=np.zeros(1))
+        return {"seconds": 9.0 if contestant is benchmark.contestants[1] else 1.0, "bytes": 0}
+
+    monkeypatch.setattr("tests.bench.harness._fresh_process", answers)
+    assert [len(one.work) for one in run(benchmark, "tiny", 4, quiet)] == [4, 2, 4]
+
+
+def test_who_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    benchmark = benchmarks()["join"]
+    lacking = replace(benchmark.contestants[1], needs=("numpy", "no_such_module"))
+    some, lines = present(replace(benchmark, contestants=(benchmark.contestants[0], lacking)))
+    assert some.contestants == benchmark.contestants[:1]
+    assert lines == ["xarray.concat is left out: no_such_module not installed"]
+    without = replace(benchmark, needs=("no_such_module",))
+    monkeypatch.setattr("tests.bench.__main__.benchmarks", lambda: {"join": without})
+    assert main(["join"]) == 0
+    assert "join is left out: no_such_module is not installed" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from tests.bench.harness import BenchmarkError, benchmarks, run, table
+from tests.bench.harness import BenchmarkError, benchmarks, present, run, table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,13 +25,15 @@ def main(arguments: list[str] | None = None) -> int:
     print(machine(), flush=True)
     failed = False
     for name in options.names or known:
+        benchmark, absent = present(known[name])
         try:
-            measured = run(known[name], options.size, options.repeats, _say)
+            measured = run(benchmark, options.size, options.repeats, _say) if benchmark.contestants else []
         except BenchmarkError as error:
             failed = True
             print(error, file=sys.stderr)
             continue
-        print(f"\n{table(known[name], options.size, measured)}", flush=True)
+        shown = [table(benchmark, options.size, measured)] if measured else []
+        print("", *shown, *(f"\n{line}" for line in absent), sep="\n", flush=True)
     return int(failed)
 
 
@@ -43,7 +45,7 @@ def machine() -> str:
 
 def _versions() -> list[str]:
     found = []
-    for package in ("numpy", "netCDF4", "h5py", "xarray", "dask"):
+    for package in ("numpy", "netCDF4", "h5py", "zarr", "xarray", "dask", "hidefix", "tensorstore"):
         try:
             found.append(f"{package} {version(package)}")
         except PackageNotFoundError:

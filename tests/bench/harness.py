@@ -2,10 +2,11 @@
 
 Every measurement is a fresh process (`worker`), so that nobody profits from what another has cached; the contestants take
 turns, the order is reversed from round to round, and medians are compared. A first round is not timed: it warms the
-file system's cache for all alike, and its results must be equal.
+file system's cache for all alike, and its results must be equal. Whoever has worked for `PATIENCE` seconds sits the rest out.
 """
 
 import importlib
+import importlib.util
 import json
 import pkgutil
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +23,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 Size = Mapping[str, int]
+
+#: Seconds of work after which a contestant is not measured again, so that the slowest do not make a run last for hours.
+PATIENCE = 15.0
 
 
 class BenchmarkError(Exception):
@@ -33,20 +37,24 @@ class Contestant:
     """One way to do the work.
 
     ``prepare(folder, size)``: imports libraries and makes what is given (not timed); ``work(given)``: what is timed;
-    ``values(given, result)``: named arrays to compare with those of the first contestant, where it has such a name.
+    ``values(given, result)``: named arrays to compare with those of the first contestant, where it has such a name;
+    ``needs``: modules without which it is left out.
     """
 
     name: str
     prepare: Callable[[Path, Size], Any]
     work: Callable[[Any], Any]
     values: Callable[[Any, Any], dict[str, np.ndarray]]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """One piece of work and who does it, aggarray first.
 
-    ``make(folder, size)`` writes the data; ``sizes``: "full" and "tiny", numbers for ``make`` and the contestants.
+    ``make(folder, size)`` writes the data; ``sizes``: "full" and "tiny", numbers for ``make`` and the contestants; ``needs``:
+    modules without which the data cannot be made; ``per``: the entry of ``sizes`` that says how many pieces the work consists
+    of: the table then has microseconds for one of them, the median divided by that number.
     """
 
     name: str
@@ -54,6 +62,8 @@ class Benchmark:
     sizes: Mapping[str, Size]
     make: Callable[[Path, Size], None]
     contestants: tuple[Contestant, ...]
+    needs: tuple[str, ...] = ()
+    per: str = ""
 
 
 @dataclass(slots=True)
@@ -74,6 +84,23 @@ def benchmarks() -> dict[str, Benchmark]:
     return {b.name: b for module in modules for b in getattr(module, "BENCHMARKS", ())}
 
 
+def present(benchmark: Benchmark) -> tuple[Benchmark, list[str]]:
+    """Return the benchmark without contestants whose modules are not installed, and a line for each of these.
+
+    Without any contestants where its data cannot be made.
+    """
+    lines = [f"{benchmark.name} is left out: {name} is not installed" for name in _absent(benchmark.needs)]
+    if lines:
+        return replace(benchmark, contestants=()), lines
+    absent = {c.name: _absent(c.needs) for c in benchmark.contestants}
+    lines = [f"{name} is left out: {', '.join(modules)} not installed" for name, modules in absent.items() if modules]
+    return replace(benchmark, contestants=tuple(c for c in benchmark.contestants if not absent[c.name])), lines
+
+
+def _absent(modules: Sequence[str]) -> list[str]:
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
 def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None]) -> list[Measured]:
     """Measure every contestant ``repeats`` times; BenchmarkError where one fails or values differ."""
     with tempfile.TemporaryDirectory(prefix="aggarray-bench-") as name:
@@ -86,6 +113,8 @@ def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None
         for number, contestant in _rounds(benchmark.contestants, repeats):
             say(f"{benchmark.name}: round {number + 1} of {repeats}, {contestant.name}")
             found = measured[contestant.name]
+            if sum(found.work) > PATIENCE:
+                continue
             started = time.perf_counter()
             answer = _fresh_process(benchmark, contestant, size, [str(folder)])
             found.process.append(time.perf_counter() - started)
@@ -132,15 +161,27 @@ def _fresh_process(benchmark: Benchmark, contestant: Contestant, size: str, plac
 
 
 def table(benchmark: Benchmark, size: str, measured: Sequence[Measured]) -> str:
-    """Write the results as a Markdown table; "times" is a median over that of the first contestant."""
+    """Write the results as a Markdown table; "times" compares medians, in brackets minima, with those of the first line."""
     sizes = ", ".join(f"{name} {number:,}" for name, number in benchmark.sizes[size].items())
     lines = [f"### {benchmark.name}: {benchmark.title}", "", f"{sizes}; {len(measured[0].work)} rounds", ""]
-    lines += ["| | work, s | times | whole process, s | times | memory, MB |", "| --- | --- | --- | --- | --- | --- |"]
+    heads = ["", "work, s", "times", "whole process, s", "times", "memory, MB"]
+    heads += [f"µs, one of {benchmark.per}"] if benchmark.per else []
+    lines += [_row(heads), _row(["---"] * len(heads))]
     for one in measured:
-        cells = [one.name, _spread(one.work), _times(one.work, measured[0].work), _spread(one.process)]
+        name = one.name if len(one.work) == len(measured[0].work) else f"{one.name} ({_count(len(one.work), 'round')})"
+        cells = [name, _spread(one.work), _times(one.work, measured[0].work), _spread(one.process)]
         cells += [_times(one.process, measured[0].process), f"{median(one.memory) / 1e6:,.0f}"]
-        lines.append(f"| {' | '.join(cells)} |")
+        cells += [f"{median(one.work) / benchmark.sizes[size][benchmark.per] * 1e6:.2f}"] if benchmark.per else []
+        lines.append(_row(cells))
     return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _spread(seconds: Sequence[float]) -> str:
@@ -148,4 +189,4 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def _times(seconds: Sequence[float], first: Sequence[float]) -> str:
-    return f"{median(seconds) / median(first):.2f}"
+    return f"{median(seconds) / median(first):.2f} ({min(seconds) / min(first):.2f})"

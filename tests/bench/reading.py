@@ -1,66 +1,40 @@
-"""How long does it take to open an archive and read a variable of it whole?
+"""How long does it take to open an archive and read a variable of it whole, in the ways in which archives are commonly stored?
 
-Every contestant ends with one array in memory, missing values NaN.
+Every contestant ends with one array in memory; `peers` says what is included.
 """
 
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
+from tests.bench.harness import Benchmark
+from tests.bench.layouts import Layout
+from tests.bench.peers import H5PY, HIDEFIX, NETCDF4, XARRAY, readers, whole, write_with_index
 
-from tests.bench.archives import write_archive
-from tests.bench.harness import Benchmark, Contestant, Size
-from tests.bench.opening import TUNED, with_aggarray, with_netcdf4, with_xarray
+_TINY = {"files": 2, "steps": 5, "lat": 8, "lon": 10}
+_MANY = {"full": {"files": 1000, "steps": 10, "lat": 18, "lon": 36}, "tiny": _TINY}
+_LARGE = {"full": {"files": 24, "steps": 120, "lat": 180, "lon": 360}, "tiny": _TINY}
+_MEDIUM = {"full": {"files": 8, "steps": 120, "lat": 180, "lon": 360}, "tiny": _TINY}
+_STEP, _SMALL, _BLOCK = (1, 180, 360), (1, 60, 90), (73, 30, 60)
 
-
-def _aggarray(given: SimpleNamespace) -> Any:
-    return given.library.open(given.paths)["tas"][...]
-
-
-def _xarray(given: SimpleNamespace, **arguments: Any) -> Any:
-    with given.library.open_mfdataset(given.paths, **arguments) as dataset:
-        return dataset["tas"].values
+_ALL = readers(whole, XARRAY, NETCDF4, H5PY, HIDEFIX)
+# hidefix does not know big-endian values.
+_ENDIAN = readers(whole, XARRAY, NETCDF4, H5PY)
 
 
-def _netcdf4(given: SimpleNamespace) -> Any:
-    pieces = []
-    for path in given.paths:
-        with given.library.Dataset(path) as file:
-            pieces.append(np.ma.filled(file["tas"][...], np.nan))
-    return np.concatenate(pieces)
+def _deflated(chunks: tuple[int, int, int], dtype: str = "f4") -> Layout:
+    return Layout(chunks, dtype, {"zlib": True, "shuffle": True})
 
 
-def _values(_given: Any, result: np.ndarray) -> dict[str, np.ndarray]:
-    return {"tas": result}
-
-
-CONTESTANTS = (
-    Contestant("aggarray", with_aggarray, _aggarray, _values),
-    Contestant("xarray.open_mfdataset", with_xarray, _xarray, _values),
-    Contestant("xarray.open_mfdataset, tuned", with_xarray, partial(_xarray, **TUNED), _values),
-    Contestant("netCDF4, a loop", with_netcdf4, _netcdf4, _values),
+_LAYOUTS = (
+    ("read-small", "many small files, stored plainly", _MANY, Layout(), _ALL),
+    ("read-deflated", "shuffled and deflated, a chunk is a step", _LARGE, _deflated(_STEP), _ALL),
+    ("read-small-chunks", "shuffled and deflated, chunks of 22 KB", _MEDIUM, _deflated(_SMALL), _ALL),
+    ("read-blocks", "shuffled and deflated, chunks of 73 steps", _MEDIUM, _deflated(_BLOCK), _ALL),
+    ("read-packed", "shuffled and deflated, 16-bit integers packed", _MEDIUM, _deflated(_STEP, "i2"), _ALL),
+    ("read-double", "shuffled and deflated, float64", _MEDIUM, _deflated(_STEP, "f8"), _ALL),
+    ("read-big-endian", "shuffled and deflated, big-endian", _MEDIUM, _deflated(_STEP, ">f4"), _ENDIAN),
 )
 
-
-def _make(folder: Path, size: Size, deflate: bool) -> None:
-    write_archive(folder, size, deflate=deflate)
-
-
-BENCHMARKS = (
-    Benchmark(
-        "read-small",
-        "many small files, stored plainly",
-        {"full": {"files": 1000, "steps": 10, "lat": 18, "lon": 36}, "tiny": {"files": 5, "steps": 10, "lat": 2, "lon": 4}},
-        partial(_make, deflate=False),
-        CONTESTANTS,
-    ),
-    Benchmark(
-        "read-deflated",
-        "few large files, shuffled and deflated",
-        {"full": {"files": 12, "steps": 365, "lat": 90, "lon": 180}, "tiny": {"files": 2, "steps": 3, "lat": 4, "lon": 6}},
-        partial(_make, deflate=True),
-        CONTESTANTS,
-    ),
+BENCHMARKS = tuple(
+    Benchmark(name, title, sizes, partial(write_with_index, layout=layout), contestants)
+    for name, title, sizes, layout, contestants in _LAYOUTS
 )
