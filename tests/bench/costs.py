@@ -18,7 +18,8 @@ import numpy as np
 from tests.bench.archives import paths_in
 from tests.bench.harness import Benchmark, Contestant, Size
 from tests.bench.layouts import Layout, shape_of
-from tests.bench.peers import INDEX, as_doubles, load_aggarray, resolved, write_with_index
+from tests.bench.opening import load_aggarray
+from tests.bench.peers import INDEX, as_doubles, resolved, write_with_index
 
 #: What the floors need to know of what `layouts` writes.
 _DTYPE, _FILL = np.dtype("f4"), {"_FillValue": np.float32(1e20)}

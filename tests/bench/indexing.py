@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.bench.archives import paths_in, write_archive
 from tests.bench.harness import Benchmark, Contestant, Size
-from tests.bench.opening import TUNED
+from tests.bench.opening import TUNED, load_aggarray, with_xarray
 
 _INDEX, _ABSOLUTE = "index.nca", "absolute.nca"
 
@@ -53,27 +53,13 @@ def _make_million(folder: Path, size: Size) -> None:
 
 
 def _with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
-    import h5py  # noqa: F401 - what is imported on first use is not the work
-    import netCDF4  # noqa: F401
-
-    import aggarray
-    import aggarray.formats.hdf5
-
-    return SimpleNamespace(library=aggarray, index=str(folder / _INDEX), paths=paths_in(folder))
+    return SimpleNamespace(library=load_aggarray(), index=str(folder / _INDEX), paths=paths_in(folder))
 
 
 def _with_cfdm(folder: Path, _size: Size) -> SimpleNamespace:
     import cfdm
 
     return SimpleNamespace(library=cfdm, index=str(folder / _ABSOLUTE))
-
-
-def _with_xarray(folder: Path, _size: Size) -> SimpleNamespace:
-    import dask.array  # noqa: F401
-    import netCDF4  # noqa: F401
-    import xarray
-
-    return SimpleNamespace(library=xarray, paths=paths_in(folder))
 
 
 def _to_save(folder: Path, size: Size) -> SimpleNamespace:
@@ -144,10 +130,10 @@ BENCHMARKS = (
         (
             Contestant("aggarray, the index", _with_aggarray, _open_index, _some),
             Contestant("aggarray, the files", _with_aggarray, _open_files, _some),
-            Contestant("cfdm, the index", _with_cfdm, _cfdm_read, _some_of_cfdm),
+            Contestant("cfdm, the index", _with_cfdm, _cfdm_read, _some_of_cfdm, ("cfdm",)),
             Contestant(
                 "xarray.open_mfdataset, tuned",
-                _with_xarray,
+                with_xarray,
                 lambda given: given.library.open_mfdataset(given.paths, **TUNED)["tas"],
                 _some,
             ),

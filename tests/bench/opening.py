@@ -4,7 +4,9 @@ Nothing but structure and coordinates is read. The loop over headers is the floo
 attributes and the times, and compares nothing.
 """
 
+import pkgutil
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,13 +27,19 @@ TUNED: dict[str, Any] = {
 }
 
 
+def load_aggarray() -> Any:
+    """Import aggarray, and what it imports on first use: that is not the work."""
+    for package in ("aggarray.formats", "aggarray.codecs"):
+        for found in pkgutil.iter_modules(import_module(package).__path__):
+            import_module(f"{package}.{found.name}")
+    for name in ("h5py", "netCDF4", "numcodecs"):
+        import_module(name)
+    return import_module("aggarray")
+
+
 def with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
     """Import, and list the files."""
-    import netCDF4  # noqa: F401 - what is imported on first use is not the work
-
-    import aggarray
-
-    return SimpleNamespace(library=aggarray, paths=paths_in(folder))
+    return SimpleNamespace(library=load_aggarray(), paths=paths_in(folder))
 
 
 def with_xarray(folder: Path, _size: Size) -> SimpleNamespace:

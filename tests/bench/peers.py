@@ -6,7 +6,6 @@ aggarray, xarray and netCDF4 resolve missing values and packing; h5py and hidefi
 resolved after the clock has stopped, to be compared.
 """
 
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ import numpy as np
 from tests.bench.archives import paths_in
 from tests.bench.harness import Contestant, Size
 from tests.bench.layouts import Layout, write_layout
-from tests.bench.opening import TUNED
+from tests.bench.opening import TUNED, load_aggarray
 
 INDEX = "index.nca"
 
@@ -55,16 +54,6 @@ def write_with_index(folder: Path, size: Size, layout: Layout) -> None:
 
     write_layout(folder, size, layout)
     aa.open(paths_in(folder)).save(folder / INDEX)
-
-
-def load_aggarray() -> Any:
-    """Import aggarray, and what it imports on first use: that is not the work."""
-    for package in ("aggarray.formats", "aggarray.codecs"):
-        for found in pkgutil.iter_modules(import_module(package).__path__):
-            import_module(f"{package}.{found.name}")
-    for name in ("h5py", "netCDF4", "numcodecs", "google_crc32c"):
-        import_module(name)
-    return import_module("aggarray")
 
 
 def _given(folder: Path, size: Size, modules: tuple[str, ...], key: Key) -> SimpleNamespace:

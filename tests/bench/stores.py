@@ -16,7 +16,8 @@ import numpy as np
 
 from tests.bench.harness import Benchmark, Contestant, Size
 from tests.bench.layouts import cut, eighths, shape_of
-from tests.bench.peers import INDEX, Key, load_aggarray, point, whole
+from tests.bench.opening import load_aggarray
+from tests.bench.peers import INDEX, Key, point, whole
 
 _STORE = "tas.zarr"
 _CHUNKS, _SHARDS = (24, 90, 120), (96, 180, 360)
