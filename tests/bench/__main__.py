@@ -4,6 +4,7 @@ import argparse
 import os
 import platform
 import sys
+from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 
 from tests.bench.harness import BenchmarkError, benchmarks, present, run, table
@@ -13,18 +14,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks named, all by default; status 1 where one fails."""
     known = benchmarks()
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure aggarray and its peers in turn.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}, or a pattern; all by default")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: %(default)s)")
     parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: to see that it works")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in known]
+    names = [name for name in known if not options.names or any(fnmatchcase(name, given) for given in options.names)]
+    unknown = [given for given in options.names if not any(fnmatchcase(name, given) for name in known)]
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}: there is {', '.join(known)}")
     if options.repeats < 1:
         parser.error(f"--repeats {options.repeats}: give at least 1")
     print(machine(), flush=True)
     failed = False
-    for name in options.names or known:
+    for name in names:
         benchmark, absent = present(known[name])
         try:
             measured = run(benchmark, options.size, options.repeats, _say) if benchmark.contestants else []
