@@ -97,7 +97,7 @@ def test_who_is_slow_sits_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(_benchmark: object, contestant: object, _size: str, places: list[str]) -> dict[str, float]:
         if len(places) > 1:
             np.savez(places[1], values=np.zeros(1))
-        return {"seconds": 9.0 if contestant is benchmark.contestants[1] else 1.0, "bytes": 0}
+        return {"seconds": 5.0 if contestant is benchmark.contestants[1] else 1.0, "bytes": 0}
 
     monkeypatch.setattr("tests.bench.harness._fresh_process", answers)
     assert [len(one.work) for one in run(benchmark, "tiny", 4, quiet)] == [4, 2, 4]

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 Size = Mapping[str, int]
 
 #: Seconds of work after which a contestant is not measured again, so that the slowest do not make a run last for hours.
-PATIENCE = 15.0
+PATIENCE = 8.0
 
 
 class BenchmarkError(Exception):

@@ -29,7 +29,7 @@ TUNED: dict[str, Any] = {
 
 def load_aggarray() -> Any:
     """Import aggarray, and what it imports on first use: that is not the work."""
-    for package in ("aggarray.formats", "aggarray.codecs"):
+    for package in ("aggarray.formats", "aggarray.codecs", "aggarray.indexes"):
         for found in pkgutil.iter_modules(import_module(package).__path__):
             import_module(f"{package}.{found.name}")
     for name in ("h5py", "netCDF4", "numcodecs"):

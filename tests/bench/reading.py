@@ -10,9 +10,9 @@ from tests.bench.layouts import Layout
 from tests.bench.peers import H5PY, HIDEFIX, NETCDF4, XARRAY, readers, whole, write_with_index
 
 _TINY = {"files": 2, "steps": 5, "lat": 8, "lon": 10}
-_MANY = {"full": {"files": 1000, "steps": 10, "lat": 18, "lon": 36}, "tiny": _TINY}
+_MANY = {"full": {"files": 300, "steps": 10, "lat": 18, "lon": 36}, "tiny": _TINY}
 _LARGE = {"full": {"files": 24, "steps": 120, "lat": 180, "lon": 360}, "tiny": _TINY}
-_MEDIUM = {"full": {"files": 8, "steps": 120, "lat": 180, "lon": 360}, "tiny": _TINY}
+_MEDIUM = {"full": {"files": 6, "steps": 120, "lat": 180, "lon": 360}, "tiny": _TINY}
 _STEP, _SMALL, _BLOCK = (1, 180, 360), (1, 60, 90), (73, 30, 60)
 
 _ALL = readers(whole, XARRAY, NETCDF4, H5PY, HIDEFIX)

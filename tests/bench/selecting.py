@@ -11,7 +11,7 @@ from tests.bench.peers import H5PY, HIDEFIX, NETCDF4, XARRAY, box, point, reader
 
 _TINY = {"files": 3, "steps": 5, "lat": 12, "lon": 16}
 _MANY = {"full": {"files": 1000, "steps": 10, "lat": 36, "lon": 72}, "tiny": _TINY}
-_FEWER = {"full": {"files": 300, "steps": 10, "lat": 36, "lon": 72}, "tiny": _TINY}
+_FEWER = {"full": {"files": 200, "steps": 10, "lat": 36, "lon": 72}, "tiny": _TINY}
 _DEFLATED = {"zlib": True, "shuffle": True}
 _LAYOUTS = {
     "steps": ("chunks of one step", Layout((1, 36, 72), options=_DEFLATED)),

@@ -111,7 +111,7 @@ def _values(_given: Any, result: np.ndarray) -> dict[str, np.ndarray]:
 
 _PEERS: dict[str, tuple[tuple[str, ...], Callable[[SimpleNamespace], np.ndarray]]] = {
     "aggarray, a saved index": (("aggarray",), _index),
-    "aggarray": (("aggarray",), _store),
+    "aggarray": (("aggarray", "zarr"), _store),
     "zarr-python": (("zarr",), _zarr),
     "tensorstore": (("tensorstore",), _tensorstore),
     "xarray with dask": (("xarray", "dask.array", "zarr"), _xarray),
