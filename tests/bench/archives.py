@@ -1,4 +1,4 @@
-"""What do the benchmarks read? Folders of netCDF-4 files made here from a seed: one variable cut along time."""
+"""What do the benchmarks open? Folders of netCDF-4 files made here from a seed: one variable cut along time."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,22 +71,19 @@ _TAS = {
 }
 
 
-def write_archive(folder: Path, size: Mapping[str, int], *, rich: bool = True, deflate: bool = False) -> None:
+def write_archive(folder: Path, size: Mapping[str, int], *, rich: bool = True) -> None:
     """Write ``files`` netCDF-4 files of ``steps`` days each on a grid of ``lat`` by ``lon`` points, all named in ``size``.
 
     ``rich``: attributes like those of CMIP6, bounds and a scalar coordinate; else a title, units and standard names.
-    ``deflate``: shuffled and deflated in chunks of one day, with values that compress about as temperatures do.
     """
     random = np.random.default_rng(_SEED)
     shape = (size["steps"], size["lat"], size["lon"])
     for number in range(size["files"]):
         values = 280 + 20 * random.standard_normal(shape, dtype=np.float32)
-        if deflate:
-            values = np.round(values * 8) / 8
-        _write(folder / f"tas_day_{number:05d}.nc", number, values.astype(np.float32), rich, deflate)
+        _write(folder / f"tas_day_{number:05d}.nc", number, values, rich)
 
 
-def _write(path: Path, number: int, values: np.ndarray, rich: bool, deflate: bool) -> None:
+def _write(path: Path, number: int, values: np.ndarray, rich: bool) -> None:
     import netCDF4
 
     steps, rows, columns = values.shape
@@ -105,9 +102,7 @@ def _write(path: Path, number: int, values: np.ndarray, rich: bool, deflate: boo
             height = file.createVariable("height", "f8", ())
             height.setncatts({"units": "m", "standard_name": "height", "long_name": "height", "positive": "up", "axis": "Z"})
             height[...] = 2.0
-        chunks = (1 if deflate else steps, rows, columns)
-        dimensions = tuple(coordinates)
-        tas = file.createVariable("tas", "f4", dimensions, zlib=deflate, shuffle=deflate, chunksizes=chunks, fill_value=1e20)
+        tas = file.createVariable("tas", "f4", tuple(coordinates), chunksizes=values.shape, fill_value=1e20)
         tas.setncatts({"units": "K", "standard_name": "air_temperature", **(_TAS if rich else {})})
         tas[:] = values
 

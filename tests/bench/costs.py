@@ -1,6 +1,6 @@
 """What does a partition cost, and what a stored chunk, beyond its bytes?
 
-Pieces are so small that bytes do not matter. The archive is known from an index opened before the clock starts; one read of
+Pieces are so small that bytes hardly matter. The archive is known from an index opened before the clock starts; one read of
 everything is timed. Microseconds of one piece are the median of that time divided by the number of pieces, partitions or
 chunks; what a bare loop takes for the same system calls and decoding is the floor, so that bookkeeping is the difference.
 "First read": what is kept for later (open files, where chunks are stored) is gathered within the time; "read again": it is
@@ -98,7 +98,8 @@ def _contestants(inflate: bool) -> tuple[Contestant, ...]:
 _MEMORY = Contestant("aggarray, arrays in memory", _memory, _read, as_doubles)
 _FILES = {"full": {"files": 1000, "steps": 1, "lat": 4, "lon": 5}, "tiny": {"files": 3, "steps": 1, "lat": 4, "lon": 5}}
 _CHUNKS = {"full": {"files": 1, "steps": 100_000, "lat": 8, "lon": 8}, "tiny": {"files": 1, "steps": 20, "lat": 8, "lon": 8}}
-_STEP = (1, 8, 8)
+_LARGER = {"full": {"files": 1, "steps": 20_000, "lat": 45, "lon": 48}, "tiny": {"files": 1, "steps": 20, "lat": 45, "lon": 48}}
+_STEP, _LARGER_STEP = (1, 8, 8), (1, 45, 48)
 
 BENCHMARKS = (
     Benchmark(
@@ -114,6 +115,14 @@ BENCHMARKS = (
         "chunks of 256 bytes in one file",
         _CHUNKS,
         partial(write_with_index, layout=Layout(_STEP)),
+        _contestants(False),
+        per="steps",
+    ),
+    Benchmark(
+        "cost-chunk-8k",
+        "chunks of 8,640 bytes in one file",
+        _LARGER,
+        partial(write_with_index, layout=Layout(_LARGER_STEP)),
         _contestants(False),
         per="steps",
     ),

@@ -41,8 +41,6 @@ BENCHMARKS = tuple(
         ("point", "blocks"),
         ("point", "plain"),
         ("box", "steps"),
-        ("box", "blocks"),
-        ("transect", "steps"),
         ("transect", "blocks"),
     )
 )
