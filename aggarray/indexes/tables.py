@@ -14,7 +14,7 @@ from aggarray.codecs import Filter
 from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.formats.base import Chunks, grid_of
 from aggarray.indexes.encode import plain, unplain
-from aggarray.indexes.store import Reader, Writer, plain_dtype
+from aggarray.indexes.store import Reader, Writer, plain_dtype, stored_generation
 from aggarray.read.tables import Entry
 
 
@@ -33,7 +33,7 @@ def pack_tables(
         stamp = None if code is None else stamps.get(code)
         if code is None or stamp is None or (stamp[1], stamp[0]) != state[:2] or table.names is not None:
             continue
-        layout = [plain(table.shape), plain(table.chunk), table.dtype.str, plain(table.fill), table.clipped]
+        layout = [plain(table.shape), plain(table.chunk), table.dtype.str, plain(table.fill)]
         layout.append([[f.name, *map(plain, f.parameters)] for f in table.filters])
         number = layouts.setdefault(repr(layout), len(shown))
         if number == len(shown):
@@ -52,6 +52,13 @@ def pack_tables(
     }
 
 
+#: No chunk of HDF5 has more bytes, decoded.
+_LARGEST = (1 << 32) - 1
+
+#: Shape, chunk shape, dtype, filters and fill value, as `Chunks` has them.
+Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
+
+
 class StoredTables:
     """The chunk tables of an index, read when the first one is asked for."""
 
@@ -59,6 +66,7 @@ class StoredTables:
         self._reader, self._found, self._files, self._stamps = reader, found, files, stamps
         self._rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] | None = None
         self._columns: list[np.ndarray] = []
+        self._layouts: list[Layout] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # whoever is sent an array asks the files
@@ -74,18 +82,23 @@ class StoredTables:
                 with self._reader.opened(), self._reader.blaming():
                     self._rows = self._load()
             except (IndexFileError, MissingFileError):
+                if stored_generation(self._reader.path) == self._reader.generation:
+                    raise
                 self._rows = {}  # the index has gone or been saved anew: the files know
         return self._rows
 
     def _load(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
         column, found = self._reader.column, self._found
         file, layout, count = (column(found[name]) for name in ("file", "layout", "count"))
-        self._columns = [column(spec) for spec in found["columns"]]
+        offsets, sizes, masks = self._columns = [column(spec) for spec in found["columns"]]
+        if any(len(c) and c.min() < least for c, least in ((offsets, -1), (sizes, 0), (masks, 0))):
+            raise ValueError("chunks at negative offsets, or of negative sizes")
         starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        sizes = [prod(grid_of(tuple(unplain(shape)), tuple(unplain(chunk)))) for shape, chunk, *_ in found["layouts"]]
+        self._layouts = [_layout(layout) for layout in found["layouts"]]
+        grids = [prod(grid_of(shape, chunk)) for shape, chunk, *_ in self._layouts]
         if not (len(file) == len(layout) == len(count) == len(found["variables"])) or self._stamps is None:
             raise ValueError("chunk tables of different numbers")
-        if any(len(c) != starts[-1] for c in self._columns) or any(n != sizes[k] for n, k in zip(count, layout, strict=True)):
+        if any(len(c) != starts[-1] for c in self._columns) or any(n != grids[k] for n, k in zip(count, layout, strict=True)):
             raise ValueError("chunk tables of other sizes than their layouts")
         rows = {}
         columns = (c.tolist() for c in (file, layout, starts[:-1], count))
@@ -96,17 +109,20 @@ class StoredTables:
 
     def _table(self, row: tuple[tuple[int, int], int, int, int]) -> Chunks:
         _, kind, start, stop = row
-        shape, chunk, dtype, fill, clipped, filters = self._found["layouts"][kind]
         offsets, sizes, masks = (c[start:stop] for c in self._columns)
-        return Chunks(
-            tuple(unplain(shape)),
-            tuple(unplain(chunk)),
-            plain_dtype(dtype),
-            tuple(Filter(str(name), tuple(map(unplain, parameters))) for name, *parameters in filters),
-            unplain(fill),
-            offsets,
-            sizes,
-            masks.astype(np.uint32) if masks.any() else None,
-            None,
-            bool(clipped),
-        )
+        return Chunks(*self._layouts[kind], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
+
+
+def _layout(found: Any) -> Layout:
+    """Return a layout that an index has; ValueError where no variable is stored that way."""
+    shape, chunk, dtype, fill, filters = found
+    shape, chunk = unplain(shape), unplain(chunk)
+    if len(shape) != len(chunk) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"chunks of shape {chunk} of {shape}")
+    if not all(type(n) is int and n >= 1 for n in chunk):
+        raise ValueError(f"chunks of shape {chunk}")
+    steps = tuple(Filter(str(name), tuple(map(unplain, parameters))) for name, *parameters in filters)
+    kind = plain_dtype(dtype)
+    if kind.kind not in "iuf" or (steps and prod(chunk) * kind.itemsize > _LARGEST):
+        raise ValueError(f"chunks of shape {chunk} of {kind}")
+    return tuple(shape), tuple(chunk), kind, steps, unplain(fill)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +12,10 @@ from aggarray.errors import AggarrayError
 from aggarray.formats.base import Chunks
 from aggarray.read.cache import chunk_tables
 from aggarray.read.files import file_state, opened
+from aggarray.source import State
 from aggarray.table import References
 
-#: Chunks of fewer bytes than this are read quicker by their library, which has less to do for each.
-SMALL = 1 << 13
-
-Found = tuple[Chunks, str, tuple[int, ...]]
+Found = tuple[Chunks, str, State | None]
 
 
 class Entry(NamedTuple):
@@ -26,12 +23,12 @@ class Entry(NamedTuple):
 
     uri: str
     variable: str
-    state: tuple[int, ...]
+    state: State
     chunks: Chunks
 
 
 def find_table(references: References, row: int, access: Access) -> Found | None:
-    """Return (chunks, path, state of the file, () of a store) of a sub-array; None where it is read through its library.
+    """Return (chunks, path, state of the file, None of a store) of a sub-array; None where it is read through its library.
 
     Raises MissingFileError, FormatError or IndexFileError where the file is gone, may not be read or has changed.
     """
@@ -39,33 +36,33 @@ def find_table(references: References, row: int, access: Access) -> Found | None
     if uri is None:
         return None
     access.check(uri)
-    # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
-    folder = os.path.isdir(uri)
-    state, table = _look_up(references, row, access, folder)
+    state, table = _look_up(references, row, uri, access)
     template = references.template_of(row)
     stored = template.encoding.stored
-    if table is None or table.shape != template.shape or not known(table.filters) or table.dtype.newbyteorder("=") != stored:
+    if table is None or table.shape != template.shape or not known(table.filters):
         return None
-    if not folder and len(table.offsets) > 1 and prod(table.chunk) * table.dtype.itemsize < SMALL:
+    if table.dtype != stored and table.dtype.newbyteorder("=") != stored:
         return None
-    return table, uri, () if folder else state
+    return table, uri, state
 
 
-def _look_up(references: References, row: int, access: Access, anew: bool) -> tuple[tuple[int, ...], Chunks | None]:
+def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[State | None, Chunks | None]:
     """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
-    uri, variable = str(references.uri_of(row)), references.variables[int(references.variable[row])]
+    variable = references.variables[int(references.variable[row])]
     state = file_state(uri, references.stamp_of(row))
     key = (uri, variable)
-    held = None if anew else chunk_tables.get(key)
+    held = chunk_tables.get(key)
     if held is not None and held[0] == state:
         return state, held[1]
-    table = None if anew or references.tables is None else references.tables.find(uri, variable, state)
+    table = None if references.tables is None else references.tables.find(uri, variable, state)
     if table is None:
         with opened(references, row, access) as handle:
             # Handles of other packages may not know.
             table = getattr(handle, "chunks", lambda name: None)(variable)
-    if not anew:
-        chunk_tables.keep(key, (state, table))
+        if os.path.isdir(uri):
+            # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
+            return None, table
+    chunk_tables.keep(key, (state, table))
     return state, table
 
 
@@ -84,10 +81,10 @@ def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
             seen.add((uri, variable))
             try:
                 access.check(uri)
-                state, table = _look_up(references, row, access, False)
+                state, table = _look_up(references, row, uri, access)
             except AggarrayError:
                 continue  # whoever reads it is told
-            if table is not None:
+            if table is not None and state is not None:
                 yield Entry(uri, variable, state, table)
 
 
