@@ -106,12 +106,12 @@ def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np
     _decode(table, slab, parts, rows, filters if rest is None else rest)
     if rest is not None:
         _fill(table, parts, rows.reshape(count, dtype.itemsize, -1).transpose(0, 2, 1))
-        planes = rows.reshape(*slab.counts, dtype.itemsize, *table.chunk)
+        planes = rows.reshape((*slab.counts, dtype.itemsize, *table.chunk))
         rank = len(slab.counts)
         last = planes.transpose((*range(rank), *range(rank + 1, 2 * rank + 1), rank))
         return np.ascontiguousarray(last[slab.elements]).view(dtype)[..., 0]
     _fill(table, parts, rows.reshape(count, -1, dtype.itemsize))
-    chunks = rows.view(dtype).reshape(*slab.counts, *table.chunk)
+    chunks = rows.view(dtype).reshape((*slab.counts, *table.chunk))
     if keep:
         for row, number in zip(native(rows.view(dtype)), slab.numbers, strict=True):
             decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
@@ -159,7 +159,7 @@ def _served(stored: Stored, slab: Slab) -> bool:
     kept = [decoded_chunks.get(_key(stored, number)) for number in slab.numbers]
     if any(chunk is None for chunk in kept):
         return False
-    chunks = np.stack(kept).reshape(*slab.counts, *stored.table.chunk)
+    chunks = np.stack(kept).reshape((*slab.counts, *stored.table.chunk))
     put_conformed(stored, slab.out, _taken(chunks, slab, False))
     return True
 
