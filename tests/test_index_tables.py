@@ -190,7 +190,7 @@ def test_files_that_are_gone_are_no_obstacle(tmp_path: Path) -> None:
     agg = aa.open(tmp_path / "a.nc")
     (tmp_path / "a.nc").rename(tmp_path / "b.nc")
     agg.save(tmp_path / "index.nca")
-    assert document(tmp_path / "index.nca")["chunks"]["variables"] == []
+    assert document(tmp_path / "index.nca")["chunks"]["names"] == []
     with pytest.raises(aa.MissingFileError, match=r"a\.nc"):
         aa.open(tmp_path / "index.nca")["tas"][:]
 
@@ -209,7 +209,8 @@ HOSTILE = {
     "objects": lambda d: _layout(d, 2, "|O8"),
     "fewer columns": lambda d: d["chunks"].update(columns=d["chunks"]["columns"][:1]),
     "a longer column": lambda d: d["chunks"]["columns"].__setitem__(0, {"is": [1, 2, 3, 4, 5, 6, 7]}),
-    "variables": lambda d: d["chunks"].update(variables=["tas", "tas"]),
+    "variables": lambda d: d["chunks"].update(variable={"is": [3]}),
+    "more variables": lambda d: d["chunks"].update(variable={"is": [0, 0]}),
 }
 
 

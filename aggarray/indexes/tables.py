@@ -40,11 +40,13 @@ def pack_tables(
             shown.append(layout)
         rows[code, variable] = (number, table)
     column, tables = writer.column, [table for _, table in rows.values()]
+    names = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in rows))}
     masks = [np.zeros(len(t.offsets), np.int64) if t.masks is None else t.masks for t in tables]
     joined = [[t.offsets for t in tables], [t.sizes for t in tables], masks]
     return {
         "layouts": shown,
-        "variables": [variable for _, variable in rows],
+        "names": list(names),
+        "variable": column(np.array([names[name] for _, name in rows], np.int64)),
         "file": column(np.array([code for code, _ in rows], np.int64)),
         "layout": column(np.array([number for number, _ in rows.values()], np.int64)),
         "count": column(np.array([len(t.offsets) for t in tables], np.int64)),
@@ -89,22 +91,24 @@ class StoredTables:
 
     def _load(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
         column, found = self._reader.column, self._found
-        file, layout, count = (column(found[name]) for name in ("file", "layout", "count"))
+        file, layout, count, variable = (column(found[name]) for name in ("file", "layout", "count", "variable"))
         offsets, sizes, masks = self._columns = [column(spec) for spec in found["columns"]]
         if any(len(c) and c.min() < least for c, least in ((offsets, -1), (sizes, 0), (masks, 0))):
             raise ValueError("chunks at negative offsets, or of negative sizes")
         starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         self._layouts = [_layout(layout) for layout in found["layouts"]]
         grids = [prod(grid_of(shape, chunk)) for shape, chunk, *_ in self._layouts]
-        if not (len(file) == len(layout) == len(count) == len(found["variables"])) or self._stamps is None:
+        if not (len(file) == len(layout) == len(count) == len(variable)) or self._stamps is None:
             raise ValueError("chunk tables of different numbers")
         if any(len(c) != starts[-1] for c in self._columns) or any(n != grids[k] for n, k in zip(count, layout, strict=True)):
             raise ValueError("chunk tables of other sizes than their layouts")
         rows = {}
-        columns = (c.tolist() for c in (file, layout, starts[:-1], count))
-        for variable, code, kind, start, number in zip(found["variables"], *columns, strict=True):
+        names = [str(name) for name in found["names"]]
+        for code, kind, start, number, name in zip(
+            *(c.tolist() for c in (file, layout, starts[:-1], count, variable)), strict=True
+        ):
             size, time, _ = self._stamps[code].tolist()
-            rows[self._files[code], str(variable)] = ((time, size), kind, start, start + number)
+            rows[self._files[code], names[name]] = ((time, size), kind, start, start + number)
         return rows
 
     def _table(self, row: tuple[tuple[int, int], int, int, int]) -> Chunks:
