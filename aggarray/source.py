@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from aggarray.errors import FormatError, MissingFileError
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.options import get_options
 
 #: Ranges with at most so many bytes between them are read in one call ...
@@ -85,8 +85,13 @@ def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -
     for a range that does not lie in it (the file is truncated, or the range is wrong), for a file that has changed, or
     cannot be read, and for a URL.
     """
-    with opened(uri, state) as source:
-        return source.read_ranges(ranges)
+    source = _taken(uri, state)
+    try:
+        found = source.read_ranges(ranges)
+        source.check(state)
+        return found
+    finally:
+        source.release()
 
 
 def read_into(uri: str, offset: int, buffer: Any, state: State | None = None) -> None:
@@ -101,18 +106,22 @@ def read_into(uri: str, offset: int, buffer: Any, state: State | None = None) ->
 @contextmanager
 def opened(uri: str, state: State | None = None) -> Iterator[Source]:
     """Give an object for several reads; its ``state`` tells whether it is what it was. Raises what `read_ranges` does."""
+    source = _taken(uri, state)
+    try:
+        yield source
+        source.check(state)
+    finally:
+        source.release()
+
+
+def _taken(uri: str, state: State | None) -> "_LocalFile":
+    """Return an object for several reads, to be released."""
     if "://" in uri:
         # Here a reader of remote objects would be chosen by scheme.
         raise FormatError(
             f"{uri}: a remote file, which cannot be opened; fetch it, and open with relocate={{its address: its folder}}"
         )
-    lease = _descriptors.take(uri, state)
-    try:
-        yield _LocalFile(uri, lease.descriptor, lease.state)
-        if state is not None and _checked(uri, lambda: _state(uri, os.fstat(lease.descriptor))) != state:
-            raise FormatError(f"{uri}: changed while it was read: read it again, or open the files anew")
-    finally:
-        _descriptors.give_back(lease)
+    return _LocalFile(_descriptors.take(uri, state))
 
 
 def close_sources() -> None:
@@ -120,13 +129,23 @@ def close_sources() -> None:
     _descriptors.close()
 
 
-@dataclass(frozen=True, slots=True)
 class _LocalFile:
     """A file in use: its path, a descriptor that stays open meanwhile, what the file was like at the beginning."""
 
-    path: str
-    descriptor: int
-    state: State
+    __slots__ = ("_lease", "descriptor", "path", "state")
+
+    def __init__(self, lease: "_Lease") -> None:
+        self._lease = lease
+        self.path, self.descriptor, self.state = lease.path, lease.descriptor, lease.state
+
+    def check(self, state: State | None) -> None:
+        """Raise FormatError where the file is not, or no longer, what it should be; None: whatever it is."""
+        if state is not None and _state_of(self.path, self.descriptor) != state:
+            raise FormatError(f"{self.path}: changed while it was read: read it again, or open the files anew")
+
+    def release(self) -> None:
+        """Let go of the descriptor."""
+        _descriptors.give_back(self._lease)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Read each span by one call."""
@@ -167,8 +186,10 @@ class _LocalFile:
 
     def _read(self, span: Span) -> memoryview:
         if span.size <= SPAN:
-            with self._blamed():
+            try:
                 data = os.pread(self.descriptor, span.size, span.offset)
+            except OSError as error:
+                raise self._unread(error) from error
             if len(data) == span.size:
                 return memoryview(data)
         # Longer than a call may be, or cut short by a signal or a file that shrinks.
@@ -179,18 +200,16 @@ class _LocalFile:
     def _fill(self, offset: int, view: memoryview) -> None:
         done = 0
         while done < len(view):
-            with self._blamed():
+            try:
                 count = _read_at(self.descriptor, view[done:], offset + done)
+            except OSError as error:
+                raise self._unread(error) from error
             if not count:
                 raise self._truncated(offset, len(view), offset + done)
             done += count
 
-    @contextmanager
-    def _blamed(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise FormatError(f"{self.path}: cannot be read: {error.strerror or error}; check the disk") from error
+    def _unread(self, error: OSError) -> FormatError:
+        return FormatError(f"{self.path}: cannot be read: {error.strerror or error}; check the disk")
 
 
 def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
@@ -232,17 +251,20 @@ class Descriptors:
 
         ``known``: what it was like just before; who asks finds out whether that is still so.
         """
-        state = known or _checked(path, lambda: _state(path, os.stat(path)))
+        state = known or _state_of(path, path)
         with self._lock:
             lease = self._leases.get(path)
             if lease is not None and lease.state == state:
                 self._leases.move_to_end(path)
                 lease.users += 1
                 return lease
-        descriptor = _checked(path, lambda: os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+        try:
+            descriptor = os.open(path, _HOW)
+        except (OSError, ValueError) as error:
+            raise _unopened(path, error) from error
         try:
             # It may have been replaced since: what was opened counts.
-            lease = _Lease(path, descriptor, _checked(path, lambda: _state(path, os.fstat(descriptor))))
+            lease = _Lease(path, descriptor, _state_of(path, descriptor))
         except FormatError:
             os.close(descriptor)
             raise
@@ -260,7 +282,8 @@ class Descriptors:
             lease.users -= 1
             if not lease.users and not lease.kept:
                 os.close(lease.descriptor)
-            self._shrink()
+            if len(self._leases) > get_options().open_files:
+                self._shrink()
 
     def close(self) -> None:
         """Close whatever nobody reads; the rest closes with its last reader."""
@@ -294,24 +317,27 @@ class Descriptors:
             self._drop(self._leases.pop(path))
 
 
-def _state(path: str, status: os.stat_result) -> State:
+_HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+
+
+def _state_of(path: str, opened: str | int) -> State:
+    """Return what a file is like, by its path or its descriptor; MissingFileError or FormatError."""
+    try:
+        status = os.stat(opened)
+    except (OSError, ValueError) as error:
+        raise _unopened(path, error) from error
     # Opening a pipe would wait for its other end.
     if not stat.S_ISREG(status.st_mode):
         raise FormatError(f"{path}: not a file; check the path")
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _checked(path: str, work: Any) -> Any:
-    """Run work on a path; errors name it and say what to do."""
-    try:
-        return work()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"{path}: no such file; restore it, or open with missing='fill'") from error
-    except FormatError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FormatError(f"{path}: cannot be opened: {reason}; check its permissions") from error
+def _unopened(path: str, error: OSError | ValueError) -> AggarrayError:
+    """Return the error of a file that does not open, which names it and says what to do."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError(f"{path}: no such file; restore it, or open with missing='fill'")
+    # A null character in the path is a ValueError.
+    return FormatError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}; check its permissions")
 
 
 _descriptors = Descriptors()

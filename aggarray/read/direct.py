@@ -52,7 +52,7 @@ def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
             yield Batch(stored, read_slabs, found, size + most)
             found, size, most = [], 0, 0
         found.append(slab)
-        size += int(table.sizes[slab.numbers].sum())
+        size += int(table.sizes[slab.numbers[0]] if len(slab.numbers) == 1 else table.sizes[slab.numbers].sum())
         most = max(most, len(slab.numbers) * each)
     if found:
         yield Batch(stored, read_slabs, found, size + most)

@@ -46,7 +46,10 @@ def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
 def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks."""
     table = stored.table
-    offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
+    if len(numbers) == 1:
+        offsets, sizes = [int(table.offsets[numbers[0]])], [int(table.sizes[numbers[0]])]
+    else:
+        offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
     if table.names is not None:
         return _parts_of_store(stored, numbers, offsets, sizes)
     if min(offsets, default=0) >= 0:
