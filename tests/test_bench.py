@@ -6,6 +6,7 @@ import pytest
 pytest.importorskip("xarray", reason="the benchmarks compare with xarray: install the extra 'xarray'")
 pytest.importorskip("dask.array", reason="the benchmarks compare with dask: install the extra 'xarray'")
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,9 +98,11 @@ def test_who_is_slow_sits_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(_benchmark: object, contestant: object, _size: str, places: list[str]) -> dict[str, float]:
         if len(places) > 1:
             np.savez(places[1], values=np.zeros(1))
-        return {"seconds": 5.0 if contestant is benchmark.contestants[1] else 1.0, "bytes": 0}
+        time.sleep(0.2 if contestant is benchmark.contestants[1] else 0)
+        return {"seconds": 1.0, "bytes": 0}
 
     monkeypatch.setattr("tests.bench.harness._fresh_process", answers)
+    monkeypatch.setattr("tests.bench.harness.PATIENCE", 0.3)
     assert [len(one.work) for one in run(benchmark, "tiny", 4, quiet)] == [4, 2, 4]
 
 

@@ -2,7 +2,7 @@
 
 Every measurement is a fresh process (`worker`), so that nobody profits from what another has cached; the contestants take
 turns, the order is reversed from round to round, and medians are compared. A first round is not timed: it warms the
-file system's cache for all alike, and its results must be equal. Whoever has worked for `PATIENCE` seconds sits the rest out.
+file system's cache for all alike, and its results must be equal. Whoever has had `PATIENCE` seconds sits the rest out.
 """
 
 import importlib
@@ -24,8 +24,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 Size = Mapping[str, int]
 
-#: Seconds of work after which a contestant is not measured again, so that the slowest do not make a run last for hours.
-PATIENCE = 8.0
+#: Seconds, of whole processes, after which a contestant is not measured again: the slowest would make a run last for hours.
+PATIENCE = 20.0
 
 
 class BenchmarkError(Exception):
@@ -113,7 +113,7 @@ def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None
         for number, contestant in _rounds(benchmark.contestants, repeats):
             say(f"{benchmark.name}: round {number + 1} of {repeats}, {contestant.name}")
             found = measured[contestant.name]
-            if sum(found.work) > PATIENCE:
+            if sum(found.process) > PATIENCE:
                 continue
             started = time.perf_counter()
             answer = _fresh_process(benchmark, contestant, size, [str(folder)])

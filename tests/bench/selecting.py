@@ -21,6 +21,7 @@ _LAYOUTS = {
 _PEERS = (XARRAY, NETCDF4, H5PY)
 _READ = {
     "point": ("a point's series", _MANY, readers(point, *_PEERS, HIDEFIX)),
+    "series": ("a point's series", _FEWER, readers(point, *_PEERS, HIDEFIX)),
     "box": ("a box's series", _FEWER, readers(box, *_PEERS, HIDEFIX)),
     # hidefix 0.12 gives wrong values for a row of full length: that of the next latitude instead of the next step.
     "transect": ("a latitude's series", _FEWER, readers(transect, *_PEERS)),
@@ -39,7 +40,7 @@ BENCHMARKS = tuple(
     for names in (
         ("point", "steps"),
         ("point", "blocks"),
-        ("point", "plain"),
+        ("series", "plain"),
         ("box", "steps"),
         ("transect", "blocks"),
     )
