@@ -25,6 +25,9 @@ GAP = 1 << 16
 #: ... of at most so many bytes, but for a range that is longer itself.
 SPAN = 1 << 24
 
+#: So many buffers at most are filled by one call.
+_VECTOR = 256
+
 #: (offset, size) in bytes.
 Range: TypeAlias = tuple[int, int]
 #: What tells that a file has changed: modification time in ns, size in bytes, inode.
@@ -41,7 +44,7 @@ class Source(Protocol):
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Do what `read_ranges` does."""
 
-    def read_into(self, offset: int, buffer: Any) -> None:
+    def read_into(self, offset: int, *buffers: Any) -> None:
         """Do what `read_into` does."""
 
 
@@ -94,13 +97,13 @@ def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -
         source.release()
 
 
-def read_into(uri: str, offset: int, buffer: Any, state: State | None = None) -> None:
-    """Fill a writable, contiguous buffer, such as an array of any dtype, with the bytes from ``offset`` on.
+def read_into(uri: str, offset: int, *buffers: Any, state: State | None = None) -> None:
+    """Fill writable, contiguous buffers, such as arrays of any dtype, one after the other with the bytes from ``offset`` on.
 
-    Raises what `read_ranges` does, and ValueError for another buffer.
+    Raises what `read_ranges` does, and ValueError for other buffers.
     """
     with opened(uri, state) as source:
-        source.read_into(offset, buffer)
+        source.read_into(offset, *buffers)
 
 
 @contextmanager
@@ -167,12 +170,22 @@ class _LocalFile:
                 found[i] = data[offset - span.offset : offset - span.offset + size]
         return found
 
-    def read_into(self, offset: int, buffer: Any) -> None:
-        """Read into the buffer itself."""
-        view = _bytes_of(buffer)
-        offset = int(offset)
-        self._check(offset, view.size)
-        self._fill(offset, view.data)
+    def read_into(self, offset: int, *buffers: Any) -> None:
+        """Read into the buffers themselves, all by one call."""
+        views = [_bytes_of(buffer) for buffer in buffers]
+        offset, size = int(offset), sum(view.size for view in views)
+        self._check(offset, size)
+        done = 0
+        if 1 < len(views) <= _VECTOR and size <= SPAN and hasattr(os, "preadv"):
+            try:
+                done = os.preadv(self.descriptor, [view.data for view in views], offset)
+            except OSError as error:
+                raise self._unread(error) from error
+        for view in views:
+            if done < view.size:
+                # Cut short, or not begun.
+                self._fill(offset + done, view.data[done:])
+            offset, done = offset + view.size, max(0, done - view.size)
 
     def _check(self, offset: int, size: int) -> None:
         if offset < 0 or size < 0:

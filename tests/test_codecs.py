@@ -406,7 +406,7 @@ def test_stores_of_zarr(name: str, tmp_path: Path) -> None:
 
 
 def forget_codecs() -> None:
-    codecs.codecs.cache_clear()
+    codecs._foreign_codecs.cache_clear()
     codecs._steps.cache_clear()
 
 

@@ -258,10 +258,16 @@ def test_plug_ins_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     own = formats.formats()[0]
     monkeypatch.setattr(formats.metadata, "entry_points", lambda group: [Entry(own)] if group == "aggarray.formats" else [])
-    assert formats.formats.__wrapped__()[-1] is own
-    monkeypatch.setattr(formats.metadata, "entry_points", lambda group: [Entry(None)])
-    with pytest.warns(RuntimeWarning, match="format other .* does not load"):
-        assert own in formats.formats.__wrapped__()
+    formats._foreign_formats.cache_clear()
+    try:
+        assert formats.formats()[-1] is own
+        monkeypatch.setattr(formats.metadata, "entry_points", lambda group: [Entry(None)])
+        formats._foreign_formats.cache_clear()
+        with pytest.warns(RuntimeWarning, match="format other .* does not load"):
+            assert own in formats.formats()
+    finally:
+        monkeypatch.undo()
+        formats._foreign_formats.cache_clear()
 
 
 def test_real_data(shared_data: Path) -> None:

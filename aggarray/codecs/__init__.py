@@ -24,18 +24,29 @@ from aggarray.codecs.base import Codec, Filter, Parameters
 __all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "codecs", "decode", "decode_all", "known"]
 
 
-@functools.cache
 def codecs() -> Mapping[str, Codec]:
     """Return every codec there is by name: this folder's, then those of other packages, which replace none.
 
     >>> {"shuffle", "deflate", "fletcher32"} <= set(codecs())
     True
     """
+    return MappingProxyType({**_foreign_codecs(), **_own_codecs()})
+
+
+@functools.cache
+def _own_codecs() -> dict[str, Codec]:
     found: dict[str, Codec] = {}
     for module in sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")):
         candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "CODEC", None)
         if isinstance(candidate, Codec):
             found.setdefault(candidate.name, candidate)
+    return found
+
+
+@functools.cache
+def _foreign_codecs() -> dict[str, Codec]:
+    """Return the codecs of other packages. Looking for them takes as long as reading a small file."""
+    found: dict[str, Codec] = {}
     for entry in metadata.entry_points(group="aggarray.codecs"):
         try:
             candidate = entry.load()
@@ -44,7 +55,13 @@ def codecs() -> Mapping[str, Codec]:
             continue
         if isinstance(candidate, Codec):
             found.setdefault(candidate.name, candidate)
-    return MappingProxyType(found)
+    return found
+
+
+def _codec(name: str) -> Codec | None:
+    """Return a codec by name, None where there is none."""
+    own = _own_codecs().get(name)
+    return _foreign_codecs().get(name) if own is None else own
 
 
 def known(filters: Sequence[Filter]) -> bool:
@@ -53,8 +70,7 @@ def known(filters: Sequence[Filter]) -> bool:
     >>> known((Filter("shuffle", (4,)), Filter("deflate"))), known((Filter("secret"),)), known((Filter("shuffle", (0,)),))
     (True, False, False)
     """
-    there = codecs()
-    return all(f.name in there and there[f.name].usable(f.parameters) for f in filters)
+    return all((codec := _codec(f.name)) is not None and codec.usable(f.parameters) for f in filters)
 
 
 def before_shuffle(filters: tuple[Filter, ...]) -> tuple[Filter, ...] | None:
@@ -154,16 +170,16 @@ class _Step:
 @functools.lru_cache(maxsize=256)
 def _steps(filters: tuple[Filter, ...], size: int, mask: int) -> tuple[_Step, ...]:
     """Return what is to be undone, in that order; ValueError where a codec is missing."""
-    there = codecs()
     steps: list[_Step] = []
     exact = True
     for i, f in enumerate(filters):
         if mask >> i & 1:
             continue
-        if not known((f,)):
+        codec = _codec(f.name)
+        if codec is None or not codec.usable(f.parameters):
             raise ValueError(f"{f.name}: no codec for it with parameters {f.parameters} is installed")
-        steps.append(_Step(there[f.name], f.parameters, size, exact, not steps))
-        grown = there[f.name].grown(size, f.parameters)
+        steps.append(_Step(codec, f.parameters, size, exact, not steps))
+        grown = codec.grown(size, f.parameters)
         exact = exact and grown is not None
         # What a compressor makes of data that does not compress is hardly longer than it.
         size = size + size // 8 + 4096 if grown is None else grown

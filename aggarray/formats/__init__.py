@@ -30,18 +30,30 @@ _CHECKED = (1 << 16, 1 << 14)
 _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
-@functools.cache
 def formats() -> tuple[Format, ...]:
     """Return every format there is: this folder's in order of module name, then those of other packages.
 
     >>> [f.name for f in formats()][:3]
     ['HDF5', 'netCDF3', 'Zarr']
     """
+    return (*own_formats(), *_foreign_formats())
+
+
+@functools.cache
+def own_formats() -> tuple[Format, ...]:
+    """Return the formats of this folder."""
     found: list[Format] = []
     for module in sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")):
         candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
         if isinstance(candidate, Format):
             found.append(candidate)
+    return tuple(found)
+
+
+@functools.cache
+def _foreign_formats() -> tuple[Format, ...]:
+    """Return the formats of other packages. Looking for them takes as long as reading a small file."""
+    found: list[Format] = []
     for entry in metadata.entry_points(group="aggarray.formats"):
         try:
             candidate = entry.load()
@@ -90,9 +102,10 @@ def identify(path: str | os.PathLike[str]) -> Format:
     """
     path = os.fspath(path)
     head = _head(path)
-    for candidate in formats():
-        if candidate.recognises(path, head):
-            return candidate
+    for some in (own_formats, _foreign_formats):
+        for candidate in some():
+            if candidate.recognises(path, head):
+                return candidate
     if os.path.isdir(path):
         raise FormatError(f"{path}: a folder that is no Zarr store; name the files in it, or a pattern such as {path}/*.nc")
     known = ", ".join(f.name for f in formats())

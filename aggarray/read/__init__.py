@@ -6,7 +6,7 @@ Files are kept open in a bounded cache; pieces of different files are worked on 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from aggarray.options import get_options
 from aggarray.plan import Piece, along
 from aggarray.read.blocks import block, held, named, place, raise_named
 from aggarray.read.crew import Crew
-from aggarray.read.direct import batches, carry_out
+from aggarray.read.direct import BATCH, SLAB, batches, carry_out
 from aggarray.read.files import OpenFiles, close_files
 from aggarray.read.grouping import by_file, settle
 from aggarray.read.stored import Outputs, stored_piece
@@ -25,6 +25,11 @@ from aggarray.read.target import Target, output
 from aggarray.read.views import view
 from aggarray.selection import Selector
 from aggarray.table import Matrix
+
+#: So many files per thread are shared out by the file, a few at a time, once some have shown how much work they are ...
+_MANY, _BUNDLE, _FIRST = 8, 8, 4
+#: ... which is little below so many bytes a file.
+_LIGHT = 1 << 18
 
 __all__ = ["OpenFiles", "Target", "close_files", "output", "read", "view"]
 
@@ -50,31 +55,62 @@ def read(
     aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
     outputs = result[aim or ...], None if mask is None else mask[aim or ...]
     if result.size:
+        job = _Job(matrix, outputs, target)
         with Crew(get_options().threads if threads is None else threads) as crew:
-            for group in by_file(matrix, rows):
-                for work, size in _works(matrix, group, outputs, target):
-                    crew.do(work, size)
+            _share_out(job, by_file(matrix, rows), crew)
     return result, mask
 
 
-def _works(
-    matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target
-) -> Iterator[tuple[Callable[[], None], int]]:
-    """Yield what is to be done for the pieces of one file, with the bytes that it takes while it is done.
+def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> None:
+    """Have the pieces of all files read: the work on few files divided, of many files several at a time.
 
-    Chunks are read directly, in batches; what cannot be is read piece by piece through the library of its format.
+    Threads gain nothing where a file is so little work that handing the interpreter over costs as much: the first files tell.
     """
-    others = []
-    for piece in group:
-        found = _table(matrix, piece, target) if piece.ref >= 0 else None
-        if found is None:
-            others.append(piece)
-            continue
-        stored = stored_piece(matrix, piece, found, outputs, target)
-        for batch in batches(stored, piece.selection):
-            yield partial(carry_out, batch), batch.size
-    if others:
-        yield partial(_through_library, matrix, others, outputs, target), 0
+    if crew.threads == 1 or len(groups) < _MANY * crew.threads:
+        for group in groups:
+            for work, size in job.works(group):
+                crew.do(work, size)
+        return
+    size = max(job.carry_out(groups[:_FIRST]), 1)
+    if size < _LIGHT * _FIRST:
+        job.carry_out(groups[_FIRST:])
+        return
+    for start in range(_FIRST, len(groups), _BUNDLE):
+        crew.do(partial(job.carry_out, groups[start : start + _BUNDLE]), BATCH + SLAB)
+
+
+class _Job(NamedTuple):
+    """What is read, and what into."""
+
+    matrix: Matrix
+    outputs: Outputs
+    target: Target
+
+    def carry_out(self, groups: Sequence[Sequence[Piece]]) -> int:
+        """Read the pieces of files one after the other; return the bytes that it took."""
+        total = 0
+        for group in groups:
+            for work, size in self.works(group):
+                work()
+                total += size
+        return total
+
+    def works(self, group: Sequence[Piece]) -> Iterator[tuple[Callable[[], Any], int]]:
+        """Yield what is to be done for the pieces of one file, with the bytes that it takes while it is done.
+
+        Chunks are read directly, in batches; what cannot be is read piece by piece through the library of its format.
+        """
+        others = []
+        for piece in group:
+            found = _table(self.matrix, piece, self.target) if piece.ref >= 0 else None
+            if found is None:
+                others.append(piece)
+                continue
+            stored = stored_piece(self.matrix, piece, found, self.outputs, self.target)
+            for batch in batches(stored, piece.selection):
+                yield partial(carry_out, batch), batch.size
+        if others:
+            yield partial(_through_library, self.matrix, others, self.outputs, self.target), 0
 
 
 def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:

@@ -12,7 +12,7 @@ IN_FLIGHT = 48 << 20
 #: Work that needs little is handed over so many bytes, and so many pieces, at a time.
 _TOGETHER, _PIECES = 1 << 18, 16
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 
 class Crew:
@@ -29,7 +29,7 @@ class Crew:
     def __init__(self, threads: int) -> None:
         if threads < 1:
             raise SelectionError(f"threads={threads}: give a whole number of at least 1, or None for the option")
-        self._threads = threads
+        self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._bytes = 0
@@ -41,7 +41,7 @@ class Crew:
 
     def do(self, work: Work, size: int) -> None:
         """Have something done, now or later; ``size``: bytes that it needs while it is done."""
-        if self._threads == 1:
+        if self.threads == 1:
             work()
             return
         if self._gathered and (self._gathered_bytes + size > _TOGETHER or len(self._gathered) >= _PIECES):
@@ -52,10 +52,10 @@ class Crew:
     def _hand_over(self) -> None:
         works, size = self._gathered, self._gathered_bytes
         self._gathered, self._gathered_bytes = [], 0
-        while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 2 * self._threads):
+        while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 2 * self.threads):
             self._finish()
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads)
+            self._pool = ThreadPoolExecutor(self.threads)
         self._waiting.append((self._pool.submit(_all, works), size))
         self._bytes += size
 

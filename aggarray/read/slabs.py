@@ -18,7 +18,7 @@ from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import Slab
 from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
-from aggarray.source import opened, read_ranges
+from aggarray.source import opened, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
@@ -29,6 +29,10 @@ Part = memoryview | None
 
 def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
     """Read, decode, conform and place slabs of chunks. FormatError names the chunk that is damaged."""
+    if not stored.table.filters and stored.table.names is None:
+        for slab in slabs:
+            put_conformed(stored, slab.out, native(_plain_values(stored, slab)))
+        return
     keep = bool(get_options().cache_bytes and stored.state and stored.table.filters)
     slabs = [s for s in slabs if not (keep and _served(stored, s))]
     parts = iter(_parts(stored, [n for slab in slabs for n in slab.numbers]))
@@ -57,6 +61,22 @@ def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
     places = [place for place in zip(offsets, sizes, strict=True) if place[0] >= 0]
     found = iter(read_ranges(stored.path, places, stored.state))
     return [None if offset < 0 else next(found) for offset in offsets]
+
+
+def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
+    """Return what a slab of chunks without filters has of a selection; neighbours in the file are read by one call."""
+    table, numbers = stored.table, slab.numbers
+    rows = np.empty((len(numbers), prod(table.chunk) * table.dtype.itemsize), np.uint8)
+    first = int(table.offsets[numbers[0]])
+    if first >= 0 and (len(numbers) == 1 or (np.diff(table.offsets[numbers]) == rows.shape[1]).all()):
+        read_into(stored.path, first, rows, state=stored.state)
+    else:
+        parts = _parts(stored, numbers)
+        for part, row in zip(parts, rows, strict=True):
+            if part is not None:
+                row[...] = np.frombuffer(part, np.uint8)
+        _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
+    return _taken(rows.view(table.dtype).reshape((*slab.counts, *table.chunk)), slab, False)
 
 
 def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:

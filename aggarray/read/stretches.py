@@ -10,6 +10,9 @@ from aggarray.read.chunking import Task, outer
 from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
 from aggarray.source import Source, opened
 
+#: So many stretches are read by one call: they are still in the cache of the processor when missing values are looked for.
+_TOGETHER = 16
+
 
 def read_stretches(stored: Stored, tasks: Sequence[Task]) -> None:
     """Read, conform and place stretches."""
@@ -30,7 +33,7 @@ def read_stretches(stored: Stored, tasks: Sequence[Task]) -> None:
 
 def _read(stored: Stored, tasks: Sequence[Task], source: Source | None) -> None:
     dtype = stored.table.dtype
-    there = [t for t in tasks if source is not None and t.offset >= 0 and not _straight(stored, t, source)]
+    there = [] if source is None else _others(stored, [t for t in tasks if t.offset >= 0], source)
     data = source.read_ranges([(t.offset, t.size) for t in there]) if source is not None else []
     for task, found in zip(there, data, strict=True):
         whole = np.frombuffer(found, dtype).reshape(task.shape)
@@ -41,11 +44,24 @@ def _read(stored: Stored, tasks: Sequence[Task], source: Source | None) -> None:
             put_conformed(stored, task.out, np.broadcast_to(np.asarray(stored.table.fill, dtype.newbyteorder("=")), shape))
 
 
-def _straight(stored: Stored, task: Task, source: Source) -> bool:
-    """Read a stretch straight into the output, where it lies there as it does in the file."""
-    where = place_in_view(stored, task.out, task.shape)
-    if where is None or where.nbytes != task.size:
-        return False
-    source.read_into(task.offset, where)
-    settle_in_place(stored, task.out, where)
-    return True
+def _others(stored: Stored, tasks: Sequence[Task], source: Source) -> list[Task]:
+    """Read stretches into the output where it has them as the file does, neighbours by one call; return the others."""
+    others, run = [], list[tuple[Task, np.ndarray]]()
+    for task in tasks:
+        where = place_in_view(stored, task.out, task.shape)
+        if where is None or where.nbytes != task.size:
+            others.append(task)
+            continue
+        if run and (run[-1][0].offset + run[-1][0].size != task.offset or len(run) >= _TOGETHER):
+            _straight(stored, run, source)
+            run = []
+        run.append((task, where))
+    if run:
+        _straight(stored, run, source)
+    return others
+
+
+def _straight(stored: Stored, run: Sequence[tuple[Task, np.ndarray]], source: Source) -> None:
+    source.read_into(run[0][0].offset, *(where for _, where in run))
+    for task, where in run:
+        settle_in_place(stored, task.out, where)
