@@ -18,6 +18,7 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.table import Assumed
 
 #: Held around every call into HDF5 or netCDF-C: neither library is safe under threads.
 LIBRARY_LOCK = threading.RLock()
@@ -64,6 +65,7 @@ class Structure:
     ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
     ``stamp``: what the file was like just before.
     ``sizes`` has the file's dimensions by path, None where the format has none of its own.
+    ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
     """
 
     uri: str
@@ -74,6 +76,36 @@ class Structure:
     skipped: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
+    assumed: Assumed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of a file whose kind is known.
+
+    ``coordinates``: {name of a coordinate: its number of dimensions, 0 or 1}, with values, units and calendar;
+    ``attributes``: names of global attributes.
+    """
+
+    coordinates: Mapping[str, int]
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What was wanted of a file, and is there: global attributes; variables with values, units and calendar, nothing else.
+
+    ``stamp``: as in `Structure`.
+    """
+
+    uri: str
+    attrs: Attributes
+    variables: tuple[Variable, ...]
+    stamp: Stamp | None = None
+
+
+#: What a `Glimpse` has of the attributes of a coordinate.
+GLIMPSED = ("units", "calendar")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +169,11 @@ class Handle(Protocol):
 
 @runtime_checkable
 class Format(Protocol):
-    """A file format: one object per module of this package."""
+    """A file format: one object per module of this package.
+
+    It may have a method ``glimpse(path: str, wanted: Wanted) -> Glimpse | None``, for formats of which a few coordinates are
+    read faster than all: it opens the file once, and returns None where it is not sure, so that the file is scanned.
+    """
 
     name: str
 
@@ -367,6 +403,22 @@ def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> 
         return variable
     values.flags.writeable = False
     return replace(variable, values=values)
+
+
+def glimpsed(path: str, attrs: Attributes, variables: Iterable[Variable], wanted: Wanted) -> Glimpse | None:
+    """Return what is wanted of a file out of what its metadata tell, values read; None where a coordinate is not plainly there.
+
+    ``variables``: those of the names wanted, with their values, others are passed over.
+    """
+    found = []
+    for variable in variables:
+        if wanted.coordinates.get(variable.name) != len(variable.shape) or variable.values is None:
+            continue
+        kept = {name: variable.attrs[name] for name in GLIMPSED if name in variable.attrs}
+        found.append(replace(variable, attrs=kept))
+    if len(found) != len(wanted.coordinates):
+        return None
+    return Glimpse(path, {name: attrs[name] for name in wanted.attributes if name in attrs}, tuple(found))
 
 
 def counts(box: Box) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,14 @@ from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import (
     Box,
     Chunks,
+    Glimpse,
     Handle,
     Structure,
     Variable,
+    Wanted,
     blaming,
     counts,
+    glimpsed,
     has_coordinate,
     one_chunk,
     stored_values,
@@ -387,6 +390,16 @@ class _NetCDF3:
                 lambda v: opened.values(v.name, whole(v.shape)),
             )
             return Structure(path, self.name, opened.header.attrs, variables, {}, sizes=opened.header.sizes)
+        finally:
+            opened.close()
+
+    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+        """Read the header and the coordinates wanted."""
+        opened = _File(path)
+        try:
+            named = [p.variable for p in opened.header.places if p.variable.name in wanted.coordinates]
+            read = (replace(v, values=opened.values(v.name, whole(v.shape))) for v in named if v.dtype.kind in "iuf")
+            return glimpsed(path, opened.header.attrs, read, wanted)
         finally:
             opened.close()
 

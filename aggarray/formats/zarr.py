@@ -10,7 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -22,11 +22,14 @@ from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
     Chunks,
+    Glimpse,
     Handle,
     Structure,
     Variable,
+    Wanted,
     basename,
     blaming,
+    glimpsed,
     has_coordinate,
     is_characters,
     stored_values,
@@ -98,8 +101,11 @@ def _third(found: Any, path: str) -> _Node:
     return _Node(3, found if found.get("node_type") == "array" else None, attrs)
 
 
-def _nodes(path: str) -> dict[str, _Node]:
-    """Return every node of a store by its path in it, the root under the empty name."""
+def _nodes(path: str, names: Sequence[str] | None = None) -> dict[str, _Node]:
+    """Return every node of a store by its path in it, the root under the empty name.
+
+    ``names``: of those wanted beside the root; others may be left out.
+    """
     third = _json(path, "zarr.json")
     inline = None if third is None else third.get("consolidated_metadata")
     if third is not None and isinstance(inline, dict):
@@ -108,7 +114,10 @@ def _nodes(path: str) -> dict[str, _Node]:
     second = None if third is not None else _json(path, ".zmetadata")
     if second is not None:
         return _consolidated(_object(second.get("metadata"), path), path)
-    return dict(_walk(path, ""))
+    if names is None:
+        return dict(_walk(path, ""))
+    loaded = {name: _load(os.path.join(path, *name.split("/"))) for name in ("", *names)}
+    return {name: node for name, node in loaded.items() if node is not None}
 
 
 def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, _Node]:
@@ -373,6 +382,19 @@ class _Zarr:
         groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
         attrs = _attributes(root.attrs) if root.meta is None else {}
         return Structure(path, f"{self.name}{version}", attrs, with_values(variables, read), groups, tuple(skipped))
+
+    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+        """Read the metadata of the root and of the coordinates wanted, and their values."""
+        nodes, store, found = _nodes(path, list(wanted.coordinates)), _Store(path), []
+        for name in wanted.coordinates:
+            node = nodes.get(name, _NO_NODE)
+            dtype = _dtype(node) if node.meta is not None else None
+            if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+                with blaming(path, name):
+                    variable = _variable(name, node, dtype, {name: _dimensions(node, len(_shape(node)))})
+                    found.append(replace(variable, values=store.values(name, whole(variable.shape))))
+        root = nodes.get("", _NO_NODE)
+        return glimpsed(path, _attributes(root.attrs), found, wanted) if root.meta is None else None
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
