@@ -20,7 +20,8 @@ from typing import Any
 
 from aggarray.errors import AggarrayError
 from aggarray.formats import glimpse, scan
-from aggarray.formats.base import LIBRARY_ERRORS, Glimpse, Structure, Wanted
+from aggarray.formats.base import LIBRARY_ERRORS, Structure
+from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.options import get_options
 from aggarray.wire import Receiver, Sender, skip_to_mark
 

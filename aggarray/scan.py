@@ -13,7 +13,8 @@ from typing import Any
 
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
 from aggarray.formats import is_store, local_path
-from aggarray.formats.base import Glimpse, Structure, Variable
+from aggarray.formats.base import Structure, Variable
+from aggarray.formats.glimpses import Glimpse
 from aggarray.helpers import Crew, Result, Task
 from aggarray.wire import Sharer
 
@@ -140,9 +141,9 @@ class Scan:
         found = self.run([(path, None) for path in paths])
         return [(p, r) for p, r in zip(paths, found, strict=True) if not isinstance(r, Glimpse)]
 
-    def run(self, tasks: Sequence[Task]) -> list[Result]:
-        """Look at files, as far as is wanted of each, in the order given."""
-        found = self._crew.run(tasks, self._report)
+    def run(self, tasks: Sequence[Task], again: bool = False) -> list[Result]:
+        """Look at files, as far as is wanted of each, in the order given; ``again``: they were counted before."""
+        found = self._crew.run(tasks) if again else self._crew.run(tasks, self._report)
         return [self._arrays.shared(r) if isinstance(r, Structure) else r for r in found]
 
     def _report(self) -> None:

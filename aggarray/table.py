@@ -43,7 +43,7 @@ class Fact:
     falls: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Assumed:
     """What files are taken to be like that nobody has looked at as a whole, because others of their kind are like that.
 
@@ -56,6 +56,9 @@ class Assumed:
     attrs: Mapping[str, str]
     read: frozenset[str]
     along: frozenset[str]
+
+    def __hash__(self) -> int:
+        return hash(self.model)
 
 
 @dataclass(frozen=True, slots=True)

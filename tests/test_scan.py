@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from aggarray.errors import FormatError, MissingFileError
-from aggarray.formats.base import Structure, Wanted
+from aggarray.formats.base import Structure
 from aggarray.formats.described import is_decreasing, text_attribute
+from aggarray.formats.glimpses import Wanted
 from aggarray.scan import Scan, find_files, scan_files, unreadable
 from tests.making import cube, write
 

@@ -189,7 +189,9 @@ class _File:
         for d in variable.dimensions:
             name = variable.name if self.is_coordinate(variable) else self.coordinate(variable, d)
             forward.append(not is_decreasing(self.variables[name].values if name else None))
-        pairs = variable.values
+        pairs, assumed = variable.values, self.structure.assumed
+        if assumed is not None and variable.name in assumed.facts and len(forward) == 2 and pairs is None:
+            forward[1] = not assumed.facts[variable.name].falls
         if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,) and pairs.dtype.kind in "iuf":
             forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
         return forward

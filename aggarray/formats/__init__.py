@@ -18,7 +18,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, FormatError, MissingFileError
-from aggarray.formats.base import Format, Glimpse, Handle, Stamp, Structure, Wanted, blaming
+from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
+from aggarray.formats.glimpses import Glimpse, Wanted
 
 #: Bytes of a file that formats are shown.
 HEAD = 512

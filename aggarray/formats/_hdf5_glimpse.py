@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._hdf5_scan import attribute, is_pure_dimension
-from aggarray.formats.base import GLIMPSED, LIBRARY_ERRORS, Glimpse, Variable, Wanted, glimpsed, stored_values
+from aggarray.formats.base import LIBRARY_ERRORS, Variable, stored_values
+from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed
 
 
 def glimpse_at(path: str, wanted: Wanted) -> Glimpse | None:
@@ -25,11 +26,16 @@ def glimpse_at(path: str, wanted: Wanted) -> Glimpse | None:
     try:
         attrs = _attributes(h5py.h5g.open(file, b"/"), wanted.attributes) if wanted.attributes else {}
         found = [_variable(file, name) for name in wanted.coordinates]
-        return glimpsed(path, attrs, [v for v in found if v is not None], wanted)
+        return glimpsed(path, attrs, [v for v in found if v is not None], wanted, _never)
     except LIBRARY_ERRORS:
         return None  # a scan says what is wrong
     finally:
         file.close()
+
+
+def _never(variable: Variable) -> np.ndarray:
+    """Refuse: values were read with the rest."""
+    raise LookupError(variable.name)
 
 
 @functools.cache

@@ -79,35 +79,6 @@ class Structure:
     assumed: Assumed | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is wanted of a file whose kind is known.
-
-    ``coordinates``: {name of a coordinate: its number of dimensions, 0 or 1}, with values, units and calendar;
-    ``attributes``: names of global attributes.
-    """
-
-    coordinates: Mapping[str, int]
-    attributes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Glimpse:
-    """What was wanted of a file, and is there: global attributes; variables with values, units and calendar, nothing else.
-
-    ``stamp``: as in `Structure`.
-    """
-
-    uri: str
-    attrs: Attributes
-    variables: tuple[Variable, ...]
-    stamp: Stamp | None = None
-
-
-#: What a `Glimpse` has of the attributes of a coordinate.
-GLIMPSED = ("units", "calendar")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunks:
     """Where the values of a variable are stored: a grid of chunks, each a range of bytes of a file.
@@ -171,8 +142,8 @@ class Handle(Protocol):
 class Format(Protocol):
     """A file format: one object per module of this package.
 
-    It may have a method ``glimpse(path: str, wanted: Wanted) -> Glimpse | None``, for formats of which a few coordinates are
-    read faster than all: it opens the file once, and returns None where it is not sure, so that the file is scanned.
+    It may have a method ``glimpse(path: str, wanted: Wanted) -> Glimpse | None`` (`formats.glimpses`), where a few coordinates
+    are read faster than all: it opens the file once, and returns None where it is not sure, so that the file is scanned.
     """
 
     name: str
@@ -403,22 +374,6 @@ def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> 
         return variable
     values.flags.writeable = False
     return replace(variable, values=values)
-
-
-def glimpsed(path: str, attrs: Attributes, variables: Iterable[Variable], wanted: Wanted) -> Glimpse | None:
-    """Return what is wanted of a file out of what its metadata tell, values read; None where a coordinate is not plainly there.
-
-    ``variables``: those of the names wanted, with their values, others are passed over.
-    """
-    found = []
-    for variable in variables:
-        if wanted.coordinates.get(variable.name) != len(variable.shape) or variable.values is None:
-            continue
-        kept = {name: variable.attrs[name] for name in GLIMPSED if name in variable.attrs}
-        found.append(replace(variable, attrs=kept))
-    if len(found) != len(wanted.coordinates):
-        return None
-    return Glimpse(path, {name: attrs[name] for name in wanted.attributes if name in attrs}, tuple(found))
 
 
 def counts(box: Box) -> tuple[int, ...]:

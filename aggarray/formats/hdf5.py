@@ -22,11 +22,9 @@ from aggarray.formats.base import (
     LIBRARY_LOCK,
     Box,
     Chunks,
-    Glimpse,
     Handle,
     Structure,
     Variable,
-    Wanted,
     blaming,
     counts,
     has_coordinate,
@@ -36,6 +34,7 @@ from aggarray.formats.base import (
     whole,
     with_values,
 )
+from aggarray.formats.glimpses import Glimpse, Wanted
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 

@@ -10,7 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -22,14 +22,11 @@ from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
     Chunks,
-    Glimpse,
     Handle,
     Structure,
     Variable,
-    Wanted,
     basename,
     blaming,
-    glimpsed,
     has_coordinate,
     is_characters,
     stored_values,
@@ -37,6 +34,7 @@ from aggarray.formats.base import (
     whole,
     with_values,
 )
+from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -312,6 +310,11 @@ class _Store:
             box = (*box, slice(0, array.shape[-1], 1))
         return stored_values(np.asarray(array[box]), attrs, joined)
 
+    def whole(self, variable: Variable) -> np.ndarray:
+        """Return all values of a variable; errors name it."""
+        with blaming(self._path, variable.name):
+            return self.values(variable.name, whole(variable.shape))
+
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
         with blaming(self._path, variable):
@@ -373,28 +376,23 @@ class _Zarr:
                     skipped.append((name, stored))
                 else:
                     variables.append(_variable(name, node, stored, spans))
-        store = _Store(path)
-
-        def read(variable: Variable) -> np.ndarray:
-            with blaming(path, variable.name):
-                return store.values(variable.name, whole(variable.shape))
-
         groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
         attrs = _attributes(root.attrs) if root.meta is None else {}
-        return Structure(path, f"{self.name}{version}", attrs, with_values(variables, read), groups, tuple(skipped))
+        return Structure(
+            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path).whole), groups, tuple(skipped)
+        )
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the metadata of the root and of the coordinates wanted, and their values."""
-        nodes, store, found = _nodes(path, list(wanted.coordinates)), _Store(path), []
-        for name in wanted.coordinates:
-            node = nodes.get(name, _NO_NODE)
-            dtype = _dtype(node) if node.meta is not None else None
-            if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
-                with blaming(path, name):
-                    variable = _variable(name, node, dtype, {name: _dimensions(node, len(_shape(node)))})
-                    found.append(replace(variable, values=store.values(name, whole(variable.shape))))
+        nodes, found = _nodes(path, list(wanted.coordinates)), []
         root = nodes.get("", _NO_NODE)
-        return glimpsed(path, _attributes(root.attrs), found, wanted) if root.meta is None else None
+        for name in wanted.coordinates if root.meta is None else ():
+            node = nodes.get(name, _NO_NODE)
+            stored = _dtype(node) if node.meta is not None else ""
+            if not isinstance(stored, str):
+                with blaming(path, name):
+                    found.append(_variable(name, node, stored, {name: _dimensions(node, len(_shape(node)))}))
+        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
