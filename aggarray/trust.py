@@ -8,7 +8,7 @@ Nothing is verified here: templates of assumed sub-arrays are settled, and so co
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aggarray.alike import as_text, fact_of, facts_of, identity_of
 from aggarray.errors import AggarrayError
@@ -37,11 +37,15 @@ class Judges:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What files of one kind have in common: ``model``, but for what is ``wanted`` of each of them."""
+    """What files of one kind have in common: ``model``, but for what is ``wanted`` of each of them.
+
+    ``resized``: variables by name and by the sizes of their dimensions: files alike share them.
+    """
 
     model: Structure
     wanted: Wanted
     assumed: Assumed
+    resized: dict[tuple[str, tuple[int, ...]], Variable] = field(default_factory=dict)
 
 
 def scan_trusting(
@@ -219,7 +223,7 @@ def judged(seen: Glimpse, kind: Kind) -> Structure | None:
     if sizes is None:
         return None
     known = {v.name: v for v in read}
-    variables = tuple(known.get(v.name) or _resized(v, sizes) for v in model.variables)
+    variables = tuple(known.get(v.name) or _resized(v, sizes, kind) for v in model.variables)
     attrs = model.attrs if not seen.attrs else frozen({**model.attrs, **seen.attrs})
     paths = None if model.sizes is None else dict(_resized_paths(model.sizes, sizes))
     return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=kind.assumed)
@@ -231,12 +235,15 @@ def _own(variable: Variable, seen: Variable) -> Variable:
     return replace(seen, dimensions=variable.dimensions, attrs={**attrs, **seen.attrs})
 
 
-def _resized(variable: Variable, sizes: Mapping[str, int]) -> Variable:
+def _resized(variable: Variable, sizes: Mapping[str, int], kind: Kind) -> Variable:
     """Return a variable with the sizes of a file; values along dimensions that are its own are read when they are wanted."""
     if sizes.keys().isdisjoint(variable.dimensions):
         return variable
     shape = tuple(sizes.get(d, n) for d, n in zip(variable.dimensions, variable.shape, strict=True))
-    return replace(variable, shape=shape, values=None)
+    found = kind.resized.get((variable.name, shape))
+    if found is None:
+        found = kind.resized[variable.name, shape] = replace(variable, shape=shape, values=None)
+    return found
 
 
 def _resized_paths(paths: Mapping[str, int], sizes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
