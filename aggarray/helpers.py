@@ -197,7 +197,7 @@ class _Helper:
     def let_go(self, work: _Work) -> None:
         """End the process where it is still at work that is done."""
         doing = self._doing
-        if doing is not None and doing[0] is work:
+        if doing is not None and doing[0] is work and doing[1]:
             self.end()
 
     def _lead(self) -> None:

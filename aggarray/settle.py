@@ -28,6 +28,8 @@ from aggarray.table import Assumed, Matrix, References, Step, Template
 
 #: The descriptions of this many files are kept.
 KEPT_FILES = 16384
+#: So many sub-arrays at most are looked at together.
+_TOGETHER = 4096
 #: A file is remembered to be like this many kinds.
 _COMPARED = 4
 
@@ -166,10 +168,11 @@ def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access
     if not refs.size:
         return matrix
     refs = refs[np.argsort(references.uri[refs], kind="stable")]
-    work = _Settling(references, step)
-    if len(refs) >= FEW_FILES:
-        work.gather(refs.tolist(), access)
-    lost = [row for row in refs.tolist() if not work.settle(row, access)]
+    work, lost = _Settling(references, step), list[int]()
+    for start in range(0, len(refs), _TOGETHER):
+        rows = refs[start : start + _TOGETHER].tolist()
+        work.gather(rows, access)
+        lost += [row for row in rows if not work.settle(row, access)]
     refs = np.where(np.isin(matrix.refs, lost), np.int32(-1), matrix.refs) if lost else matrix.refs
     return replace(matrix, references=work.references(), refs=refs)
 
@@ -213,6 +216,8 @@ class _Settling:
 
     def gather(self, rows: Sequence[int], access: Access) -> None:
         """Look at the files of many sub-arrays before these are settled one by one."""
+        if len(rows) < FEW_FILES:
+            return
         wanted = {}
         for row in rows:
             uri = str(self._old.uri_of(row))

@@ -5,13 +5,14 @@ followed. Whatever is not a plain array of numbers under a plain name is left to
 """
 
 import functools
+import math
 import os
 from typing import Any
 
 import numpy as np
 
 from aggarray.formats._hdf5_scan import attribute, is_pure_dimension
-from aggarray.formats.base import LIBRARY_ERRORS, Variable, stored_values
+from aggarray.formats.base import LIBRARY_ERRORS, SCAN_ELEMENTS, Variable, stored_values
 from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed
 
 
@@ -56,6 +57,8 @@ def _variable(file: Any, name: str) -> Variable | None:
     dataset = h5py.h5d.open(file, name.encode())
     kind, space = dataset.get_type(), dataset.get_space()
     if not isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) or space.get_simple_extent_type() == h5py.h5s.NULL:
+        return None
+    if math.prod(space.shape) > SCAN_ELEMENTS:
         return None
     attrs = _attributes(dataset, GLIMPSED)
     if not attrs and is_pure_dimension(h5py.Dataset(dataset)):

@@ -3,12 +3,13 @@
 Files of one kind differ in a few coordinates. A format that can tell these without reading the rest has a method ``glimpse``.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggarray.formats.base import Attributes, Stamp, Variable
+from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Stamp, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ def glimpsed(
     found = []
     for variable in variables:
         if wanted.coordinates.get(variable.name) != len(variable.shape) or variable.dtype.kind not in "iuf":
+            continue
+        if math.prod(variable.shape) > SCAN_ELEMENTS:
             continue
         kept = {name: variable.attrs[name] for name in GLIMPSED if name in variable.attrs}
         values = read(variable) if variable.values is None else variable.values
