@@ -12,6 +12,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -29,6 +30,10 @@ from aggarray.wire import Receiver, Sender, skip_to_mark
 BATCH = 16
 #: Fewer files than this are not worth the start of a helper.
 FEW_FILES = 64
+#: This process works alone for so many seconds, to see how long it would take alone ...
+TRIAL = 0.1
+#: ... and gets help if that is more than so many seconds: helpers take about half as long to start.
+WORTH = 0.6
 #: Seconds without any answer after which this process does the rest itself.
 PATIENCE = 10.0
 
@@ -84,10 +89,26 @@ class _Work:
         self.answers.put(None)
 
 
-class Crew:
-    """This process and its helpers; a context manager that ends them. Helpers start at the first work that is worth it.
+class _Trial:
+    """How long would it take without help? Judged by how long it has taken so far."""
 
-    ``processes``: how many work, this one included; None: as many as usual for the files of each work.
+    def __init__(self) -> None:
+        self._start: tuple[float, int] | None = None
+
+    def asks_for_help(self, left: int) -> bool:
+        """Tell whether the files that are left are worth the start of helpers."""
+        if self._start is None:
+            self._start = time.monotonic(), left  # after the first file, which libraries may have been loaded for
+            return False
+        past = time.monotonic() - self._start[0]
+        return past > TRIAL and past / (self._start[1] - left) * left > WORTH
+
+
+class Crew:
+    """This process and its helpers; a context manager that ends them.
+
+    ``processes``: how many work, this one included; None: as many as usual for the files of each work, once it turns out that
+    it takes long enough.
     """
 
     def __init__(self, processes: int | None = None) -> None:
@@ -117,8 +138,9 @@ class Crew:
         with self._changed:
             self._work = work
             self._changed.notify_all()
-        for _ in range(count - len(self._helpers)):
-            self._helpers.append(_Helper(self._next_batch))
+        trial = _Trial() if self._processes is None else None
+        if trial is None:
+            self._hire(count)
         results: list[Result | None] = [None] * len(tasks)
         left = len(tasks)
         for number, result in self._results(work, results):
@@ -128,11 +150,18 @@ class Crew:
                 done()
             if not left:
                 break
+            if trial is not None and trial.asks_for_help(left):
+                trial = None
+                self._hire(count)
         with self._changed:
             self._work = None
         for helper in self._helpers:
             helper.let_go(work)
         return [r for r in results if r is not None]
+
+    def _hire(self, count: int) -> None:
+        """Start helpers until there are so many."""
+        self._helpers += [_Helper(self._next_batch) for _ in range(count - len(self._helpers))]
 
     def _results(self, work: _Work, results: Sequence[Result | None]) -> Any:
         """Yield numbers of tasks with what was found, from wherever it comes, until all have been yielded."""

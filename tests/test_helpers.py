@@ -169,6 +169,19 @@ def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.Monk
     assert len(seen) < 2 * len(paths)
 
 
+@pytest.mark.parametrize(("seconds", "helped"), [(0.0, 0), (0.03, 2)])
+def test_help_is_called_in_where_it_is_worth_it(
+    paths: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, helped: int
+) -> None:
+    monkeypatch.setattr(helpers, "usual_processes", lambda files: 3)
+    monkeypatch.setattr(helpers, "WORTH", 0.6 if seconds else 60.0)
+    slow_here(monkeypatch, seconds)
+    with Crew() as crew:
+        found = crew.run([(path, None) for path in paths])
+        assert len(crew._helpers) == helped
+    assert [s.uri for s in found if isinstance(s, Structure)] == paths
+
+
 def test_nothing_to_do() -> None:
     with Crew(4) as crew:
         assert crew.run([]) == []
