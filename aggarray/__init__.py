@@ -6,25 +6,42 @@
 (4, 6)
 """
 
-from aggarray.aggregate.report import Duplicate, Problem, Report
-from aggarray.aggregate.rules import Refusal, Rules, Skipped
-from aggarray.api import Aggregation, concat, open
-from aggarray.errors import (
-    AggarrayError,
-    AggregationError,
-    ExchangeError,
-    FormatError,
-    IndexFileError,
-    MissingFileError,
-    NotFoundError,
-    ProtocolError,
-    SelectionError,
-    UnitsError,
-)
-from aggarray.master import MasterArray, Partition, PartitionMatrix, SubArray
-from aggarray.options import set_options
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aggarray.aggregate.report import Duplicate, Problem, Report
+    from aggarray.aggregate.rules import Refusal, Rules, Skipped
+    from aggarray.api import Aggregation, concat, open
+    from aggarray.errors import (
+        AggarrayError,
+        AggregationError,
+        ExchangeError,
+        FormatError,
+        IndexFileError,
+        MissingFileError,
+        NotFoundError,
+        ProtocolError,
+        SelectionError,
+        UnitsError,
+    )
+    from aggarray.master import MasterArray, Partition, PartitionMatrix, SubArray
+    from aggarray.options import set_options
 
 __version__ = "0.1.0"
+
+#: Where the names are: a module is imported when one of its names is first asked for, so that the helpers of a scan, which
+#: ask for none, start at once.
+_HOMES = {
+    "aggarray.aggregate.report": ("Duplicate", "Problem", "Report"),
+    "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
+    "aggarray.api": ("Aggregation", "concat", "open"),
+    "aggarray.errors": (
+        *("AggarrayError", "AggregationError", "ExchangeError", "FormatError", "IndexFileError", "MissingFileError"),
+        *("NotFoundError", "ProtocolError", "SelectionError", "UnitsError"),
+    ),
+    "aggarray.master": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
+    "aggarray.options": ("set_options",),
+}
 
 __all__ = [
     "AggarrayError",
@@ -52,3 +69,18 @@ __all__ = [
     "open",
     "set_options",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, and keep it; AttributeError for any other."""
+    import importlib
+
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'aggarray' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

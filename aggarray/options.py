@@ -12,12 +12,25 @@ from types import TracebackType
 from aggarray.errors import AggregationError
 
 
+def _few_enough() -> int:
+    """Return how many files are kept open: two caches keep so many each, and others need descriptors too."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 128
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 128 if limit < 0 else max(4, min(128, limit // 4))
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings in force: reading threads, files kept open, bytes of decoded data kept."""
+    """The settings in force: reading threads, files kept open, bytes of decoded data kept.
+
+    Unless set, at most 128 files are kept open, and no more than a quarter of what the process may open.
+    """
 
     threads: int = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    open_files: int = 128
+    open_files: int = _few_enough()
     cache_bytes: int = 0
 
 

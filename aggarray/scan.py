@@ -1,40 +1,25 @@
 """Which files does a source name, and what do they hold?
 
-`find_files` turns paths, globs, folders and lists into files. `scan_files` reads the structure of each, once; with several
-processes, helpers that run `aggarray._scan` take batches beside this one and send their results back as they come.
+`find_files` turns paths, globs, folders and lists into files. `scan_files` reads the structure of each, once, by as many
+processes as `helpers` gets to work.
 """
 
-import contextlib
 import functools
 import glob
-import hashlib
 import os
-import pickle
-import queue
-import struct
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import IO, Any
-
-import numpy as np
+from typing import Any
 
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
-from aggarray.formats import is_store, local_path, scan
+from aggarray.formats import is_store, local_path
 from aggarray.formats.base import Structure, Variable
-
-#: A helper takes this many files at a time.
-BATCH = 16
-#: Fewer files than this are not worth the start of a helper.
-FEW_FILES = 64
-#: Coordinates of at least this many bytes are held once, however many files have them.
-SHARED_BYTES = 128
+from aggarray.formats.glimpses import Glimpse
+from aggarray.helpers import Crew, Result, Task
+from aggarray.wire import Sharer
 
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 Progress = Callable[[int, int, str], None]
-_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 
 
 def find_files(source: Source) -> list[str]:
@@ -126,144 +111,73 @@ def _inside_store(folder: str) -> bool:
 Scanned = tuple[str, Structure | AggarrayError]
 
 
-def scan_one(path: str) -> Structure | AggarrayError:
-    """Return the structure of a file, or the error that it gave: one bad file stops nobody."""
-    try:
-        return scan(path)
-    except AggarrayError as error:
-        return error
-
-
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
     """Scan every file, in the order given.
 
     ``processes``: how many work on it, this one included; None: one for few files and under MPI, else as many as cores.
     """
-    wanted = processes if processes is not None else _usual_processes(len(paths))
-    results: list[Structure | AggarrayError | None] = [None] * len(paths)
-    batches: queue.SimpleQueue[range] = queue.SimpleQueue()
-    for start in range(0, len(paths), BATCH):
-        batches.put(range(start, min(start + BATCH, len(paths))))
-    keep = _keeper(results, _reporter(len(paths), progress))
-    count = min(wanted - 1, len(paths) // BATCH)
-    work = (batches, paths, keep)
-    helpers = [threading.Thread(target=_lead, args=work, daemon=True) for _ in range(count)]
-    for helper in helpers:
-        helper.start()
-    _drain(batches, lambda number: keep(number, scan_one(paths[number])))
-    for helper in helpers:
-        helper.join()
-    # A helper that died leaves its batch undone: it is done here.
-    for number, path in enumerate(paths):
-        if results[number] is None:
-            keep(number, scan_one(path))
-    return [(path, result) for path, result in zip(paths, results, strict=True) if result is not None]
+    with Scan(len(paths), processes, progress) as running:
+        return running.whole(paths)
 
 
-def _usual_processes(files: int) -> int:
-    if files < FEW_FILES or any(name in os.environ for name in _MPI_VARIABLES):
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+class Scan:
+    """A scan of many files in one or several rounds; a context manager that ends its helpers.
+
+    ``total``: how many files there are, for the progress, which is called in this thread.
+    """
+
+    def __init__(self, total: int, processes: int | None = None, progress: Progress | None = None) -> None:
+        self._crew, self._arrays = Crew(processes), SharedArrays()
+        self._total, self._done, self._progress = total, 0, progress
+
+    def __enter__(self) -> "Scan":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._crew.__exit__(*error)
+
+    def whole(self, paths: Sequence[str]) -> list[Scanned]:
+        """Scan files whole, in the order given; a file that cannot be read gives its error."""
+        found = self.run([(path, None) for path in paths])
+        return [(p, r) for p, r in zip(paths, found, strict=True) if not isinstance(r, Glimpse)]
+
+    def run(self, tasks: Sequence[Task], again: bool = False) -> list[Result]:
+        """Look at files, as far as is wanted of each, in the order given; ``again``: they were counted before."""
+        found = self._crew.run(tasks) if again else self._crew.run(tasks, self._report)
+        return [self._arrays.shared(r) if isinstance(r, Structure) else r for r in found]
+
+    def _report(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._total, "scanning")
 
 
-def _reporter(total: int, progress: Progress | None) -> Callable[[], None]:
-    lock, done = threading.Lock(), 0
+class SharedArrays:
+    """Makes equal coordinates of different files one array in memory."""
 
-    def report() -> None:
-        nonlocal done
-        if progress is not None:
-            with lock:
-                done += 1
-                progress(done, total, "scanning")
+    def __init__(self) -> None:
+        self._sharer = Sharer()
+        self._known: dict[int, tuple[Variable, Variable]] = {}
 
-    return report
+    def shared(self, structure: Structure) -> Structure:
+        """Return a structure with the arrays of earlier ones where they are equal."""
+        return replace(structure, variables=tuple(map(self._shared, structure.variables)))
 
-
-Keep = Callable[[int, Structure | AggarrayError], None]
+    def _shared(self, variable: Variable) -> Variable:
+        if variable.values is None:
+            return variable
+        # What a helper sends twice is one object already; it is held, so that no other gets its number.
+        known = self._known.get(id(variable))
+        if known is None:
+            values = self._sharer.array(variable.values)
+            same = variable if values is variable.values else replace(variable, values=values)
+            known = self._known[id(variable)] = (variable, same)
+        return known[1]
 
 
 def sharing() -> Callable[[Structure], Structure]:
     """Return a function through which structures go, so that equal coordinates of different files are held in memory once."""
-    known: dict[tuple[Any, ...], np.ndarray] = {}
-
-    def shared(variable: Variable) -> Variable:
-        values = variable.values
-        if values is None or values.nbytes < SHARED_BYTES or values.dtype.kind not in "iuf":
-            return variable
-        values.flags.writeable = False
-        digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
-        first = known.setdefault((values.shape, values.dtype, digest), values)
-        return variable if first is values else replace(variable, values=first)
-
-    return lambda structure: replace(structure, variables=tuple(map(shared, structure.variables)))
-
-
-def _keeper(results: list[Any], report: Callable[[], None]) -> Keep:
-    """Return what stores a result."""
-    share = sharing()
-
-    def keep(number: int, result: Structure | AggarrayError) -> None:
-        results[number] = share(result) if isinstance(result, Structure) else result
-        report()
-
-    return keep
-
-
-def _drain(batches: "queue.SimpleQueue[range]", work: Callable[[int], None]) -> None:
-    while True:
-        try:
-            batch = batches.get_nowait()
-        except queue.Empty:
-            return
-        for number in batch:
-            work(number)
-
-
-def _lead(batches: "queue.SimpleQueue[range]", paths: Sequence[str], keep: Keep) -> None:
-    """Feed one helper process, batch by batch, and collect what it answers."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    search = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    try:
-        helper = subprocess.Popen(
-            [sys.executable, "-m", "aggarray._scan"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": search},
-        )
-    except OSError:
-        return
-    with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError), helper:
-        if helper.stdin is None or helper.stdout is None:
-            return
-
-        def ask(batch: range) -> None:
-            send(helper.stdin, [paths[n] for n in batch])  # type: ignore[arg-type]
-            for number in batch:
-                keep(number, receive(helper.stdout))  # type: ignore[arg-type]
-
-        while True:
-            try:
-                batch = batches.get_nowait()
-            except queue.Empty:
-                break
-            ask(batch)
-        helper.stdin.close()
-
-
-def send(stream: IO[bytes], item: Any) -> None:
-    """Write one object, its length first."""
-    data = pickle.dumps(item, protocol=5)
-    stream.write(struct.pack("<q", len(data)) + data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> Any:
-    """Read one object that `send` wrote; EOFError at the end of the stream."""
-    head = stream.read(8)
-    if len(head) < 8:
-        raise EOFError
-    return pickle.loads(stream.read(struct.unpack("<q", head)[0]))
+    return SharedArrays().shared
 
 
 def unreadable(path: str, error: AggarrayError) -> str:

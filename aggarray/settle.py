@@ -1,28 +1,37 @@
-"""What is a sub-array really that so far only an index has told of?
+"""What is a sub-array really that so far only an index has told of, or another file of its kind?
 
 An index names sub-arrays that nobody has opened: their templates are `declared`. Before a read touches such a sub-array,
 its file is scanned and the declared template replaced by the real one: dimensions matched to those of the index, sizes
 compared, dtype, packing, missing values and units as the file has them. What scanning found is kept by file identity.
+
+A template that is `assumed` says in full what the file should be like: here the file is held against that, as a whole.
 """
 
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aggarray.access import ANYWHERE, Access
+from aggarray.alike import WAY_OUT, difference
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.described import template_of
+from aggarray.helpers import FEW_FILES, Crew
 from aggarray.plan import Along
-from aggarray.table import Matrix, References, Step, Template
+from aggarray.table import Assumed, Matrix, References, Step, Template
 
 #: The descriptions of this many files are kept.
 KEPT_FILES = 16384
+#: So many sub-arrays at most are looked at together.
+_TOGETHER = 4096
+#: A file is remembered to be like this many kinds.
+_COMPARED = 4
 
 #: How an index that has only the number of a variable names it.
 NUMBER_MARK = "#"
@@ -35,11 +44,21 @@ _AGGREGATION_MARKS = ("aggregated_data", "cfa_array", "nca_array")
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What a file has: a template per variable, or why it cannot be used; ``numbered``: the names by number, if certain."""
+    """What a file has: a template per variable, or why it cannot be used; ``numbered``: the names by number, if certain.
+
+    ``compared``: what it was compared with as a whole, and in what it differs from that, if it does.
+    """
 
     state: tuple[int, ...]
     variables: dict[str, Template | str]
     numbered: tuple[str, ...] | None
+    compared: tuple[tuple[Assumed, str | None], ...] = ()
+
+    def verdict(self, assumed: Assumed | None) -> str | bool | None:
+        """Return in what a file differs from what was assumed of it, None where in nothing, False where nobody has looked."""
+        if assumed is None:
+            return None
+        return next((text for other, text in self.compared if other is assumed or other == assumed), False)
 
 
 class _Descriptions:
@@ -54,25 +73,56 @@ class _Descriptions:
         with self._lock:
             return self._known.get(uri)
 
-    def of(self, uri: str) -> _Description:
-        """Return what a file has; MissingFileError or FormatError where it does not open."""
-        try:
-            status = os.stat(uri)
-        except OSError:
-            scan(uri)  # knows best what is wrong with it
-            raise MissingFileError(f"{uri}: cannot be looked at; check the path and its permissions") from None
-        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+    def of(self, uri: str, assumed: Assumed | None = None) -> _Description:
+        """Return what a file has, compared with what was assumed of it; MissingFileError or FormatError if it does not open."""
+        state = _state(uri)
+        with self._lock:
+            known = self._known.get(uri)
+            if known is not None and known.state == state and known.verdict(assumed) is not False:
+                self._known.move_to_end(uri)
+                return known
+        return self._keep(uri, scan(uri), state, assumed)
+
+    def gather(self, wanted: Mapping[str, Assumed | None]) -> None:
+        """Look at many files at once, by several processes; what is wrong with one is told when it is asked for."""
+        states = {}
+        for uri, assumed in wanted.items():
+            known = self.recall(uri)
+            with suppress(AggarrayError):
+                state = _state(uri)
+                if known is None or known.state != state or known.verdict(assumed) is False:
+                    states[uri] = state
+        if len(states) < FEW_FILES:
+            return
+        with Crew() as crew:
+            found = crew.run([(uri, None) for uri in states])
+        for (uri, state), structure in zip(states.items(), found, strict=True):
+            if isinstance(structure, Structure):
+                self._keep(uri, structure, state, wanted[uri])
+
+    def _keep(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: Assumed | None) -> _Description:
+        found = _describe(structure, state)
+        if assumed is not None:
+            found = replace(found, compared=((assumed, difference(structure, assumed)),))
         with self._lock:
             known = self._known.get(uri)
             if known is not None and known.state == state:
-                self._known.move_to_end(uri)
-                return known
-        found = _describe(scan(uri), state)
-        with self._lock:
+                found = replace(found, compared=(*found.compared, *known.compared)[:_COMPARED])
             self._known[uri] = found
+            self._known.move_to_end(uri)
             while len(self._known) > KEPT_FILES:
                 self._known.popitem(last=False)
         return found
+
+
+def _state(uri: str) -> tuple[int, ...]:
+    """Return what tells that a file has changed; MissingFileError or FormatError where it does not open."""
+    try:
+        status = os.stat(uri)
+    except OSError:
+        scan(uri)  # knows best what is wrong with it
+        raise MissingFileError(f"{uri}: cannot be looked at; check the path and its permissions") from None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
@@ -118,8 +168,11 @@ def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access
     if not refs.size:
         return matrix
     refs = refs[np.argsort(references.uri[refs], kind="stable")]
-    work = _Settling(references, step)
-    lost = [row for row in refs.tolist() if not work.settle(row, access)]
+    work, lost = _Settling(references, step), list[int]()
+    for start in range(0, len(refs), _TOGETHER):
+        rows = refs[start : start + _TOGETHER].tolist()
+        work.gather(rows, access)
+        lost += [row for row in rows if not work.settle(row, access)]
     refs = np.where(np.isin(matrix.refs, lost), np.int32(-1), matrix.refs) if lost else matrix.refs
     return replace(matrix, references=work.references(), refs=refs)
 
@@ -131,8 +184,8 @@ def recalled(references: References, row: int, step: Step) -> References | None:
     """
     uri = references.uri_of(row)
     known = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
-    if known is None:
-        return None
+    if known is None or known.verdict(references.template_of(row).assumed) is not None:
+        return None  # whoever reads it is told in what it differs
     work = _Settling(references.take(np.array([row])), step)
     try:
         work.put(0, known)
@@ -161,12 +214,24 @@ class _Settling:
             variables=tuple(self._variables),
         )
 
+    def gather(self, rows: Sequence[int], access: Access) -> None:
+        """Look at the files of many sub-arrays before these are settled one by one."""
+        if len(rows) < FEW_FILES:
+            return
+        wanted = {}
+        for row in rows:
+            uri = str(self._old.uri_of(row))
+            access.check(uri)
+            wanted[uri] = self._old.template_of(row).assumed
+        _descriptions.gather(wanted)
+
     def settle(self, row: int, access: Access) -> bool:
         """Give one sub-array its real template; False where its file is gone and may be."""
         uri = str(self._old.uri_of(row))
         access.check(uri)
         try:
-            described = _descriptions.of(uri)
+            assumed = self._old.template_of(row).assumed
+            described = _descriptions.of(uri, assumed)
         except MissingFileError as error:
             if access.missing == "fill":
                 return False
@@ -175,6 +240,9 @@ class _Settling:
         except AggarrayError as error:
             text = str(error).removeprefix(f"{uri}: ")
             raise type(error)(f"{uri}, variable {self._name(row)!r}: {text}") from error
+        verdict = described.verdict(assumed)
+        if verdict:
+            raise FormatError(f"{uri}, variable {self._name(row)!r}: not what was assumed of it: {verdict}")
         self.put(row, described)
         return True
 
@@ -193,13 +261,27 @@ class _Settling:
         key = (id(real), int(self._old.template[row]))
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
-            self._templates.append(match(real, self._old.template_of(row), self._step, where))
+            taken = self._old.template_of(row)
+            self._templates.append(match(real, taken, self._step, where) if taken.guessed else _confirmed(real, taken, where))
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:
         if name not in self._variables:
             self._variables.append(name)
         self._variable[row] = self._variables.index(name)
+
+
+def _confirmed(real: Template, assumed: Template, where: str) -> Template:
+    """Return an assumed template as a verified one; FormatError, which begins with ``where``, if it is not the real one.
+
+    The file as a whole was compared before: what is left are sizes along dimensions whose coordinates it was asked for.
+    """
+    if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
+        raise FormatError(
+            f"{where}: not what was assumed of it: of shape {real.shape}, {real.encoding.dtype}, {real.format}; "
+            f"{assumed.shape}, {assumed.encoding.dtype}, {assumed.format} should be: {WAY_OUT}"
+        )
+    return replace(assumed, declared=False, assumed=None)
 
 
 def _numbered(name: str, described: _Description, where: str) -> str:

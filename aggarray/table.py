@@ -5,7 +5,7 @@ part of that sub-array. `References` lists the sub-arrays: where each is, and wh
 packing, ...) it follows; an archive has a handful of templates. Plain data that knows no file and no format.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
@@ -28,6 +28,40 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """What a file says of one of its variables, as far as it decides about what the values mean.
+
+    ``attrs``: (name, value as text); ``digest``: of the values of a coordinate, None where they were not read; ``falls``:
+    its pairs of bounds run downwards.
+    """
+
+    dtype: str
+    dimensions: tuple[str, ...]
+    shape: tuple[int, ...]
+    attrs: tuple[tuple[str, str], ...]
+    digest: bytes | None = None
+    falls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What files are taken to be like that nobody has looked at as a whole, because others of their kind are like that.
+
+    ``model``: the file that speaks for them, ``facts`` of its variables by name, ``attrs``: those global attributes that tell
+    datasets apart. ``read``: coordinates that were read of each file itself, ``along``: the dimensions whose sizes they gave.
+    """
+
+    model: str
+    facts: Mapping[str, Fact]
+    attrs: Mapping[str, str]
+    read: frozenset[str]
+    along: frozenset[str]
+
+    def __hash__(self) -> int:
+        return hash(self.model)
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """What sub-arrays have in common: everything but the place where their values lie.
 
@@ -36,6 +70,7 @@ class Template:
 
     ``declared``: nobody has looked at these sub-arrays yet: shape, dimensions and directions are what an index says, units
     None are the file's own, the encoding is the master's dtype plainly; ``names``: what the index calls the dimensions.
+    ``assumed``: they are declared by another file of their kind, in full: what they are like is known, but not verified yet.
     """
 
     shape: tuple[int, ...]
@@ -48,6 +83,12 @@ class Template:
     steps: tuple[Step, ...] = ()
     declared: bool = False
     names: tuple[str, ...] = ()
+    assumed: Assumed | None = None
+
+    @property
+    def guessed(self) -> bool:
+        """Whether an index declares it, which does not know what the values are."""
+        return self.declared and self.assumed is None
 
     @property
     def last_step(self) -> Step:
@@ -59,7 +100,7 @@ class Template:
 
     def units_in(self, units: str | None, calendar: str | None) -> tuple[str | None, str | None]:
         """Return units and calendar of the sub-array, given the master's: those count where it is declared without any."""
-        if not self.declared or self.units is not None:
+        if not self.guessed or self.units is not None:
             return self.units, self.calendar
         return (self.steps[0].units, self.steps[0].calendar) if self.steps else (units, calendar)
 

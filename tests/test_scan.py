@@ -1,16 +1,20 @@
 """Which files does a source name, and are they scanned once each, in order, by any number of processes?"""
 
-import io
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
+import h5py
+import netCDF4
 import numpy as np
 import pytest
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Structure
 from aggarray.formats.described import is_decreasing, text_attribute
-from aggarray.scan import find_files, receive, scan_files, scan_one, send, unreadable
+from aggarray.formats.glimpses import Wanted
+from aggarray.scan import Scan, find_files, scan_files, unreadable
 from tests.making import cube, write
 
 
@@ -63,33 +67,39 @@ def test_results_come_in_the_order_of_paths(tmp_path: Path, processes: int) -> N
             assert time.values is not None and time.values.tolist() == [number]
 
 
-def test_helpers_that_cannot_start_are_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [write(tmp_path / f"{n}.nc", cube([n])) for n in range(40)]
-    monkeypatch.setattr("sys.executable", str(tmp_path / "no-such-python"))
-    assert all(isinstance(s, Structure) for _, s in scan_files(paths, 3))
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\nexit 3\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(broken))
-    assert all(isinstance(s, Structure) for _, s in scan_files(paths, 3))
+OPENED: list[str] = []
+sys.addaudithook(lambda event, given: OPENED.append(str(given[0])) if event == "open" else None)
+
+
+def counting(work: Any, paths: list[str]) -> Any:
+    def counted(path: Any, *given: Any, **named: Any) -> Any:
+        paths.append(os.fsdecode(path))
+        return work(path, *given, **named)
+
+    return counted
+
+
+@pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
+@pytest.mark.parametrize("wanted", [None, Wanted({"time": 1})])
+def test_a_file_is_opened_once_by_its_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: Wanted | None
+) -> None:
+    paths = [write(tmp_path / f"{n}.nc", cube([n]), format=kind) for n in range(3)]
+    by_library: list[str] = []
+    for home, name in ((netCDF4, "Dataset"), (h5py, "File"), (h5py.h5f, "open")):
+        monkeypatch.setattr(home, name, counting(getattr(home, name), by_library))
+    OPENED.clear()
+    with Scan(3, 1) as scan:
+        found = scan.run([(path, wanted) for path in paths])
+    assert not any(isinstance(f, Exception) for f in found)
+    here = [p for p in OPENED if p in paths]
+    # Once to see what it is and to note its checksum, once to read it.
+    assert sorted(here + by_library) == sorted(paths * 2)
+    assert sorted(here) == (sorted(paths) if kind == "NETCDF4" else sorted(paths * 2))
 
 
 def test_no_paths() -> None:
     assert scan_files([], 2) == []
-
-
-def test_messages_round_trip(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    structure = scan_one(write(tmp_path / "a.nc", cube([0])))
-    send(stream, structure)
-    send(stream, MissingFileError("a: gone"))
-    stream.seek(0)
-    again, error = receive(stream), receive(stream)
-    assert isinstance(structure, Structure) and again.uri == structure.uri
-    assert [v.name for v in again.variables] == [v.name for v in structure.variables]
-    assert isinstance(error, MissingFileError) and str(error) == "a: gone"
-    with pytest.raises(EOFError):
-        receive(stream)
 
 
 def test_reasons_do_not_repeat_the_path() -> None:

@@ -171,7 +171,7 @@ def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:
     """Keep what an array had been converted to as a step of its sub-arrays, where the master is not that itself."""
     own = Step(piece.units, piece.calendar, piece.dtype)
-    if own == step or all(t.last_step == own and not t.declared for t in piece._matrix.references.templates):
+    if own == step or all(t.last_step == own and not t.guessed for t in piece._matrix.references.templates):
         return piece
     return piece._stepped(step)
 

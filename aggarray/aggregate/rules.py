@@ -31,6 +31,9 @@ class Rules:
     ``coverage`` of the matrix is covered, or "refuse". ``units``, ``directions``: wanted of the master, by name and
     by dimension. ``new_dimension``: an attribute whose values become a leading dimension, or ``"name=regex"`` with one
     group, searched in the file's path. ``versions``: a coordinate that tells versions of the same data; the lowest serves.
+    ``trust``: "verify" reads the structure and the coordinates of every file and compares them; "assume" reads those of a few
+    files of each kind and, of the others, the coordinates alone in which these differ: such a file is verified before its
+    first read, and when an index is saved.
     Raises AggregationError for values that make no sense or contradict each other.
 
     >>> Rules(overlap="best")
@@ -49,6 +52,7 @@ class Rules:
     directions: Mapping[str, bool] = field(default_factory=dict)
     new_dimension: str | None = None
     versions: str | None = None
+    trust: str = "verify"
 
     @classmethod
     def cmip(cls) -> "Rules":
@@ -78,9 +82,16 @@ class Rules:
         """The attributes that keep arrays apart: what becomes a dimension does not."""
         return tuple(name for name in self.separate_by if name != self.member_dimension)
 
+    @property
+    def identifying(self) -> tuple[str, ...]:
+        """The attributes of files that decide to which dataset, and to which member of it, their arrays belong."""
+        name = self.member_dimension
+        return tuple(dict.fromkeys((*self.separate_by, *(() if name is None else (name,)))))
+
     def __post_init__(self) -> None:
         _one_of("overlap", self.overlap, ("refuse", "first", "last"))
         _one_of("holes", self.holes, ("fill", "refuse"))
+        _one_of("trust", self.trust, ("verify", "assume"))
         object.__setattr__(self, "along", None if self.along is None else _names("along", self.along))
         object.__setattr__(self, "separate_by", _names("separate_by", self.separate_by))
         for name, kind, text in (

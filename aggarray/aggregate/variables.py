@@ -6,7 +6,8 @@ Follows the roles that CF gives variables: coordinate variables (section 5), ``c
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from aggarray.formats.base import Attributes, Structure, Variable, basename, wor
 from aggarray.formats.described import is_decreasing, template_of, text_attribute
 from aggarray.frozen import frozen, interned
 from aggarray.master import MasterArray
-from aggarray.table import Template, single
+from aggarray.table import Assumed, Template, single
 from aggarray.units import normal_calendar
 
 #: Attributes that are parameters of an array, not descriptions of it.
@@ -35,14 +36,7 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
     Also returns (variable, reason) for each one that cannot be used.
     """
     file = _File(structure)
-    hung: set[str] = set()
-    roles = {v.name: dict(file.hanging(v)) for v in structure.variables}
-    for name, names in roles.items():
-        hung.update(h for h in names.values() if h != name)
-    data = [v.name for v in structure.variables if v.name not in hung and not file.is_coordinate(v)]
-    reached = {h for name in data for h in roles[name].values()}
-    spare = [v for v in structure.variables if v.name not in reached and v.name not in data]
-    data += [v.name for v in spare if file.stands_alone(v, roles)]
+    data, roles = file.data_and_roles()
     skipped = list(structure.skipped)
     arrays = []
     for name in data:
@@ -61,11 +55,32 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
     return arrays, list(dict.fromkeys(skipped))
 
 
+#: What hangs on a variable: {key: variable}.
+Hanging = Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Kind:
+    """What is the same for files that are assumed to be alike: data variables, what hangs on each, arrays made of variables.
+
+    ``arrays``: by name, with the variable that each was made of and what else it depends on.
+    """
+
+    roles: tuple[list[str], Mapping[str, Hanging]] | None = None
+    arrays: dict[str, tuple[Variable, object, MasterArray]] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=64)
+def _kind(assumed: Assumed) -> _Kind:
+    return _Kind()
+
+
 class _File:
     """The variables of one file by name, and the arrays made of them."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
+        self._kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables = {v.name: v for v in structure.variables}
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         self._arrays: dict[str, MasterArray] = {}
@@ -75,6 +90,24 @@ class _File:
             for attribute in ("bounds", "climatology"):
                 for found in self.named(v, words(v.attrs.get(attribute))):
                     self._parents.setdefault(found, v.name)
+
+    def data_and_roles(self) -> tuple[list[str], Mapping[str, Hanging]]:
+        """Return the names of the data variables, and of every variable what hangs on it."""
+        if self._kind is None:
+            return self._data_and_roles()
+        if self._kind.roles is None:
+            self._kind.roles = self._data_and_roles()
+        return self._kind.roles
+
+    def _data_and_roles(self) -> tuple[list[str], Mapping[str, Hanging]]:
+        variables, hung = self.structure.variables, set[str]()
+        roles = {v.name: dict(self.hanging(v)) for v in variables}
+        for name, names in roles.items():
+            hung.update(h for h in names.values() if h != name)
+        data = [v.name for v in variables if v.name not in hung and not self.is_coordinate(v)]
+        reached = {h for name in data for h in roles[name].values()}
+        spare = [v for v in variables if v.name not in reached and v.name not in data]
+        return data + [v.name for v in spare if self.stands_alone(v, roles)], roles
 
     def find(self, name: str, group: str) -> str | None:
         """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
@@ -141,7 +174,7 @@ class _File:
         found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
         return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
 
-    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
+    def stands_alone(self, variable: Variable, roles: Mapping[str, Hanging]) -> bool:
         """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
         parent = self._parents.get(variable.name)
         return parent is None or variable.name not in roles[parent].values()
@@ -149,8 +182,26 @@ class _File:
     def array(self, name: str) -> MasterArray:
         """Return a variable as an array of one partition; bounds take units they lack from their coordinate (CF 7.1)."""
         if name not in self._arrays:
-            self._arrays[name] = self._array(self.variables[name])
+            variable, kind = self.variables[name], self._kind
+            self._arrays[name] = self._array(variable) if kind is None else self._alike(variable, kind)
         return self._arrays[name]
+
+    def _alike(self, variable: Variable, kind: _Kind) -> MasterArray:
+        """Return a variable as an array: that of another file of its kind but for the place, where both are one variable."""
+        name, assumed = variable.name, self.structure.assumed
+        own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
+        parent = self.variables.get(self._parents.get(name, ""))
+        units = None if parent is None else (parent.attrs.get("units"), parent.attrs.get("calendar"))
+        key = tuple(self._directions(variable)) if own else None, units, name.rpartition("/")[0] or None
+        known = kind.arrays.get(name)
+        if known is None or known[0] is not variable or known[1] != key:
+            made = self._array(variable)
+            if key[2] is None and (assumed is None or name not in assumed.read):
+                kind.arrays[name] = (variable, key, made)
+            return made
+        array = known[2]
+        matrix = single(array._matrix.references.templates[0], self.structure.uri, name)
+        return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
     def _array(self, variable: Variable) -> MasterArray:
         parent = self.variables.get(self._parents.get(variable.name, ""))
@@ -189,7 +240,9 @@ class _File:
         for d in variable.dimensions:
             name = variable.name if self.is_coordinate(variable) else self.coordinate(variable, d)
             forward.append(not is_decreasing(self.variables[name].values if name else None))
-        pairs = variable.values
+        pairs, assumed = variable.values, self.structure.assumed
+        if assumed is not None and variable.name in assumed.facts and len(forward) == 2 and pairs is None:
+            forward[1] = not assumed.facts[variable.name].falls
         if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,) and pairs.dtype.kind in "iuf":
             forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
         return forward

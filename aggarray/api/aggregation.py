@@ -1,5 +1,6 @@
 """What does opening give? An `Aggregation`: master arrays, why others stayed apart, and ways to save, extend and check them."""
 
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,14 @@ from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
+from aggarray.api.trusting import assumption_problems, scan_by, settled_array, verified
 from aggarray.errors import AggregationError, MissingFileError, NotFoundError
 from aggarray.formats import local_path, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.indexes import CONVENTIONS, Opening
 from aggarray.indexes.uris import check_roots
 from aggarray.master import MasterArray
-from aggarray.scan import Progress, Source, find_files, listed, named_files, scan_files
+from aggarray.scan import Progress, Source, find_files, listed, named_files
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -91,12 +93,30 @@ class Aggregation:
         report names the arrays that the convention has no words for: they are kept for aggarray alone. Raises
         IndexFileError where the index was saved by somebody else since it was opened, or cannot be written; a crash leaves
         the old index whole.
+
+        Nothing in an index is assumed: files opened by `Rules(trust="assume")` are verified first, FormatError for one that is
+        not what was assumed of it.
         """
         if convention not in CONVENTIONS:
             raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
-        result = Result(self.arrays, self.refusals, self.skipped, self.duplicates)
-        return keep(local_path(path), result, self._provenance, how)
+        sure = self._verified()
+        result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
+        return keep(local_path(path), result, sure._provenance, how)
+
+    def _verified(self) -> "Aggregation":
+        """Return the aggregation with nothing assumed in it."""
+        before = self._provenance
+        if not any(s.assumed is not None for s in before.structures()):
+            arrays = tuple(map(settled_array, self.arrays))
+            return self if all(map(operator.is_, arrays, self.arrays)) else replace(self, arrays=arrays)
+        structures = verified(before.structures())
+        after = replace(before, structures=lambda: structures)
+        skipped = [s for s in self.skipped if s.variable is None]
+        found = Found(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
+        made, odd = arrays_in(found, self.duplicates, before.indexed)
+        joined = join_all(made, after, self.duplicates)
+        return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
         """Return the aggregation of these files and those of a source: the same as opening all of them anew.
@@ -112,7 +132,7 @@ class Aggregation:
             check_roots(named, before.access.roots, "the source")
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        scanned = scan_files(paths, None, checked_progress(progress))
+        scanned = scan_by(before.rules, paths, None, checked_progress(progress))
         gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
         if gone and len(gone) == len(scanned):
             raise gone[0]
@@ -133,7 +153,7 @@ class Aggregation:
         """Report gaps in regular time axes, holes that no file covers, files that only repeat others, and lost files.
 
         Every file is opened, and compared with what it was when it was scanned: size, modification time, with ``checksum``
-        the bytes of its head and tail too. Values are not read.
+        the bytes of its head and tail too, and with what was assumed of it. Values are not read.
         """
         problems: list[Problem] = []
         for array in self.arrays:
@@ -141,6 +161,7 @@ class Aggregation:
             problems += hole_problems(array)
         problems += duplicate_problems(self.duplicates, self.arrays)
         problems += file_problems(self.arrays, {s.uri: s.stamp for s in self._provenance.structures()}, checksum)
+        problems += assumption_problems(self._provenance.structures())
         problems += skipped_problems(self.skipped)
         return Report(not problems, tuple(problems))
 

@@ -15,10 +15,11 @@ from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
 from aggarray.api.keeping import restore
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import DEFAULT_RULES, Provenance, Selection
+from aggarray.api.trusting import scan_by
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.indexes.uris import check_roots, checked_roots
 from aggarray.master import MasterArray
-from aggarray.scan import Progress, Source, find_files, listed, named_files, scan_files
+from aggarray.scan import Progress, Source, find_files, listed, named_files
 
 
 def open(
@@ -55,7 +56,7 @@ def open(
     if how.access.roots is not None:
         # What is named one by one may be an index, which lies where it likes.
         check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
-    scanned = scan_files(paths, processes, checked_progress(progress))
+    scanned = scan_by(rules, paths, processes, checked_progress(progress))
     found = sort_out(scanned, alone, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
+from aggarray.formats.glimpses import Glimpse, Wanted
 
 #: Bytes of a file that formats are shown.
 HEAD = 512
@@ -101,7 +102,10 @@ def identify(path: str | os.PathLike[str]) -> Format:
     Raises MissingFileError where there is nothing, FormatError for whatever is not a data file or cannot be read.
     """
     path = os.fspath(path)
-    head = _head(path)
+    return _identified(path, _look(path, checked=False)[0])
+
+
+def _identified(path: str, head: bytes) -> Format:
     for some in (own_formats, _foreign_formats):
         for candidate in some():
             if candidate.recognises(path, head):
@@ -113,15 +117,30 @@ def identify(path: str | os.PathLike[str]) -> Format:
 
 
 def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
-    """Return structure, attributes and coordinate values of a file; the file is opened once.
+    """Return structure, attributes and coordinate values of a file; its format opens it once.
 
     Raises MissingFileError or FormatError, naming file, variable and the library's reason, or what `local_path` raises.
     """
     path = os.path.abspath(local_path(path))
-    found = identify(path)
+    head, stamp = _look(path)
+    found = _identified(path, head)
     with blaming(path):
-        stamp = stamp_of(path)
-        return replace(found.scan(path), stamp=stamp)
+        return replace(found.scan(path), stamp=stamp or stamp_of(path))
+
+
+def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
+    """Return what is wanted of a file, or all that a scan finds, where its format does not make that quicker or sure.
+
+    ``path`` is absolute. Raises what `scan` does.
+    """
+    head, stamp = _look(path)
+    found = _identified(path, head)
+    with blaming(path):
+        stamp = stamp or stamp_of(path)
+        # Formats of other packages need not have it.
+        quick = getattr(found, "glimpse", None)
+        seen: Glimpse | None = None if quick is None else quick(path, wanted)
+        return replace(found.scan(path) if seen is None else seen, stamp=stamp)
 
 
 def telling_file(path: str) -> str:
@@ -139,11 +158,13 @@ def stamp_of(path: str) -> Stamp:
 
 def checksum(path: str) -> int:
     """Return a checksum of the head and the tail of a file, where headers lie; of a small file that is all of it."""
-    digest = hashlib.blake2b(digest_size=8)
     with open(path, "rb", buffering=0) as file:
-        digest.update(file.read(_CHECKED[0]))
-        size = os.fstat(file.fileno()).st_size
-        digest.update(os.pread(file.fileno(), _CHECKED[1], max(0, size - _CHECKED[1])))
+        return _checksum(file.fileno(), file.read(_CHECKED[0]))
+
+
+def _checksum(file: int, head: bytes) -> int:
+    digest = hashlib.blake2b(head, digest_size=8)
+    digest.update(os.pread(file, _CHECKED[1], max(0, os.fstat(file).st_size - _CHECKED[1])))
     return int.from_bytes(digest.digest(), "little", signed=True)
 
 
@@ -155,17 +176,19 @@ def open_file(path: str | os.PathLike[str]) -> Handle:
         return found.open(path)
 
 
-def _head(path: str) -> bytes:
-    """Return the first bytes of a file, none of a folder."""
+def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
+    """Return the first bytes of a file, and its stamp if it is to be ``checked``; of a folder neither."""
     try:
+        # Opening a pipe would wait for its other end.
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            return b""
-        # Opening a pipe would wait for its other end.
+            return b"", None
         if not stat.S_ISREG(mode):
             raise FormatError(f"{path}: neither a file nor a folder")
         with open(path, "rb", buffering=0) as file:
-            head = file.read(HEAD)
+            head = file.read(_CHECKED[0] if checked else HEAD)
+            status = os.fstat(file.fileno())
+            stamp = (status.st_size, status.st_mtime_ns, _checksum(file.fileno(), head)) if checked else None
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(f"{path}: no such file or folder; check the path") from error
     except FormatError:
@@ -174,4 +197,4 @@ def _head(path: str) -> bytes:
         raise FormatError(f"{path}: cannot be opened: {error.strerror or error}") from error
     if not head:
         raise FormatError(f"{path}: an empty file (0 bytes); fetch or write it again")
-    return head
+    return head[:HEAD], stamp

@@ -226,7 +226,7 @@ def _attributes(item: Any) -> dict[str, Any]:
         if name in _INTERNAL:
             continue
         try:
-            value = _attribute(item.attrs[name])
+            value = attribute(item.attrs[name])
         except LIBRARY_ERRORS:
             # An attribute of a type that h5py does not read says nothing that CF knows.
             continue
@@ -235,7 +235,7 @@ def _attributes(item: Any) -> dict[str, Any]:
     return found
 
 
-def _attribute(value: Any) -> Any:
+def attribute(value: Any) -> Any:
     """Return an attribute as the other formats give it, None where it is neither number nor text."""
     import h5py
 

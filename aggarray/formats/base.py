@@ -18,6 +18,7 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.table import Assumed
 
 #: Held around every call into HDF5 or netCDF-C: neither library is safe under threads.
 LIBRARY_LOCK = threading.RLock()
@@ -64,6 +65,7 @@ class Structure:
     ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
     ``stamp``: what the file was like just before.
     ``sizes`` has the file's dimensions by path, None where the format has none of its own.
+    ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
     """
 
     uri: str
@@ -74,6 +76,7 @@ class Structure:
     skipped: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
+    assumed: Assumed | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +139,11 @@ class Handle(Protocol):
 
 @runtime_checkable
 class Format(Protocol):
-    """A file format: one object per module of this package."""
+    """A file format: one object per module of this package.
+
+    It may have a method ``glimpse(path: str, wanted: Wanted) -> Glimpse | None`` (`formats.glimpses`), where a few coordinates
+    are read faster than all: it opens the file once, and returns None where it is not sure, so that the file is scanned.
+    """
 
     name: str
 

@@ -28,6 +28,8 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
         normal_calendar(units, text_attribute(attrs.get("calendar"))),
         encoding(variable.dtype, attrs, variable.name),
         structure.format,
+        declared=structure.assumed is not None,
+        assumed=structure.assumed,
     )
     return _shared(template)
 

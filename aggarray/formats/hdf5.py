@@ -15,6 +15,7 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
+from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype, refusal, scan_structure
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -33,6 +34,7 @@ from aggarray.formats.base import (
     whole,
     with_values,
 )
+from aggarray.formats.glimpses import Glimpse, Wanted
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -46,7 +48,8 @@ class _HDF5:
         """Tell whether the signature lies at the beginning or, after a user block, at 512, 1024, 2048, ... bytes."""
         if head.startswith(_SIGNATURE):
             return True
-        if not head:
+        # A folder; and netCDF-3, which no user block passes itself off as: not worth another look into the file.
+        if not head or head.startswith(b"CDF"):
             return False
         with open(path, "rb", buffering=0) as file:
             size, at = os.fstat(file.fileno()).st_size, 512
@@ -64,6 +67,11 @@ class _HDF5:
                 return found
             with blaming(path), opened(path) as file:
                 return scan_structure(path, file, found, lambda v: _File(path, file).values(v.name, whole(v.shape)))
+
+    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+        """Read the coordinates wanted by h5py, which opens nothing else."""
+        with LIBRARY_LOCK:
+            return glimpse_at(path, wanted)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

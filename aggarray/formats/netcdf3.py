@@ -9,6 +9,7 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from aggarray.formats.base import (
     with_values,
     worth_a_table,
 )
+from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 
 _TYPES = {
     **{1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"},
@@ -333,6 +335,10 @@ class _File:
         text = whole(place.shape[len(box) :])
         return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs, joined=bool(text))
 
+    def whole(self, variable: Variable) -> np.ndarray:
+        """Return all values of a variable as they are."""
+        return self.values(variable.name, whole(variable.shape))
+
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
         with blaming(self._path, variable):
@@ -380,15 +386,14 @@ class _NetCDF3:
 
     def scan(self, path: str) -> Structure:
         """Read the header and the coordinates."""
-        opened = _File(path)
-        try:
-            variables = with_values(
-                [place.variable for place in opened.header.places],
-                lambda v: opened.values(v.name, whole(v.shape)),
-            )
-            return Structure(path, self.name, opened.header.attrs, variables, {}, sizes=opened.header.sizes)
-        finally:
-            opened.close()
+        with closing(_File(path)) as file:
+            variables = with_values([place.variable for place in file.header.places], file.whole)
+            return Structure(path, self.name, file.header.attrs, variables, {}, sizes=file.header.sizes)
+
+    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+        """Read the header and the coordinates wanted."""
+        with closing(_File(path)) as file:
+            return glimpsed(path, file.header.attrs, [p.variable for p in file.header.places], wanted, file.whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

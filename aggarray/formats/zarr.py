@@ -34,6 +34,7 @@ from aggarray.formats.base import (
     whole,
     with_values,
 )
+from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -98,8 +99,11 @@ def _third(found: Any, path: str) -> _Node:
     return _Node(3, found if found.get("node_type") == "array" else None, attrs)
 
 
-def _nodes(path: str) -> dict[str, _Node]:
-    """Return every node of a store by its path in it, the root under the empty name."""
+def _nodes(path: str, names: Sequence[str] | None = None) -> dict[str, _Node]:
+    """Return every node of a store by its path in it, the root under the empty name.
+
+    ``names``: of those wanted beside the root; others may be left out.
+    """
     third = _json(path, "zarr.json")
     inline = None if third is None else third.get("consolidated_metadata")
     if third is not None and isinstance(inline, dict):
@@ -108,7 +112,10 @@ def _nodes(path: str) -> dict[str, _Node]:
     second = None if third is not None else _json(path, ".zmetadata")
     if second is not None:
         return _consolidated(_object(second.get("metadata"), path), path)
-    return dict(_walk(path, ""))
+    if names is None:
+        return dict(_walk(path, ""))
+    loaded = {name: _load(os.path.join(path, *name.split("/"))) for name in ("", *names)}
+    return {name: node for name, node in loaded.items() if node is not None}
 
 
 def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, _Node]:
@@ -303,6 +310,11 @@ class _Store:
             box = (*box, slice(0, array.shape[-1], 1))
         return stored_values(np.asarray(array[box]), attrs, joined)
 
+    def whole(self, variable: Variable) -> np.ndarray:
+        """Return all values of a variable; errors name it."""
+        with blaming(self._path, variable.name):
+            return self.values(variable.name, whole(variable.shape))
+
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
         with blaming(self._path, variable):
@@ -364,15 +376,23 @@ class _Zarr:
                     skipped.append((name, stored))
                 else:
                     variables.append(_variable(name, node, stored, spans))
-        store = _Store(path)
-
-        def read(variable: Variable) -> np.ndarray:
-            with blaming(path, variable.name):
-                return store.values(variable.name, whole(variable.shape))
-
         groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
         attrs = _attributes(root.attrs) if root.meta is None else {}
-        return Structure(path, f"{self.name}{version}", attrs, with_values(variables, read), groups, tuple(skipped))
+        return Structure(
+            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path).whole), groups, tuple(skipped)
+        )
+
+    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+        """Read the metadata of the root and of the coordinates wanted, and their values."""
+        nodes, found = _nodes(path, list(wanted.coordinates)), []
+        root = nodes.get("", _NO_NODE)
+        for name in wanted.coordinates if root.meta is None else ():
+            node = nodes.get(name, _NO_NODE)
+            stored = _dtype(node) if node.meta is not None else ""
+            if not isinstance(stored, str):
+                with blaming(path, name):
+                    found.append(_variable(name, node, stored, {name: _dimensions(node, len(_shape(node)))}))
+        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

@@ -38,7 +38,7 @@ def select_known(known: Known | None, axis: int, selector: Selector) -> Known | 
 
 def needless(template: Template, now: Step, step: Step) -> bool:
     """Tell whether values come out the same without the step that they take now: integers merely become wider, say."""
-    if template.declared:
+    if template.guessed:
         return False  # nobody knows yet what its values are
     before = template.last_step
     if before == now:

@@ -1,0 +1,76 @@
+"""How are files scanned as the rules ask for, and how is what was assumed of them verified?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aggarray import indexes
+from aggarray.aggregate.report import Problem
+from aggarray.aggregate.rules import Rules
+from aggarray.alike import difference
+from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats.base import Structure
+from aggarray.master import MasterArray
+from aggarray.scan import Progress, Scanned, scan_files
+from aggarray.settle import settled
+from aggarray.table import Step
+from aggarray.trust import Judges, scan_trusting
+
+
+def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress: Progress | None) -> list[Scanned]:
+    """Return what files hold, in the order given: all of it verified, or some of it assumed, as the rules say."""
+    if rules.trust == "verify":
+        return scan_files(paths, processes, progress)
+    judges = Judges(rules.identifying, lambda structure: indexes.kind_of(structure) is None)
+    return scan_trusting(paths, judges, processes, progress)
+
+
+def verified(structures: Sequence[Structure]) -> list[Structure]:
+    """Return structures in which nothing is assumed: such files are scanned.
+
+    Raises what scanning raises, and FormatError for a file that is not what was assumed of it.
+    """
+    found = {}
+    for assumed, real in _looked_at(structures):
+        if isinstance(real, AggarrayError):
+            raise real
+        found[assumed.uri] = real
+    return [found.get(s.uri, s) for s in structures]
+
+
+def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
+    """Yield the files that are not what was assumed of them; those that do not open are told of by others."""
+    for assumed, real in _looked_at(structures):
+        if isinstance(real, _UnlikeError):
+            yield Problem("unreadable", assumed.uri, str(real))
+
+
+class _UnlikeError(FormatError):
+    """A file is not what was assumed of it."""
+
+
+def _looked_at(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
+    """Yield each structure that is assumed, and what the file really holds or why it cannot be used."""
+    doubtful = [s for s in structures if s.assumed is not None]
+    scanned = scan_files([s.uri for s in doubtful]) if doubtful else []
+    for assumed, (uri, real) in zip(doubtful, scanned, strict=True):
+        if isinstance(real, Structure) and assumed.assumed is not None:
+            text = difference(real, assumed.assumed, assumed)
+            if text is not None:
+                yield assumed, _UnlikeError(f"{uri}: not what was assumed of it: {text}")
+                continue
+        yield assumed, real
+
+
+def settled_array(array: MasterArray) -> MasterArray:
+    """Return an array, and its coordinates, in which nothing is assumed."""
+    one = _settled(array)
+    coords = {name: _settled(c) for name, c in array.coords.items()}
+    return one if all(c is array.coords[n] for n, c in coords.items()) else replace(one, coords=coords)
+
+
+def _settled(array: MasterArray) -> MasterArray:
+    if not any(t.assumed is not None for t in array._matrix.references.templates):
+        return array
+    step: Any = Step(array.units, array.calendar, array.dtype)
+    return replace(array, _matrix=settled(array._matrix, None, step, array._access))

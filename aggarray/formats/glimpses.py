@@ -1,0 +1,62 @@
+"""What is asked of a file whose kind is known, and what is the answer?
+
+Files of one kind differ in a few coordinates. A format that can tell these without reading the rest has a method ``glimpse``.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Stamp, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of a file whose kind is known.
+
+    ``coordinates``: {name of a coordinate: its number of dimensions, 0 or 1}, with values, units and calendar;
+    ``attributes``: names of global attributes.
+    """
+
+    coordinates: Mapping[str, int]
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What was wanted of a file, and is there: global attributes; variables with values, units and calendar, nothing else.
+
+    ``stamp``: as in `Structure`.
+    """
+
+    uri: str
+    attrs: Attributes
+    variables: tuple[Variable, ...]
+    stamp: Stamp | None = None
+
+
+#: What a `Glimpse` has of the attributes of a coordinate.
+GLIMPSED = ("units", "calendar")
+
+
+def glimpsed(
+    path: str, attrs: Attributes, variables: Iterable[Variable], wanted: Wanted, read: Callable[[Variable], np.ndarray]
+) -> Glimpse | None:
+    """Return what is wanted of a file out of what its metadata tell; None where a coordinate is not plainly there.
+
+    ``variables``: those of other names are passed over; ``read`` gives the stored values of one.
+    """
+    found = []
+    for variable in variables:
+        if wanted.coordinates.get(variable.name) != len(variable.shape) or variable.dtype.kind not in "iuf":
+            continue
+        if math.prod(variable.shape) > SCAN_ELEMENTS:
+            continue
+        kept = {name: variable.attrs[name] for name in GLIMPSED if name in variable.attrs}
+        values = read(variable) if variable.values is None else variable.values
+        found.append(replace(variable, attrs=kept, values=values))
+    if len(found) != len(wanted.coordinates):
+        return None
+    return Glimpse(path, {name: attrs[name] for name in wanted.attributes if name in attrs}, tuple(found))
