@@ -214,12 +214,12 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (place / "told-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: told\nVersion: 1.0\n")
     (place / "told-1.0.dist-info" / "entry_points.txt").write_text("[aggarray.formats]\ntold = told:FORMAT\n")
     monkeypatch.syspath_prepend(place)
-    from aggarray.formats import formats
+    from aggarray.formats import _foreign_formats
 
-    formats.cache_clear()
+    _foreign_formats.cache_clear()
     yield tmp_path
     monkeypatch.undo()
-    formats.cache_clear()
+    _foreign_formats.cache_clear()
 
 
 def test_helpers_see_the_same_formats_and_options(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
