@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any
 
 from aggarray.errors import AggarrayError
-from aggarray.formats import glimpse, scan
+from aggarray.formats import glimpse, locate, scan
 from aggarray.formats.base import LIBRARY_ERRORS, Structure
-from aggarray.formats.glimpses import Glimpse, Wanted
+from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
 from aggarray.options import get_options
 from aggarray.wire import Receiver, Sender, skip_to_mark
 
@@ -38,8 +38,8 @@ WORTH = 0.6
 PATIENCE = 10.0
 
 #: A file, and what is wanted of it; None: everything.
-Task = tuple[str, Wanted | None]
-Result = Structure | Glimpse | AggarrayError
+Task = tuple[str, Wanted | WantedTables | None]
+Result = Structure | Glimpse | Tables | AggarrayError
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 #: What may come out of a broken stream, or out of one of another library.
 _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
@@ -49,6 +49,8 @@ def look(task: Task) -> Result:
     """Return what is wanted of a file, or the error that it gave: one bad file stops nobody."""
     path, wanted = task
     try:
+        if isinstance(wanted, WantedTables):
+            return locate(path, wanted)
         return scan(path) if wanted is None else glimpse(path, wanted)
     except AggarrayError as error:
         return error

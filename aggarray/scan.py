@@ -14,7 +14,6 @@ from typing import Any
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
 from aggarray.formats import is_store, local_path
 from aggarray.formats.base import Structure, Variable
-from aggarray.formats.glimpses import Glimpse
 from aggarray.helpers import Crew, Result, Task
 from aggarray.wire import Sharer
 
@@ -139,7 +138,7 @@ class Scan:
     def whole(self, paths: Sequence[str]) -> list[Scanned]:
         """Scan files whole, in the order given; a file that cannot be read gives its error."""
         found = self.run([(path, None) for path in paths])
-        return [(p, r) for p, r in zip(paths, found, strict=True) if not isinstance(r, Glimpse)]
+        return [(p, r) for p, r in zip(paths, found, strict=True) if isinstance(r, Structure | AggarrayError)]
 
     def run(self, tasks: Sequence[Task], again: bool = False) -> list[Result]:
         """Look at files, as far as is wanted of each, in the order given; ``again``: they were counted before."""

@@ -212,7 +212,7 @@ def _as_judged(found: Result, kind: Kind | None) -> Structure | AggarrayError | 
     """Return what a file holds; None where a glimpse was not enough to tell."""
     if isinstance(found, Glimpse):
         return None if kind is None else judged(found, kind)
-    return found
+    return found if isinstance(found, Structure | AggarrayError) else None
 
 
 def judged(seen: Glimpse, kind: Kind) -> Structure | None:

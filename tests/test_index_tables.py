@@ -18,6 +18,7 @@ from indexes_making import changed, document
 from making import LAT, NOLEAP, TAS
 
 import aggarray as aa
+from aggarray import formats
 from aggarray.cli import commands
 from aggarray.read import close_files, files
 from aggarray.read.cache import chunk_tables
@@ -43,6 +44,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     forget()
     monkeypatch.setattr(files, "open_file", noted)
+    monkeypatch.setattr(formats, "open_file", noted)
     yield found
     forget()
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
-from aggarray.formats.glimpses import Glimpse, Wanted
+from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
 
 #: Bytes of a file that formats are shown.
 HEAD = 512
@@ -141,6 +141,20 @@ def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
         quick = getattr(found, "glimpse", None)
         seen: Glimpse | None = None if quick is None else quick(path, wanted)
         return replace(found.scan(path) if seen is None else seen, stamp=stamp)
+
+
+def locate(path: str, wanted: WantedTables) -> Tables:
+    """Return where the chunks of variables of a file are stored. Raises what `open_file` does."""
+    handle = open_file(path)
+    try:
+        with blaming(path):
+            status = os.stat(path)
+            # Handles of other packages may not know.
+            ask = getattr(handle, "chunks", lambda name: None)
+            found = {name: chunks for name in wanted.names if (chunks := ask(name)) is not None}
+            return Tables(path, (status.st_mtime_ns, status.st_size, status.st_ino), found)
+    finally:
+        handle.close()
 
 
 def telling_file(path: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Stamp, Variable
+from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Chunks, Stamp, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,22 @@ class Glimpse:
     attrs: Attributes
     variables: tuple[Variable, ...]
     stamp: Stamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTables:
+    """What is wanted of a file that is to be read: where the chunks of some variables are stored."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where the chunks of variables of a file are stored, of those that have any; ``state``: time, size and inode before."""
+
+    uri: str
+    state: tuple[int, int, int]
+    tables: Mapping[str, Chunks]
 
 
 #: What a `Glimpse` has of the attributes of a coordinate.

@@ -10,6 +10,8 @@ from aggarray.access import Access
 from aggarray.codecs import known
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Chunks
+from aggarray.formats.glimpses import Tables, WantedTables
+from aggarray.helpers import Crew
 from aggarray.read.cache import chunk_tables
 from aggarray.read.files import file_state, opened
 from aggarray.source import State
@@ -50,28 +52,38 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
     """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
     variable = references.variables[int(references.variable[row])]
     state = file_state(uri, references.stamp_of(row))
-    key = (uri, variable)
-    held = chunk_tables.get(key)
-    if held is not None and held[0] == state:
-        return state, held[1]
-    table = None if references.tables is None else references.tables.find(uri, variable, state)
-    if table is None:
-        with opened(references, row, access) as handle:
-            # Handles of other packages may not know.
-            table = getattr(handle, "chunks", lambda name: None)(variable)
-        if os.path.isdir(uri):
-            # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
-            return None, table
-    chunk_tables.keep(key, (state, table))
+    known, table = _known(references, uri, variable, state)
+    if known:
+        return state, table
+    with opened(references, row, access) as handle:
+        # Handles of other packages may not know.
+        table = getattr(handle, "chunks", lambda name: None)(variable)
+    if os.path.isdir(uri):
+        # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
+        return None, table
+    chunk_tables.keep((uri, variable), (state, table))
     return state, table
 
 
-def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
-    """Yield where the chunks of all sub-arrays are stored, each variable of a file once, asking the files that nobody has.
+def _known(references: References, uri: str, variable: str, state: State) -> tuple[bool, Chunks | None]:
+    """Tell whether it is known where the chunks of a variable are stored, and where: None where its library reads it."""
+    held = chunk_tables.get((uri, variable))
+    if held is not None and held[0] == state:
+        return True, held[1]
+    table = None if references.tables is None else references.tables.find(uri, variable, state)
+    if table is not None:
+        chunk_tables.keep((uri, variable), (state, table))
+    return table is not None, table
 
-    Stores and files that are not there, or that only their libraries read, are passed over.
+
+def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
+    """Yield where the chunks of all sub-arrays are stored, each variable of a file once.
+
+    Files of which nobody knows it are asked, by several processes where they are many. Stores and files that are not there, or
+    that only their libraries read, are passed over.
     """
     seen: set[tuple[str, str]] = set()
+    unknown: dict[str, list[str]] = {}
     there = _Folders()
     for references, access in tables:
         for row in _rows(references):
@@ -81,11 +93,19 @@ def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
             seen.add((uri, variable))
             try:
                 access.check(uri)
-                state, table = _look_up(references, row, uri, access)
+                state = file_state(uri, references.stamp_of(row))
             except AggarrayError:
                 continue  # whoever reads it is told
-            if table is not None and state is not None:
+            known, table = _known(references, uri, variable, state)
+            if table is not None:
                 yield Entry(uri, variable, state, table)
+            elif not known:
+                unknown.setdefault(uri, []).append(variable)
+    with Crew() as crew:
+        for found in crew.run([(uri, WantedTables(tuple(names))) for uri, names in unknown.items()]):
+            if isinstance(found, Tables):
+                for variable, table in found.tables.items():
+                    yield Entry(found.uri, variable, found.state, table)
 
 
 class _Folders:
