@@ -3,7 +3,8 @@
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from operator import mod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from aggarray.formats._h5.types import Space
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A stored chunk: the first element that it holds, its address and size, and which filters were skipped."""
 
     start: tuple[int, ...]
@@ -44,9 +44,10 @@ def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[
 def _tree_1(data: Data, layout: Layout) -> Iterator[Chunk]:
     rank = len(layout.chunk) - 1
     key = struct.Struct(f"<II{rank + 1}Q")
+    *chunk, _ = layout.chunk
     for packed, address in leaves(data, layout.address, CHUNKS, key.size):
-        size, mask, *start = key.unpack(packed)
-        require(start.pop() == 0 and not any(n % c for n, c in zip(start, layout.chunk, strict=False)), "an odd chunk")
+        size, mask, *start, last = key.unpack(packed)
+        require(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
         yield Chunk(tuple(start), address, size, mask)
 
 

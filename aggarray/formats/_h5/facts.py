@@ -30,13 +30,15 @@ _PURE = b"This is a netCDF dimension but not a netCDF variable"
 class Facts:
     """What is known of an object by its attributes.
 
-    ``shown``: the attributes that netCDF4 shows, those in ``late`` left out: their texts lie in the global heap of each file.
+    ``shown``: the attributes that netCDF4 shows, those in ``late`` left out: their texts lie in the global heap of each file;
+    ``lists``: there are lists in it; ``order``: the names of all.
     ``scale``: it is a dimension scale, ``pure`` one without a variable; ``number``: of its dimension; ``numbers``: of the
     dimensions of a variable; ``listed``: a list of scales per dimension; ``stamped``: netCDF-C wrote the file.
     """
 
     shown: FrozenDict[Any]
     late: tuple[Attribute, ...]
+    lists: bool
     order: tuple[str, ...]
     scale: bool
     pure: bool
@@ -44,6 +46,11 @@ class Facts:
     numbers: tuple[int, ...] | None
     listed: tuple[Element, ...] | None
     stamped: bool
+
+    @property
+    def shareable(self) -> bool:
+        """Whether ``shown`` is all there is, and may be handed out to everybody: nothing in it changes."""
+        return not self.late and not self.lists
 
 
 @lru_cache(maxsize=4096)
@@ -64,6 +71,7 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
     return Facts(
         FrozenDict({a.name: a.value for a in shown if a.kind != TEXTS}),
         tuple(a for a in shown if a.kind == TEXTS),
+        any(type(a.value) is list for a in shown),
         tuple(a.name for a in shown),
         scale,
         scale and _is_pure(by_name.get("NAME")),
@@ -103,7 +111,7 @@ def shown_attributes(facts: Facts, heap: GlobalHeap) -> Mapping[str, Any]:
     if facts.late:
         late = {a.name: _texts(a, heap) for a in facts.late}
         return {name: late[name] if name in late else _own(facts.shown[name]) for name in facts.order}
-    if any(type(value) is list for value in facts.shown.values()):
+    if facts.lists:
         return {name: _own(value) for name, value in facts.shown.items()}
     return facts.shown
 

@@ -86,9 +86,13 @@ def _chunked(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -
     out = np.empty(shape, dtype) if complete else _filled(shape, dtype, header.fill)
     for item, packed in zip(chunks, _read(data, chunks), strict=True):
         require(bool(filters) or item.size == raw, "a chunk of odd size")
-        values = decode(filters, packed, raw, item.mask).view(dtype).reshape(chunk)
-        inner = tuple(slice(at, min(at + c, n)) for at, c, n in zip(item.start, chunk, shape, strict=True))
-        out[inner] = values[tuple(slice(0, s.stop - s.start) for s in inner)]
+        values = (decode(filters, packed, raw, item.mask).view(dtype) if filters else np.frombuffer(packed, dtype)).reshape(
+            chunk
+        )
+        # What reaches beyond the edge is cut off.
+        outer = tuple([slice(at, at + c) for at, c in zip(item.start, chunk, strict=True)])
+        inside = out[outer]
+        inside[...] = values[tuple([slice(n) for n in inside.shape])]
     return out
 
 
