@@ -54,7 +54,7 @@ def _tree_1(data: Data, layout: Layout) -> Iterator[Chunk]:
 def _tree_2(data: Data, layout: Layout, filtered: bool) -> Iterator[Chunk]:
     *chunk, _ = layout.chunk
     raw = math.prod(layout.chunk)
-    head = 8 + (_size_width(raw) + 4 if filtered else 0)
+    head = 8 + (_size_width(layout) + 4 if filtered else 0)
     kind = _FILTERED_RECORDS if filtered else _PLAIN_RECORDS
     for record in records(data, layout.address, kind, head + 8 * len(chunk)):
         slot = _slot(record[:head], raw, filtered)
@@ -62,9 +62,9 @@ def _tree_2(data: Data, layout: Layout, filtered: bool) -> Iterator[Chunk]:
         yield Chunk(tuple(n * c for n, c in zip(scaled, chunk, strict=True)), *slot)
 
 
-def _size_width(raw: int) -> int:
-    """Return how many bytes hold the size of a filtered chunk of so many bytes."""
-    return min(8, 1 + (raw.bit_length() - 1 + 8) // 8)
+def _size_width(layout: Layout) -> int:
+    """Return how many bytes hold the size of a filtered chunk, which may be larger than that of a plain one."""
+    return 8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8)
 
 
 def _slot(packed: bytes, raw: int, filtered: bool) -> Slot:
@@ -97,7 +97,7 @@ def _numbered(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool)
 
 def _slots(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> Iterator[tuple[int, Slot]]:
     raw = math.prod(layout.chunk)
-    width = 8 + (_size_width(raw) + 4 if filtered else 0)
+    width = 8 + (_size_width(layout) + 4 if filtered else 0)
     if layout.index == IMPLICIT:
         count = math.prod(grid)
         require(not filtered and layout.address + count * raw <= data.size, "chunks outside of the file")

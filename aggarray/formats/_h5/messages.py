@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, require
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
-#: Chunks in a B-tree of version 1; the numbers below it are those of layout version 4.
+#: Chunks in a B-tree of version 1; the numbers below it are those of layout versions 4 and 5.
 TREE_1 = 0
 SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2 = 1, 2, 3, 4, 5
 
@@ -17,7 +17,8 @@ class Layout:
     """Where values are stored (message type 0x0008).
 
     ``form``: COMPACT (the bytes are ``data``), CONTIGUOUS (``address``, ``size``) or CHUNKED (``chunk``: its shape, the size
-    of an element last; ``index``: how chunks are found from ``address`` on; ``parameters`` of that index).
+    of an element last; ``index``: how chunks are found from ``address`` on; ``parameters`` of that index; ``wide``: the index
+    has eight bytes for the size of a chunk).
     """
 
     form: int
@@ -27,6 +28,7 @@ class Layout:
     chunk: tuple[int, ...] = ()
     index: int = TREE_1
     parameters: tuple[int, ...] = ()
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ class Link:
 
 
 def layout_of(message: bytes) -> Layout:
-    """Return a layout of version 3 or 4."""
-    require(len(message) >= 4 and message[0] in (3, 4), "a layout that is not modelled")
+    """Return a layout of version 3, 4 or 5."""
+    require(len(message) >= 4 and message[0] in (3, 4, 5), "a layout that is not modelled")
     form = message[1]
     if form == COMPACT:
         size = little(message, 2, 2)
@@ -109,7 +111,8 @@ def _chunked_4(message: bytes) -> Layout:
         at += length
     else:
         raise UnmodelledError(f"chunk index {index}")
-    return Layout(CHUNKED, little(message, at, 8), chunk=_checked(chunk), index=index, parameters=parameters)
+    place = little(message, at, 8)
+    return Layout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, wide=message[0] == 5)
 
 
 def fill_of(message: bytes) -> Fill:

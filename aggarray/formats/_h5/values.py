@@ -47,7 +47,7 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Fill | None) -> 
         raise UnmodelledError("no fill value")
     out = np.zeros(shape, dtype)
     if fill.value:
-        require(len(fill.value) == dtype.itemsize and dtype.kind != "V", "an odd fill value")
+        require(len(fill.value) == dtype.itemsize, "an odd fill value")
         out[...] = np.frombuffer(fill.value, dtype)[0]
     return out
 
