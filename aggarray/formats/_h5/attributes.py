@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._h5.data import KEPT_BYTES, UnmodelledError, require
-from aggarray.formats._h5.types import CHARACTERS, ELEMENT, OTHER, PLAIN, REFERENCES, TEXTS, Kind, Space, kind_of, space_of
+from aggarray.formats._h5.types import (
+    CHARACTERS,
+    ELEMENT,
+    OTHER,
+    PLAIN,
+    REFERENCES,
+    TEXTS,
+    USERS,
+    Kind,
+    Space,
+    kind_of,
+    space_of,
+)
 
 _ELEMENT = struct.Struct("<IQI")
 #: (count, address, number) of variable-length elements.
@@ -24,7 +36,7 @@ class Attribute:
     """An attribute: name, what its datatype is, value.
 
     ``name`` is as stored. ``value`` is None where the elements lie in the global heap (TEXTS, REFERENCES) and where they
-    are not modelled (OTHER). ``raw``: bytes of a fixed-length text in a scalar dataspace; ``single``: one element, or none.
+    are not modelled (USERS, OTHER). ``raw``: bytes of a fixed-length text in a scalar dataspace.
     """
 
     name: str
@@ -65,8 +77,8 @@ def _attribute(message: bytes) -> Attribute:
 
 def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
     scalar = not space.shape
-    if kind.name == OTHER:
-        return Attribute(name, OTHER)
+    if kind.name in (USERS, OTHER):
+        return Attribute(name, kind.name)
     if kind.name in (TEXTS, REFERENCES):
         require(len(data) % ELEMENT == 0, "an odd attribute")
         return Attribute(name, kind.name, elements=tuple(_ELEMENT.iter_unpack(data)))

@@ -45,9 +45,10 @@ def _tree_1(data: Data, layout: Layout) -> Iterator[Chunk]:
     rank = len(layout.chunk) - 1
     key = struct.Struct(f"<II{rank + 1}Q")
     *chunk, _ = layout.chunk
-    for packed, address in leaves(data, layout.address, CHUNKS, key.size):
+    for packed, address, following in leaves(data, layout.address, CHUNKS, key.size):
         size, mask, *start, last = key.unpack(packed)
-        require(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
+        # Chunks are looked up by the keys around them.
+        require(last == 0 and not any(map(mod, start, chunk)) and [*start, 0] < [*key.unpack(following)[2:]], "an odd chunk")
         yield Chunk(tuple(start), address, size, mask)
 
 

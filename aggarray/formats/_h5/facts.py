@@ -10,14 +10,14 @@ import numpy as np
 from aggarray.formats._h5.attributes import Attribute, Element, decoded
 from aggarray.formats._h5.data import UnmodelledError, require
 from aggarray.formats._h5.heaps import GlobalHeap
-from aggarray.formats._h5.types import CHARACTERS, PLAIN, REFERENCES, TEXTS
+from aggarray.formats._h5.types import CHARACTERS, PLAIN, REFERENCES, TEXTS, USERS
 from aggarray.formats._h5.values import text_at
 from aggarray.frozen import FrozenDict
 
-#: What netCDF-4 and dimension scales note for themselves.
-_HIDDEN = {
-    *("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"),
-    *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"),
+#: What netCDF-4 and dimension scales note for themselves, and of what type.
+_KINDS = {
+    **{"CLASS": CHARACTERS, "NAME": CHARACTERS, "DIMENSION_LIST": REFERENCES, "REFERENCE_LIST": USERS},
+    **{"_Netcdf4Dimid": PLAIN, "_Netcdf4Coordinates": PLAIN, "_NCProperties": CHARACTERS, "_nc3_strict": PLAIN},
 }
 #: Which of these are hidden depends on the version of netCDF-C.
 _DOUBTFUL = {"_Format", "_IsNetcdf4", "_SuperblockVersion", "_ARRAY_DIMENSIONS", "_Codecs"}
@@ -57,13 +57,14 @@ class Facts:
 def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
     """Return what these very attributes say; UnmodelledError where netCDF4 might see them otherwise."""
     by_name = {a.name: a for a in attributes}
-    shown = [a for a in attributes if a.name not in _HIDDEN]
+    shown = [a for a in attributes if a.name not in _KINDS]
     for attribute in shown:
         doubtful = attribute.name in _DOUBTFUL or attribute.name.lower().startswith("_nczarr")
         require(attribute.kind in (PLAIN, CHARACTERS, TEXTS) and not doubtful, f"attribute {attribute.name!r}")
+    for name, kind in _KINDS.items():
+        require(name not in by_name or by_name[name].kind == kind, f"attribute {name!r}")
     scale = _is_scale(by_name.get("CLASS"))
     listed = by_name.get("DIMENSION_LIST")
-    require(listed is None or listed.kind == REFERENCES, "odd scales")
     coordinates = _integers(by_name.get("_Netcdf4Coordinates"))
     dimid = _integers(by_name.get("_Netcdf4Dimid"))
     require(dimid is None or len(dimid) == 1, "an odd number of a dimension")

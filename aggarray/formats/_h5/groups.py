@@ -44,16 +44,25 @@ def _ordered(links: tuple[Link, ...], tracked: bool) -> tuple[Link, ...]:
 def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
     names = local_heap(data, heap)
     found = []
-    for _, node in leaves(data, tree, GROUP, 8):
+    for first, node, last in leaves(data, tree, GROUP, 8):
         head = data.at(node, 8)
         count = little(head, 6, 2)
         require(head[:6] == b"SNOD\1\0", "an odd group")
         for offset, address, kind, reserved in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
             # 2 is a link by name.
-            require(kind in (0, 1) and reserved == 0 and offset < len(names), "a link that is not hard")
-            found.append(Link(names[offset : names.index(0, offset)], address, 0))
+            require(kind in (0, 1) and reserved == 0, "a link that is not hard")
+            found.append(Link(_name(names, offset), address, 0))
+        # Names are looked up by the keys around a node.
+        inside = found[len(found) - count :]
+        require(count > 0 and _name(names, little(first, 0, 8)) < inside[0].name, "an odd group")
+        require(_name(names, little(last, 0, 8)) == inside[-1].name, "an odd group")
     require(all(one.name < two.name for one, two in itertools.pairwise(found)), "an odd group")
     return tuple(found)
+
+
+def _name(names: bytes, offset: int) -> bytes:
+    require(offset < len(names), "an odd group")
+    return names[offset : names.index(0, offset)]
 
 
 def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:

@@ -43,11 +43,11 @@ _ONCE: dict[int, Callable[[bytes], Any]] = {
     _SYMBOLS: symbols_of,
     _ATTRIBUTES: attribute_index_of,
 }
-#: Nothing, the older fill value (the newer one is there as well), group info, comment, times of change, count of references.
-_IDLE = {0x00, 0x04, 0x0A, 0x0D, 0x0E, 0x12, 0x16}
+#: Nothing, the older fill value (the newer one is there as well), group info, time of change; and how they begin.
+_IDLE = {0x00: b"", 0x04: b"", 0x0A: b"\0", 0x12: b"\1\0\0\0"}
 
-#: The flag of messages that lie elsewhere.
-_SHARED = 2
+#: Flags of messages: constant, not to be shared. Others mean that it lies elsewhere or is known to few.
+_HARMLESS = 1 | 4
 #: Flags of the first block of version 2: attributes have numbers; limits of compact storage are given; so are times.
 _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 
@@ -95,7 +95,7 @@ def header_at(data: Data, address: int) -> Header:
         block = _parsed(data.at(address, start + size + 4), start, bool(flags & _NUMBERED), True)
         return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, bool(flags & _NUMBERED), True))
     version, reserved, count, references, size = struct.unpack_from("<BBHII", prefix)
-    require((version, reserved) == (1, 0) and references > 0, "an object header that is not modelled")
+    require((version, reserved) == (1, 0) and references == 1, "an object header that is not modelled")
     block = _parsed(data.at(address + 16, size), 0, False, False)
     found = _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, False, False), count)
     return found
@@ -137,9 +137,10 @@ def _parse(block: bytes, start: int, numbered: bool, newer: bool) -> _Block:
     count = 0
     for code, flags, number, body in _messages(block, start, numbered, newer):
         count += 1
+        require(not flags & ~_HARMLESS, "a message that is shared or marked")
         if code in _IDLE:
+            require(body.startswith(_IDLE[code]), "an odd message")
             continue
-        require(not flags & _SHARED, "a shared message")
         if code == _ATTRIBUTE:
             attributes.append((number, attribute_of(body)))
         elif code == _LINK:

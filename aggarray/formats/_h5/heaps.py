@@ -192,10 +192,12 @@ class GlobalHeap:
         found: dict[int, bytes] = {}
         at = 16
         while at + 16 <= size:
-            number, _, length = struct.unpack_from("<HH4xQ", block, at)
+            number, _, reserved, length = struct.unpack_from("<HHIQ", block, at)
             if number == 0:
+                # What is left is free.
+                require(length == size - at, "an odd collection")
                 break
-            require(length <= size - at - 16 and number not in found, "an odd collection")
+            require(length <= size - at - 16 and number not in found and not reserved, "an odd collection")
             found[number] = block[at + 16 : at + 16 + length]
             at += 16 + -(-length // 8) * 8
         return found
@@ -203,7 +205,13 @@ class GlobalHeap:
 
 def local_heap(data: Data, address: int) -> bytes:
     """Return the names of a group of the first kind."""
-    head = data.at(address, 32)
-    size = little(head, 8, 8)
-    require(head[:8] == b"HEAP\0\0\0\0" and size <= _COLLECTION, "an odd heap")
-    return data.at(little(head, 24, 8), size)
+    signature, size, free, place = struct.unpack("<8sQQQ", data.at(address, 32))
+    require(signature == b"HEAP\0\0\0\0" and size <= _COLLECTION, "an odd heap")
+    block = data.at(place, size)
+    # Free pieces are a chain that ends with 1.
+    for _ in range(size):
+        if free in (1, UNDEFINED):
+            break
+        require(free + 16 <= size and 16 <= little(block, free + 8, 8) <= size - free, "an odd heap")
+        free = little(block, free, 8)
+    return block

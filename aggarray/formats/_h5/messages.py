@@ -133,9 +133,9 @@ def fill_of(message: bytes) -> Fill:
         raise UnmodelledError(f"fill value version {version}")
     # A writer may be told never to write it: what is read then is whatever is there.
     size = little(message, at, 4) if given else 0
-    if undefined or write == 1 or size >= 1 << 31:
-        return Fill(False)
     require(at + 4 + size <= len(message) or not given, "an odd fill value")
+    if undefined or write == 1:
+        return Fill(False)
     return Fill(True, message[at + 4 : at + 4 + size] if given else b"")
 
 

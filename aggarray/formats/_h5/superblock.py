@@ -43,10 +43,11 @@ def _start(data: Data) -> int:
 def _old(block: bytes, version: int) -> tuple[int, int, int]:
     """Return base address, end of file and root of versions 0 and 1."""
     _, _, free, root, shared, offsets, lengths, leaf, inner, flags = _OLD.unpack_from(block)
-    require((free, root, shared, offsets, lengths, flags) == (0, 0, 0, 8, 8, 0) and leaf > 0 < inner, "an odd superblock")
+    # The numbers of entries of nodes are those that HDF5 has when nobody says otherwise, as nobody does.
+    require((free, root, shared, offsets, lengths, flags, leaf, inner) == (0, 0, 0, 8, 8, 0, 4, 16), "an odd superblock")
     at = _OLD.size
     if version == 1:
-        require(block[at : at + 2] != b"\0\0" and block[at + 2 : at + 4] == b"\0\0", "an odd superblock")
+        require(block[at : at + 4] == bytes([32, 0, 0, 0]), "an odd superblock")
         at += 4
     base, free_space, end, driver, name, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
     require(free_space == driver == UNDEFINED and name == 0 and kind <= 1, "an odd superblock")

@@ -8,8 +8,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
-from aggarray.formats._h5.data import KEPT_BYTES, UNDEFINED, Data, UnmodelledError, little, require, verify, width_of
+from aggarray.formats._h5.data import KEPT_BYTES, UNDEFINED, Data, little, require, verify, width_of
 
 _HEADER = struct.Struct("<4sBBIHHBBQHQI")
 #: Bytes of a node of version 2 around its records: signature, version, type, checksum.
@@ -17,7 +18,11 @@ _AROUND = 10
 #: A tree of version 1 that is deeper than this is none.
 _DEEPEST = 16
 
+#: Key before, address, key behind.
+_Entry: TypeAlias = tuple[bytes, int, bytes]
+
 GROUP, CHUNKS = 0, 1
+_NODE = struct.Struct("<4sBBHQQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +113,42 @@ def _widths(tree: _Tree, level: int) -> tuple[int, int]:
 # Version 1
 
 
-def leaves(data: Data, address: int, kind: int, key: int) -> Iterator[tuple[bytes, int]]:
-    """Yield (key, address) of what the leaves of a tree of version 1 point to, in order.
+def leaves(data: Data, address: int, kind: int, key: int) -> Iterator[_Entry]:
+    """Yield (key before, address, key behind) of what the leaves of a tree of version 1 point to, in order.
 
     ``kind``: GROUP or CHUNKS; ``key``: bytes of a key.
     """
+    require(address != UNDEFINED, "a tree that is not there")
+    level: int | None = None
+    nodes: list[_Entry] = [(b"", address, b"")]
     seen: set[int] = set()
-
-    def walk(at: int, level: int | None) -> Iterator[tuple[bytes, int]]:
-        require(at not in seen, "a tree that runs in a circle")
-        seen.add(at)
-        head = data.at(at, 24)
-        own, count = head[5], little(head, 6, 2)
-        require(head[:4] == b"TREE" and head[4] == kind and own <= _DEEPEST, "an odd tree")
-        require(level is None or own == level, "an odd tree")
-        block = data.at(at + 24, count * (key + 8) + key)
-        for i in range(count):
-            place = i * (key + 8)
-            child = little(block, place + key, 8)
+    # Keys of chunks begin with size and filters, which nothing is looked up by.
+    start = 8 if kind == CHUNKS else 0
+    while nodes:
+        # All nodes of a level, each of which knows those beside it.
+        ahead, below, own = UNDEFINED, [], 0
+        behinds = [node for _, node, _ in nodes[1:]] + [UNDEFINED]
+        for (before, node, after), behind in zip(nodes, behinds, strict=True):
+            require(node not in seen, "a tree that runs in a circle")
+            seen.add(node)
+            signature, own_kind, own, count, left, right = _NODE.unpack(data.at(node, _NODE.size))
+            require((signature, own_kind, left, right) == (b"TREE", kind, ahead, behind), "an odd tree")
+            require(own == level if level is not None else own <= _DEEPEST, "an odd tree")
+            block = data.at(node + _NODE.size, count * (key + 8) + key)
+            require(level is None or block[start:key] == before[start:], "an odd tree")
+            require(level is None or block[len(block) - key + start :] == after[start:], "an odd tree")
+            level, ahead = own, node
             if own:
-                yield from walk(child, own - 1)
+                below += _entries(block, count, key)
             else:
-                yield block[place : place + key], child
+                yield from _entries(block, count, key)
+        nodes, level = below, own - 1
 
-    if address == UNDEFINED:
-        raise UnmodelledError("a tree that is not there")
-    yield from walk(address, None)
+
+def _entries(block: bytes, count: int, key: int) -> list[_Entry]:
+    found = []
+    for i in range(count):
+        place = i * (key + 8)
+        child = int.from_bytes(block[place + key : place + key + 8], "little")
+        found.append((block[place : place + key], child, block[place + key + 8 : place + 2 * key + 8]))
+    return found

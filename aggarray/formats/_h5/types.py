@@ -10,18 +10,23 @@ import numpy as np
 
 from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, require
 
-PLAIN, CHARACTERS, TEXTS, REFERENCES, OTHER = "plain", "characters", "texts", "references", "other"
+PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
 
 #: A variable-length element as stored: count, address of a collection in the global heap, number of the object in it.
 ELEMENT = 16
 
+#: How HDF5 writes the type of the elements of text of variable length, and of a reference to an object.
+_BYTE = bytes([0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0])
+_REFERENCE = bytes([0x17, 0, 0, 0, 8, 0, 0, 0])
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A datatype: ``name`` is PLAIN (numbers), CHARACTERS (text of fixed length), TEXTS (of variable length), REFERENCES
-    (lists of references to objects) or OTHER, which is not modelled; ``size``: bytes of an element.
+    """A datatype, and how many bytes an element has.
 
-    ``dtype`` is as stored, byte order included, None but for PLAIN and CHARACTERS.
+    ``name`` is PLAIN (numbers), CHARACTERS (text of fixed length), TEXTS (of variable length), REFERENCES (lists of references
+    to objects), USERS (pairs of a reference and a number: who has a scale) or OTHER, which is not modelled. ``dtype`` is
+    as stored, byte order included, None but for PLAIN and CHARACTERS.
     """
 
     name: str
@@ -78,18 +83,31 @@ def kind_of(message: bytes) -> Kind:
         _check_text(message[1], message[2:4])
         return Kind(CHARACTERS, size, np.dtype(f"S{size}"))
     if number == 9:
-        return _sequence(message, size)
-    return Kind(OTHER, size)
+        return Kind(_sequence(message), size)
+    return Kind(USERS if message.startswith(_users()) else OTHER, size)
 
 
-def _sequence(message: bytes, size: int) -> Kind:
-    require(size == ELEMENT, "an odd datatype")
-    if message[1] & 15 == 1:
-        _check_text(message[1] >> 4 | (message[2] & 15) << 4, message[3:4])
-        return Kind(TEXTS, size)
-    # References to objects, without any options.
-    referring = len(message) >= 16 and message[8] & 15 == 7 and message[9:16] == bytes([0, 0, 0, 8, 0, 0, 0])
-    return Kind(REFERENCES if referring and message[1:4] == b"\0\0\0" else OTHER, size)
+def _sequence(message: bytes) -> str:
+    """Return which type of variable length this is: HDF5 makes them of bytes and of references, in the same way always."""
+    require(message[4:8] == bytes([ELEMENT, 0, 0, 0]), "an odd datatype")
+    if message[1] & 15 == 1 and message.startswith(_BYTE, 8) and _is_padding(message, 8 + len(_BYTE)):
+        _check_text(message[1] >> 4 | (message[2] & 15) << 4, message[3:4] + bytes([message[2] >> 4]))
+        return TEXTS
+    referring = message[1:4] == b"\0\0\0" and message[8:] == _REFERENCE
+    return REFERENCES if referring else OTHER
+
+
+@cache
+def _users() -> tuple[bytes, ...]:
+    """Return how HDF5 writes the type of REFERENCE_LIST: a reference "dataset" and an int "dimension", signed or not."""
+    found = []
+    for sign in (0, 8):
+        head, number = bytes([2, 0, 0, ELEMENT, 0, 0, 0]), bytes([0x10, sign, 0, 0, 4, 0, 0, 0, 0, 0, 32, 0])
+        # Version 1 pads names and leaves room for dimensions.
+        first = b"dataset\0" + bytes(32) + _REFERENCE + b"dimension" + bytes(7) + b"\x08" + bytes(31) + number
+        later = b"dataset\0" + bytes(1) + _REFERENCE + b"dimension\0\x08" + number
+        found += [b"\x16" + head + first, *(bytes([version << 4 | 6]) + head + later for version in (3, 4, 5))]
+    return tuple(found)
 
 
 def _check_text(padding_and_set: int, rest: bytes) -> None:

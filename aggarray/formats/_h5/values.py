@@ -120,7 +120,8 @@ def _texts(heap: GlobalHeap, elements: np.ndarray) -> np.ndarray:
 
 def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
     """Return an element of variable length as text that ends at the first NUL."""
-    if not count or not address:
+    if not count:
+        require(address == number == 0, "a text of odd length")
         return b""
     found = heap.get(address, number)
     require(len(found) == count, "a text of odd length")
