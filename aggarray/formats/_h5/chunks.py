@@ -48,7 +48,9 @@ def _tree_1(data: Data, layout: Layout) -> Iterator[Chunk]:
     for packed, address, following in leaves(data, layout.address, CHUNKS, key.size):
         size, mask, *start, last = key.unpack(packed)
         # Chunks are looked up by the keys around them.
-        require(last == 0 and not any(map(mod, start, chunk)) and [*start, 0] < [*key.unpack(following)[2:]], "an odd chunk")
+        behind = key.unpack(following)[2:]
+        require(last == 0 and not any(map(mod, start, chunk)) and not any(map(mod, behind, layout.chunk)), "an odd chunk")
+        require((*start, 0) < behind, "chunks in an odd order")
         yield Chunk(tuple(start), address, size, mask)
 
 

@@ -48,6 +48,10 @@ class Data:
         self.base, self.size, self._pages = base, self.size - base, []
         self._head = os.pread(self._descriptor, min(HEAD, self.size), base)
 
+    def end(self, size: int) -> None:
+        """Let there be no bytes from an address on."""
+        self.size, self._head = size, self._head[:size]
+
     def at(self, address: int, count: int) -> bytes:
         """Return bytes at an address; UnmodelledError where there are not so many."""
         end = address + count

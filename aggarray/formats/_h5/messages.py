@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, require
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
+#: The filter whose parameter, a level, HDF5 checks.
+_DEFLATE = 1
 #: Chunks in a B-tree of version 1; the numbers below it are those of layout versions 4 and 5.
 TREE_1 = 0
 SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2 = 1, 2, 3, 4, 5
@@ -155,7 +157,9 @@ def filters_of(message: bytes) -> tuple[Step, ...]:
         number = little(message, at + 2, 2)
         at += 4 + (-(-named // 8) * 8 if version == 1 else named)
         require(at + 4 * number <= len(message), "a filter that is cut short")
-        found.append(Step(code, struct.unpack_from(f"<{number}I", message, at)))
+        values = struct.unpack_from(f"<{number}I", message, at)
+        require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "an odd filter")
+        found.append(Step(code, values))
         at += 4 * number + (4 if version == 1 and number % 2 else 0)
     return tuple(found)
 

@@ -26,7 +26,8 @@ def root_address(data: Data) -> int:
         base, end, root = _new(block)
     else:
         raise UnmodelledError(f"superblock version {version}")
-    require(base == start and end <= start + data.size, "a file that is moved or truncated")
+    require(base == start and start < end <= start + data.size, "a file that is moved or truncated")
+    data.end(end - start)
     return root
 
 
