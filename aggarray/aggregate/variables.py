@@ -7,7 +7,8 @@ Follows the roles that CF gives variables: coordinate variables (section 5), ``c
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, basename, words
 from aggarray.formats.described import is_decreasing, template_of, text_attribute
-from aggarray.frozen import frozen, interned
+from aggarray.frozen import FrozenDict, Itself, frozen, interned
 from aggarray.master import MasterArray
 from aggarray.table import Template, single
 from aggarray.units import normal_calendar
@@ -35,14 +36,7 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
     Also returns (variable, reason) for each one that cannot be used.
     """
     file = _File(structure)
-    hung: set[str] = set()
-    roles = {v.name: dict(file.hanging(v)) for v in structure.variables}
-    for name, names in roles.items():
-        hung.update(h for h in names.values() if h != name)
-    data = [v.name for v in structure.variables if v.name not in hung and not file.is_coordinate(v)]
-    reached = {h for name in data for h in roles[name].values()}
-    spare = [v for v in structure.variables if v.name not in reached and v.name not in data]
-    data += [v.name for v in spare if file.stands_alone(v, roles)]
+    roles, data = _roles(file)
     skipped = list(structure.skipped)
     arrays = []
     for name in data:
@@ -59,6 +53,40 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
                 skipped.append((other, str(error)))
         arrays.append(replace(array, coords=coords))
     return arrays, list(dict.fromkeys(skipped))
+
+
+#: What hangs on each variable, by base name; and which variables are data.
+_Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
+
+
+def _roles(file: "_File") -> _Roles:
+    """Return the roles of the variables of a file."""
+    variables = file.structure.variables
+    if any(type(v.attrs) is not FrozenDict for v in variables):
+        return _found_roles(file)
+    alike = tuple((v.name, v.shape, v.dimensions, Itself(v.attrs)) for v in variables)
+    known = _roles_of_alike(alike, tuple(words(file.structure.attrs.get("coordinates"))))
+    if not known:
+        known.append(_found_roles(file))
+    return known[0]
+
+
+@lru_cache(maxsize=64)
+def _roles_of_alike(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[_Roles]:
+    """Return where the roles are kept in files that have these variables: an archive has many."""
+    return []
+
+
+def _found_roles(file: "_File") -> _Roles:
+    variables = file.structure.variables
+    hung: set[str] = set()
+    roles = {v.name: dict(file.hanging(v)) for v in variables}
+    for name, names in roles.items():
+        hung.update(h for h in names.values() if h != name)
+    data = [v.name for v in variables if v.name not in hung and not file.is_coordinate(v)]
+    reached = {h for name in data for h in roles[name].values()}
+    spare = [v for v in variables if v.name not in reached and v.name not in data]
+    return roles, (*data, *(v.name for v in spare if file.stands_alone(v, roles)))
 
 
 class _File:
@@ -167,7 +195,7 @@ class _File:
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
             single(template, self.structure.uri, variable.name),
-            interned({k: v for k, v in variable.attrs.items() if k not in PARAMETERS}),
+            _descriptions(variable.attrs),
             self._file_attrs(variable),
             {},
             None if variable.values is None else _decoded(template, variable.values),
@@ -193,6 +221,18 @@ class _File:
         if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,) and pairs.dtype.kind in "iuf":
             forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
         return forward
+
+
+def _descriptions(attrs: Attributes) -> FrozenDict[Any]:
+    """Return the attributes that are no parameters."""
+    if type(attrs) is FrozenDict:
+        return _descriptions_of_shared(Itself(attrs))
+    return interned({k: v for k, v in attrs.items() if k not in PARAMETERS})
+
+
+@lru_cache(maxsize=1024)
+def _descriptions_of_shared(attrs: Itself[FrozenDict[Any]]) -> FrozenDict[Any]:
+    return interned({k: v for k, v in attrs.item.items() if k not in PARAMETERS})
 
 
 def _decoded(template: Template, stored: np.ndarray) -> Any:
