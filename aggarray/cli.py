@@ -49,10 +49,13 @@ def _open(source: Sequence[str], variables: Sequence[str]) -> "Aggregation":
 @click.option("-o", "--output", required=True, metavar="INDEX", help="The index file to write.")
 @click.option("--convention", type=click.Choice(["CF-1.13", "CFA-0.4"]), default="CF-1.13", show_default=True)
 @click.option("--absolute", is_flag=True, help="Name files by absolute URIs, not relative to the index.")
+@click.option("--no-chunk-table", is_flag=True, help="Do not look up where in the files their chunks lie.")
 def aggregate(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, output: str, **how: Any) -> None:
     """Join the files of SOURCE and save an index of them: it opens in milliseconds, here and in other software."""
     agg = _open(source, variables)
-    _saved(agg, output, as_json, convention=how["convention"], relative=not how["absolute"])
+    _saved(
+        agg, output, as_json, convention=how["convention"], relative=not how["absolute"], chunk_table=not how["no_chunk_table"]
+    )
 
 
 @commands.command()

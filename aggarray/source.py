@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -76,37 +77,40 @@ def spans(ranges: Sequence[Range]) -> list[Span]:
     return found
 
 
-def read_ranges(uri: str, ranges: Sequence[Range]) -> list[memoryview]:
+def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -> list[memoryview]:
     """Return the bytes of each range (offset, size) of a file, in the order given, read-only.
 
-    Ranges that were read in one call share memory, which lives as long as one of them. MissingFileError for a file that
-    is not there; FormatError, naming file, offset and sizes, for a range that does not lie in it (the file is truncated, or
-    the range is wrong), for a file that cannot be read and for a URL.
+    ``state``: what the file was like when the ranges were looked up. Ranges that were read in one call share memory, which
+    lives as long as one of them. MissingFileError for a file that is not there; FormatError, naming file, offset and sizes,
+    for a range that does not lie in it (the file is truncated, or the range is wrong), for a file that has changed, or
+    cannot be read, and for a URL.
     """
-    with opened(uri) as source:
+    with opened(uri, state) as source:
         return source.read_ranges(ranges)
 
 
-def read_into(uri: str, offset: int, buffer: Any) -> None:
+def read_into(uri: str, offset: int, buffer: Any, state: State | None = None) -> None:
     """Fill a writable, contiguous buffer, such as an array of any dtype, with the bytes from ``offset`` on.
 
     Raises what `read_ranges` does, and ValueError for another buffer.
     """
-    with opened(uri) as source:
+    with opened(uri, state) as source:
         source.read_into(offset, buffer)
 
 
 @contextmanager
-def opened(uri: str) -> Iterator[Source]:
+def opened(uri: str, state: State | None = None) -> Iterator[Source]:
     """Give an object for several reads; its ``state`` tells whether it is what it was. Raises what `read_ranges` does."""
     if "://" in uri:
         # Here a reader of remote objects would be chosen by scheme.
         raise FormatError(
             f"{uri}: a remote file, which cannot be opened; fetch it, and open with relocate={{its address: its folder}}"
         )
-    lease = _descriptors.take(uri)
+    lease = _descriptors.take(uri, state)
     try:
         yield _LocalFile(uri, lease.descriptor, lease.state)
+        if state is not None and _checked(uri, lambda: _state(uri, os.fstat(lease.descriptor))) != state:
+            raise FormatError(f"{uri}: changed while it was read: read it again, or open the files anew")
     finally:
         _descriptors.give_back(lease)
 
@@ -126,14 +130,21 @@ class _LocalFile:
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Read each span by one call."""
-        plain = [(int(offset), int(size)) for offset, size in ranges]
-        for offset, size in plain:
-            self._check(offset, size)
-        found = [memoryview(b"")] * len(plain)
-        for span in spans(plain):
+        if any(type(number) is not int for number in ranges[0]) if ranges else False:
+            ranges = [(int(offset), int(size)) for offset, size in ranges]
+        low, high = (min(r[0] for r in ranges), max(map(sum, ranges))) if ranges else (0, 0)
+        if low < 0 or high > self.state[1] or min((r[1] for r in ranges), default=0) < 0:
+            for offset, size in ranges:
+                self._check(offset, size)
+        if 0 < high - low <= min(SPAN, sum(r[1] for r in ranges) + GAP):
+            # Hardly anything lies between them: the usual case, for which they need not be sorted.
+            data = self._read(Span(low, high - low, ()))
+            return [data[offset - low : offset - low + size] for offset, size in ranges]
+        found = [memoryview(b"")] * len(ranges)
+        for span in spans(ranges):
             data = self._read(span)
             for i in span.members:
-                offset, size = plain[i]
+                offset, size = ranges[i]
                 found[i] = data[offset - span.offset : offset - span.offset + size]
         return found
 
@@ -216,9 +227,12 @@ class Descriptors:
         self._leases: OrderedDict[str, _Lease] = OrderedDict()
         self._registered = False
 
-    def take(self, path: str) -> _Lease:
-        """Return a descriptor of the file as it is now, to be given back; MissingFileError or FormatError."""
-        state = _checked(path, lambda: _state(path, os.stat(path)))
+    def take(self, path: str, known: State | None = None) -> _Lease:
+        """Return a descriptor of the file as it is now, to be given back; MissingFileError or FormatError.
+
+        ``known``: what it was like just before; who asks finds out whether that is still so.
+        """
+        state = known or _checked(path, lambda: _state(path, os.stat(path)))
         with self._lock:
             lease = self._leases.get(path)
             if lease is not None and lease.state == state:
@@ -257,7 +271,8 @@ class Descriptors:
     def _shrink(self) -> None:
         surplus = len(self._leases) - get_options().open_files
         if surplus > 0:
-            for path in [p for p, lease in self._leases.items() if not lease.users][:surplus]:
+            idle = (path for path, lease in self._leases.items() if not lease.users)
+            for path in list(islice(idle, surplus)):
                 self._drop(self._leases.pop(path))
 
     def _drop(self, lease: _Lease | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -64,13 +64,20 @@ class Template:
         return (self.steps[0].units, self.steps[0].calendar) if self.steps else (units, calendar)
 
 
+class Tables(Protocol):
+    """What knows where chunks are stored without asking the files."""
+
+    def find(self, uri: str, variable: str, state: tuple[int, ...]) -> Any:
+        """Return the chunks of a variable of a file, None unless they are known of it in this state (time, size, ...)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class References:
     """Sub-arrays as columns: row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``.
 
     In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
     length. ``stamps``, where known: int64 (uris, 3), what each file was like when it was scanned: bytes (-1: not known),
-    modification time in nanoseconds, checksum.
+    modification time in nanoseconds, checksum. ``tables``, where known: where the chunks of the files are stored.
     """
 
     uris: Sequence[str]
@@ -81,6 +88,7 @@ class References:
     variable: np.ndarray
     template: np.ndarray
     stamps: np.ndarray | None = None
+    tables: "Tables | None" = None
 
     def __len__(self) -> int:
         return len(self.template)
@@ -119,6 +127,7 @@ class References:
             places,
             templates.astype(np.int32),
             None if self.stamps is None else self.stamps[kept],
+            self.tables,
         )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
@@ -126,7 +135,8 @@ class References:
         return replace(self, templates=tuple(templates))
 
 
-NO_REFERENCES = References((), (), (), (), *(np.zeros(0, np.int32) for _ in range(3)))
+_NONE = np.zeros(0, np.int32)
+NO_REFERENCES = References((), (), (), (), _NONE, _NONE, _NONE)
 
 
 class ReferenceBuilder:
@@ -135,6 +145,7 @@ class ReferenceBuilder:
     def __init__(self) -> None:
         self._uris: dict[str, int] = {}
         self._stamps: dict[int, np.ndarray] = {}
+        self._tables: Tables | None = None
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
         self._seen: dict[int, tuple[Template, int]] = {}
@@ -165,6 +176,7 @@ class ReferenceBuilder:
 
     def extend(self, other: References) -> int:
         """Add all sub-arrays of ``other``; return the row of its first."""
+        self._tables = self._tables or other.tables
         if len(other.template) == 1:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:
@@ -204,7 +216,8 @@ class ReferenceBuilder:
         if self._stamps:
             stamps = np.full((len(self._uris), 3), -1, np.int64)
             stamps[list(self._stamps)] = list(self._stamps.values())
-        return References(*names, tuple(self._templates), tuple(self._memory), columns[0], columns[1], columns[2], stamps)
+        known = tuple(self._templates), tuple(self._memory)
+        return References(*names, *known, columns[0], columns[1], columns[2], stamps, self._tables)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 import aggarray.read as reading
-from aggarray.read import tables
+from aggarray.read import direct as direct_reading
 from aggarray.read.cache import chunk_tables, decoded_chunks
 from aggarray.read.chunking import runs_along
 
@@ -33,10 +33,12 @@ KEYS = st.tuples(
 )
 
 
+#: Chunks are read one by one, all together, a few at a time; a few bytes at a time.
+SIZES = [{"SMALL": 0}, {}, {"SLAB": 200}, {"BATCH": 1}]
+
+
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Chunks as small as these would be read by their library.
-    monkeypatch.setattr(tables, "SMALL", 0)
+def _fresh() -> None:
     chunk_tables._forget()
     decoded_chunks._forget()
 
@@ -131,12 +133,15 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @settings(max_examples=40, deadline=None)
-@given(key=KEYS, masked=st.booleans(), threads=st.integers(1, 3))
-def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads: int) -> None:
+@given(key=KEYS, masked=st.booleans(), threads=st.integers(1, 3), sizes=st.sampled_from(SIZES))
+def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads: int, sizes: dict[str, int]) -> None:
     _, path = stored
     array = aa.open(path, variables=["v"])["v"]
     wanted = expected(values(array._matrix.references.templates[0].encoding.stored.str), key)
-    found = array.read(key, masked=masked, threads=threads)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in sizes.items():
+            patch.setattr(direct_reading, name, size)
+        found = array.read(key, masked=masked, threads=threads)
     mask = np.ma.getmaskarray(wanted)
     if masked:
         np.testing.assert_array_equal(np.ma.getmaskarray(found), mask)
@@ -326,4 +331,4 @@ def test_a_column_of_contiguous_values_is_no_read_per_row(tmp_path: Path, direct
         file.create_dataset("v", data=np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256))
     v = aa.open(path)["v"]
     np.testing.assert_array_equal(v[:, :, 5], np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256)[:, :, 5])
-    assert sum(len(batch.tasks) for batch in direct) < 10
+    assert sum(len(batch.items) for batch in direct) < 10

@@ -17,7 +17,7 @@ from aggarray.aggregate.report import (
     skipped_problems,
 )
 from aggarray.aggregate.rules import Refusal, Skipped
-from aggarray.api.joining import Found, arrays_in, join_all, sort_out
+from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
@@ -80,17 +80,21 @@ class Aggregation:
         arrays = tuple(a for a in self.arrays if selection.fits(a))
         return replace(self, arrays=arrays, duplicates=alone, _provenance=self._provenance.selected(selection))
 
-    def save(self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True) -> Report:
+    def save(
+        self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
+    ) -> Report:
         """Save an index: an aggregation file for any reader of the convention, which reopens here without loss.
 
-        ``convention``: "CF-1.13" or "CFA-0.4"; ``relative``: files are named relative to the index's own folder. No values
-        are copied but those in memory and of coordinates. The report names the arrays that the convention has no words for:
-        they are kept for aggarray alone. Raises IndexFileError where the index was saved by somebody else since it was
-        opened, or cannot be written; a crash leaves the old index whole.
+        ``convention``: "CF-1.13" or "CFA-0.4"; ``relative``: files are named relative to the index's own folder;
+        ``chunk_table``: the index knows where in the files their chunks lie, so that reading from it opens none of them through
+        a library; those not known yet are looked up now. No values are copied but those in memory and of coordinates. The
+        report names the arrays that the convention has no words for: they are kept for aggarray alone. Raises
+        IndexFileError where the index was saved by somebody else since it was opened, or cannot be written; a crash leaves
+        the old index whole.
         """
         if convention not in CONVENTIONS:
             raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
-        how = {"convention": convention, "relative": bool(relative)}
+        how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         result = Result(self.arrays, self.refusals, self.skipped, self.duplicates)
         return keep(local_path(path), result, self._provenance, how)
 
@@ -120,7 +124,8 @@ class Aggregation:
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-        arrays, odd = arrays_in(Found(structures, others, [*skipped, *new.skipped]), repeats, before.indexed)
+        found = Found(structures, others, [*skipped, *new.skipped], tables=tables_of(self.arrays) or new.tables)
+        arrays, odd = arrays_in(found, repeats, before.indexed)
         joined = join_all(arrays, after, repeats)
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 

@@ -18,18 +18,23 @@ from aggarray.formats.base import Stamp, Structure
 from aggarray.indexes.foreign import Convention, seated
 from aggarray.master import MasterArray
 from aggarray.scan import unreadable
+from aggarray.table import Tables
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
 
 @dataclass(slots=True)
 class Found:
-    """What a source holds: structures of data files, arrays of indexes, what could not be used, generations of indexes."""
+    """What a source holds: structures of data files, arrays of indexes, what could not be used, generations of indexes.
+
+    ``tables``: where the chunks of the files are stored, as far as an index knows.
+    """
 
     structures: list[Structure] = field(default_factory=list)
     others: list[MasterArray] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
+    tables: Tables | None = None
 
 
 def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: indexes.Opening) -> Found:
@@ -50,6 +55,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
         elif kind is indexes.OURS:
             loaded = indexes.load(path, how)
             found.saved[os.path.realpath(path)] = loaded.generation
+            found.tables = found.tables or tables_of(loaded.arrays)
             indexed += loaded.structures()
             found.others += loaded.others()
         else:
@@ -85,16 +91,25 @@ def arrays_in(
         made, odd = arrays_of(structure)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         made = [a for a in made if (a.name or "", structure.uri) not in out] if out else made
-        arrays += [_stamped(a, structure.stamp) for a in made] if stamped and structure.stamp is not None else made
+        if stamped and structure.stamp is not None:
+            made = [_stamped(a, structure.stamp, found.tables) for a in made]
+        arrays += made
     return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
-def _stamped(array: MasterArray, stamp: Stamp) -> MasterArray:
-    """Return an array of one file that notes what the file was like when it was scanned."""
+def tables_of(arrays: Iterable[MasterArray]) -> Tables | None:
+    """Return what the index that arrays came from knows of where chunks are stored."""
+    known = (a._matrix.references.tables for a in arrays)
+    return next((tables for tables in known if tables is not None), None)
+
+
+def _stamped(array: MasterArray, stamp: Stamp, tables: Tables | None) -> MasterArray:
+    """Return an array of one file that notes what the file was like when it was scanned, and where its chunks are stored."""
     column = np.array([stamp], np.int64)
 
     def noted(a: MasterArray) -> MasterArray:
-        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, stamps=column)))
+        references = replace(a._matrix.references, stamps=column, tables=tables)
+        return replace(a, _matrix=replace(a._matrix, references=references))
 
     return replace(noted(array), coords={name: noted(c) for name, c in array.coords.items()})
 

@@ -27,7 +27,7 @@ class Result:
 
 
 def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, Any]) -> Report:
-    """Save an aggregation; ``how``: the convention, and whether URIs are relative.
+    """Save an aggregation; ``how``: the convention, whether URIs are relative, and whether chunk tables are stored.
 
     Returns a report of what the convention cannot express and lies in the lossless part alone. Raises IndexFileError.
     """
@@ -39,8 +39,9 @@ def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, An
         )
     files: dict[str, int] = {}
     details = _details(result, replace(provenance, how=how), files)
-    contents = indexes.Contents(result.arrays, structures, others, details, list(files))
-    left_out, generation = indexes.save(path, contents, expected=provenance.saved.get(target), **how)
+    contents = indexes.Contents(result.arrays, structures, others, details, list(files), how["chunk_table"])
+    expected = provenance.saved.get(target)
+    left_out, generation = indexes.save(path, contents, how["convention"], how["relative"], expected)
     provenance.saved[target] = generation
     problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
     return Report(not problems, tuple(problems))
@@ -82,6 +83,7 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
         chosen = ((names, unplain(attrs)) for names, attrs in details["selections"])
         selections = tuple(Selection(None if n is None else tuple(map(str, n)), attrs) for n, attrs in chosen)
         kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
+        kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # indexes of old do not say
     except (*LIBRARY_ERRORS, RecursionError) as error:
         raise IndexFileError(
             f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"

@@ -11,7 +11,7 @@ from aggarray import indexes
 from aggarray.access import Access
 from aggarray.aggregate.rules import Rules, Skipped
 from aggarray.api.aggregation import Aggregation
-from aggarray.api.joining import Found, arrays_in, join_all, sort_out
+from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
 from aggarray.api.keeping import restore
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import DEFAULT_RULES, Provenance, Selection
@@ -90,7 +90,8 @@ def _restored(path: str, how: indexes.Opening, rules: Rules, variables: Sequence
     made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         lost = [s for s in result.skipped if s.variable is None]
-        arrays, skipped = arrays_in(Found(*provenance.sources(result.arrays), lost), stamped=True)
+        found = Found(*provenance.sources(result.arrays), lost, tables=tables_of(result.arrays))
+        arrays, skipped = arrays_in(found, stamped=True)
         made = _joined(arrays, skipped, replace(provenance, rules=rules))
     if variables is None:
         return made

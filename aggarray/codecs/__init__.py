@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Codec, Filter, Parameters
 
-__all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "codecs", "decode", "known"]
+__all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "codecs", "decode", "decode_all", "known"]
 
 
 @functools.cache
@@ -95,6 +96,47 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
         return current
     out[...] = current
     return out
+
+
+def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray) -> None:
+    """Decode many chunks of one size, none of whose filters was skipped, into the rows of ``out``: uint8, (chunks, size).
+
+    ``parts``: the stored bytes of each. ValueError as `decode` raises it.
+
+    >>> out = np.empty((2, 4), np.uint8)
+    >>> decode_all((Filter("shuffle", (2,)),), [bytes([1, 2, 0, 0]), bytes([3, 4, 0, 0])], out)
+    >>> out.view("<i2").tolist()
+    [[1, 2], [3, 4]]
+    """
+    count, size = out.shape
+    rest = before_shuffle(tuple(filters))
+    itemsize = filters[0].parameters[0] if rest is not None else 1
+    if rest is None or not isinstance(itemsize, int) or not 1 < itemsize <= MAX_ITEM or size % itemsize:
+        _decode_rows(filters, parts, out)
+        return
+    if not known(filters):
+        raise ValueError(f"shuffle: no codec for it with parameters {filters[0].parameters} is installed")
+    frame = Frame(itemsize, BYTES, size, count)
+    _decode_rows(rest, parts, frame.rows)
+    frame.undo(out)
+
+
+def _decode_rows(filters: Sequence[Filter], parts: Sequence[Any], rows: np.ndarray) -> None:
+    size = rows.shape[1]
+    steps = _steps(tuple(filters), size, 0)
+    if len(steps) != 1:
+        for part, row in zip(parts, rows, strict=True):
+            row[...] = decode(filters, part, size)
+        return
+    run, parameters = steps[0].codec.decode, steps[0].parameters
+    for part, row in zip(parts, rows, strict=True):
+        try:
+            found = run(np.frombuffer(part, np.uint8), size, parameters, None)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{steps[0].codec.name}: {error}") from error
+        if found.size != size:
+            raise ValueError(f"{steps[0].codec.name}: {found.size} bytes decoded where {size} should be")
+        row[...] = found
 
 
 @dataclass(frozen=True, slots=True)

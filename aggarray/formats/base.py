@@ -80,8 +80,8 @@ class Structure:
 class Chunks:
     """Where the values of a variable are stored: a grid of chunks, each a range of bytes of a file.
 
-    ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole, unless
-    ``clipped``); ``dtype``: as stored, byte order included, plain numbers only; ``filters``: of every chunk, in the order
+    ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole);
+    ``dtype``: as stored, byte order included, plain numbers only; ``filters``: of every chunk, in the order
     of encoding; ``fill``: what elements of chunks that are not stored are, a native scalar;
     ``offsets``, ``sizes``: int64, one per chunk in C order of the grid, offset -1 = not stored, size 0 = the whole file;
     ``masks``: uint32 per chunk (bit i: filter i was skipped) or None where none was;
@@ -98,7 +98,6 @@ class Chunks:
     sizes: np.ndarray
     masks: np.ndarray | None = None
     names: tuple[str, ...] | None = None
-    clipped: bool = False
 
     def __post_init__(self) -> None:
         for column in (self.offsets, self.sizes, self.masks):

@@ -6,7 +6,7 @@ An index is a CF-1.13 aggregation file (`cf113_write`) with the same aggregation
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,10 @@ from aggarray.indexes.encode import Decoder, Encoder
 from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
+from aggarray.indexes.tables import StoredTables, pack_tables
 from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, home_of, moves, written
 from aggarray.master import MasterArray
+from aggarray.read.tables import gather
 from aggarray.table import References
 
 __all__ = [
@@ -82,7 +84,8 @@ class Contents:
     """What an index holds.
 
     ``arrays``; ``structures``: what the scan found in each file; ``others``: arrays that were joined but no scan gave;
-    ``details``: JSON that its owner understands, in which files are numbers into ``files``.
+    ``details``: JSON that its owner understands, in which files are numbers into ``files``; ``chunk_table``: whether it is
+    noted where the chunks of the files are stored, which are asked where nobody has yet.
     """
 
     arrays: Sequence[MasterArray]
@@ -90,6 +93,7 @@ class Contents:
     others: Sequence[MasterArray] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[str] = ()
+    chunk_table: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,18 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
         "details": contents.details,
         "named": encoder.writer.column(np.array(named, np.int64)),
     }
+    if contents.chunk_table:
+        found = gather(_tables(contents.arrays))
+        document["chunks"] = pack_tables(found, encoder.files, encoder.stamps, encoder.writer)
     return document, pack(contents.structures, encoder.files, encoder.writer)
+
+
+def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]]:
+    """Yield the tables of sub-arrays that reading will open files for: values that the index holds itself need none."""
+    for array in arrays:
+        if array._known is None:
+            yield array._matrix.references, array._access
+        yield from _tables(tuple(array.coords.values()))
 
 
 def load(path: str, how: Opening) -> Loaded:
@@ -173,6 +188,8 @@ def load(path: str, how: Opening) -> Loaded:
         if how.access.roots is not None:
             check_roots(files, how.access.roots, path)
         decoder = Decoder(reader, document, files, how.access)
+        if "chunks" in document:  # indexes of old have none
+            decoder.tables = StoredTables(reader, document["chunks"], files, decoder.stamps)
         arrays = tuple(map(decoder.array, document["arrays"]))
         details, generation = document["details"], reader.generation
         named = [files[i] for i in reader.column(document["named"]).tolist()]

@@ -19,7 +19,7 @@ from aggarray.indexes.known import StoredValues
 from aggarray.indexes.store import EAGER, Reader, Writer, check_cells, plain_dtype
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
-from aggarray.table import Matrix, Parts, References, Step, Template, used_rows
+from aggarray.table import Matrix, Parts, References, Step, Tables, Template, used_rows
 
 #: Kinds of values that attributes have; text has its length in its dtype there.
 _OF_ATTRIBUTES = "biufcmMSU"
@@ -192,6 +192,7 @@ class Decoder:
         self.reader = reader
         self.files = files
         self.access = access
+        self.tables: Tables | None = None
         self.stamps = np.stack([reader.column(c) for c in document["stamps"]], axis=-1) if len(files) else None
         if self.stamps is not None and self.stamps.shape != (len(files), 3):
             raise ValueError(f"stamps of shape {self.stamps.shape} for {len(files)} files")
@@ -214,7 +215,8 @@ class Decoder:
         files, stamps = self.files, self.stamps
         if len(used) < len(files):
             files, stamps = files.take(used), None if stamps is None else stamps[used]
-        references = References(files, tuple(found.get("variables", ())), templates, memory, uri, variable, template, stamps)
+        own = (tuple(found.get("variables", ())), templates, memory, uri, variable, template)
+        references = References(files, *own, stamps, self.tables)
         for kind in ("starts", "steps"):
             parts[kind] = {axis: column(spec) for axis, spec in found.get(kind, {}).items()}
         picks = tuple(column(spec) for spec in found.get("picks", ()))

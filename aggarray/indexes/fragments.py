@@ -266,8 +266,8 @@ def _references(
     inside = np.array([p == own for p in paths], bool)[uri]
     source.check_own(variable, [variables[i] for i in np.unique(name[inside]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
-    codes = (column.astype(np.int32) for column in (uri, name, template))
-    return References(tuple(paths), tuple(variables), templates, (), *codes)
+    codes = [column.astype(np.int32) for column in (uri, name, template)]
+    return References(tuple(paths), tuple(variables), templates, (), codes[0], codes[1], codes[2])
 
 
 def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from aggarray.conform import Masked
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.options import get_options
 from aggarray.plan import Piece, along
-from aggarray.read.blocks import block, held, named, place
+from aggarray.read.blocks import block, held, named, place, raise_named
 from aggarray.read.crew import Crew
-from aggarray.read.direct import Outputs, batches, carry_out, stored_piece
+from aggarray.read.direct import batches, carry_out
 from aggarray.read.files import OpenFiles, close_files
 from aggarray.read.grouping import by_file, settle
+from aggarray.read.stored import Outputs, stored_piece
 from aggarray.read.tables import Found, find_table
 from aggarray.read.target import Target, output
 from aggarray.read.views import view
@@ -80,6 +81,9 @@ def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
     """Find the chunks of a piece; whatever is wrong with its file, its library says best."""
     try:
         return find_table(matrix.references, piece.ref, target.access)
+    except IndexFileError as error:
+        references = matrix.references
+        raise_named(error, str(references.uri_of(piece.ref)), references.variables[int(references.variable[piece.ref])])
     except AggarrayError:
         return None
 

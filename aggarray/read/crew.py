@@ -9,6 +9,10 @@ from aggarray.errors import SelectionError
 
 #: Bytes that all threads together may need while they work, beside the output.
 IN_FLIGHT = 48 << 20
+#: Work that needs little is handed over so many bytes, and so many pieces, at a time.
+_TOGETHER, _PIECES = 1 << 18, 16
+
+Work = Callable[[], None]
 
 
 class Crew:
@@ -29,33 +33,31 @@ class Crew:
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._bytes = 0
-        self._first: tuple[Callable[[], None], int] | None = None
+        self._gathered: list[Work] = []
+        self._gathered_bytes = 0
 
     def __enter__(self) -> "Crew":
         return self
 
-    def do(self, work: Callable[[], None], size: int) -> None:
+    def do(self, work: Work, size: int) -> None:
         """Have something done, now or later; ``size``: bytes that it needs while it is done."""
         if self._threads == 1:
             work()
-        elif self._pool is None and self._first is None:
-            self._first = (work, size)  # alone it needs no threads
-        else:
-            self._start()
-            self._submit(work, size)
+            return
+        if self._gathered and (self._gathered_bytes + size > _TOGETHER or len(self._gathered) >= _PIECES):
+            self._hand_over()
+        self._gathered.append(work)
+        self._gathered_bytes += size
 
-    def _start(self) -> None:
-        if self._pool is None and self._first is not None:
-            self._pool = ThreadPoolExecutor(self._threads)
-            work, self._first = self._first, None
-            self._submit(*work)
-
-    def _submit(self, work: Callable[[], None], size: int) -> None:
-        while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 4 * self._threads):
+    def _hand_over(self) -> None:
+        works, size = self._gathered, self._gathered_bytes
+        self._gathered, self._gathered_bytes = [], 0
+        while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 2 * self._threads):
             self._finish()
-        if self._pool is not None:
-            self._waiting.append((self._pool.submit(work), size))
-            self._bytes += size
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads)
+        self._waiting.append((self._pool.submit(_all, works), size))
+        self._bytes += size
 
     def _finish(self) -> None:
         future, size = self._waiting.popleft()
@@ -64,11 +66,18 @@ class Crew:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if kind is None and self._first is not None:
-                self._first[0]()
+            if kind is None and self._pool is None:
+                _all(self._gathered)  # so little needs no threads
+            elif kind is None:
+                self._hand_over()
             while kind is None and self._waiting:
                 self._finish()
         finally:
             if self._pool is not None:
                 # After an error nobody needs the rest.
                 self._pool.shutdown(cancel_futures=True)
+
+
+def _all(works: list[Work]) -> None:
+    for work in works:
+        work()

@@ -14,7 +14,7 @@ from aggarray.errors import FormatError, IndexFileError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp
 from aggarray.options import get_options
-from aggarray.source import close_sources
+from aggarray.source import State, close_sources
 from aggarray.table import References
 
 
@@ -62,7 +62,7 @@ class OpenFiles:
                     lease.handle.close()
                 self._shrink()
 
-    def state(self, path: str, stamp: Stamp | None) -> tuple[int, ...]:
+    def state(self, path: str, stamp: Stamp | None) -> State:
         """Return what tells whether a file is still the same; errors as `use` raises them."""
         if "://" in path:
             raise FormatError(
@@ -168,7 +168,7 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
         yield handle
 
 
-def file_state(path: str, stamp: Stamp | None) -> tuple[int, ...]:
+def file_state(path: str, stamp: Stamp | None) -> State:
     """Return what tells whether a file is still the same.
 
     MissingFileError where it is gone, IndexFileError where it is not what it was when it was scanned.

@@ -1,23 +1,34 @@
 """Where are the chunks of a sub-array stored? Asked of its file once, and kept as long as the file stays what it is."""
 
 import os
-from math import prod
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
 
 from aggarray.access import Access
 from aggarray.codecs import known
+from aggarray.errors import AggarrayError
 from aggarray.formats.base import Chunks
 from aggarray.read.cache import chunk_tables
 from aggarray.read.files import file_state, opened
+from aggarray.source import State
 from aggarray.table import References
 
-#: Chunks of fewer bytes than this are read quicker by their library, which has less to do for each.
-SMALL = 1 << 13
+Found = tuple[Chunks, str, State | None]
 
-Found = tuple[Chunks, str, tuple[int, ...]]
+
+class Entry(NamedTuple):
+    """Where the chunks of a variable of a file are stored, and the state (time, size, ...) of the file that this is true of."""
+
+    uri: str
+    variable: str
+    state: State
+    chunks: Chunks
 
 
 def find_table(references: References, row: int, access: Access) -> Found | None:
-    """Return (chunks, path, state of the file, () of a store) of a sub-array; None where it is read through its library.
+    """Return (chunks, path, state of the file, None of a store) of a sub-array; None where it is read through its library.
 
     Raises MissingFileError, FormatError or IndexFileError where the file is gone, may not be read or has changed.
     """
@@ -25,23 +36,76 @@ def find_table(references: References, row: int, access: Access) -> Found | None
     if uri is None:
         return None
     access.check(uri)
-    state = file_state(uri, references.stamp_of(row))
-    variable = references.variables[int(references.variable[row])]
-    key = (uri, variable)
-    # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
-    folder = os.path.isdir(uri)
-    held = None if folder else chunk_tables.get(key)
-    if held is None or held[0] != state:
-        with opened(references, row, access) as handle:
-            # Handles of other packages may not know.
-            held = (state, getattr(handle, "chunks", lambda name: None)(variable))
-        if not folder:
-            chunk_tables.keep(key, held)
-    table: Chunks | None = held[1]
+    state, table = _look_up(references, row, uri, access)
     template = references.template_of(row)
     stored = template.encoding.stored
-    if table is None or table.shape != template.shape or not known(table.filters) or table.dtype.newbyteorder("=") != stored:
+    if table is None or table.shape != template.shape or not known(table.filters):
         return None
-    if not folder and len(table.offsets) > 1 and prod(table.chunk) * table.dtype.itemsize < SMALL:
+    if table.dtype != stored and table.dtype.newbyteorder("=") != stored:
         return None
-    return table, uri, () if folder else state
+    return table, uri, state
+
+
+def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[State | None, Chunks | None]:
+    """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
+    variable = references.variables[int(references.variable[row])]
+    state = file_state(uri, references.stamp_of(row))
+    key = (uri, variable)
+    held = chunk_tables.get(key)
+    if held is not None and held[0] == state:
+        return state, held[1]
+    table = None if references.tables is None else references.tables.find(uri, variable, state)
+    if table is None:
+        with opened(references, row, access) as handle:
+            # Handles of other packages may not know.
+            table = getattr(handle, "chunks", lambda name: None)(variable)
+        if os.path.isdir(uri):
+            # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
+            return None, table
+    chunk_tables.keep(key, (state, table))
+    return state, table
+
+
+def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
+    """Yield where the chunks of all sub-arrays are stored, each variable of a file once, asking the files that nobody has.
+
+    Stores and files that are not there, or that only their libraries read, are passed over.
+    """
+    seen: set[tuple[str, str]] = set()
+    there = _Folders()
+    for references, access in tables:
+        for row in _rows(references):
+            uri, variable = references.uri_of(row), references.variables[int(references.variable[row])]
+            if uri is None or (uri, variable) in seen or not there.has(uri):
+                continue
+            seen.add((uri, variable))
+            try:
+                access.check(uri)
+                state, table = _look_up(references, row, uri, access)
+            except AggarrayError:
+                continue  # whoever reads it is told
+            if table is not None and state is not None:
+                yield Entry(uri, variable, state, table)
+
+
+class _Folders:
+    """Tells files that are there; of a folder that is gone nothing is looked for, be it a million files."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path is a file."""
+        folder = os.path.dirname(path)
+        if folder not in self._known:
+            self._known[folder] = os.path.isdir(folder)
+        return self._known[folder] and os.path.isfile(path)
+
+
+def _rows(references: References) -> list[int]:
+    """Return a row of each variable of each file; what only an index has told of is left for whoever reads it."""
+    declared = np.array([t.declared for t in references.templates], bool)
+    rows = np.flatnonzero((references.uri >= 0) & ~declared[references.template])
+    pairs = references.uri[rows].astype(np.int64) * (len(references.variables) or 1) + references.variable[rows]
+    found: list[int] = rows[np.unique(pairs, return_index=True)[1]].tolist()
+    return found

@@ -1,0 +1,176 @@
+"""How are chunks decoded? Whole, a rectangle of small ones at a time, so that what is done once per chunk is little.
+
+The bytes of all are read together, decoded into rows of one buffer and unshuffled at once; what is wanted is taken out,
+conformed and placed. A large chunk that the output holds as it is is decoded there. Of shuffled chunks of which little is
+wanted, only those bytes are gathered.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.codecs import Filter, before_shuffle, decode, decode_all
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats.base import Chunks
+from aggarray.options import get_options
+from aggarray.read.cache import decoded_chunks
+from aggarray.read.chunking import Slab
+from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
+from aggarray.source import opened, read_ranges
+
+#: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
+_FEW = 8
+
+#: The stored bytes of a chunk, None where it is not stored.
+Part = memoryview | None
+
+
+def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
+    """Read, decode, conform and place slabs of chunks. FormatError names the chunk that is damaged."""
+    keep = bool(get_options().cache_bytes and stored.state and stored.table.filters)
+    slabs = [s for s in slabs if not (keep and _served(stored, s))]
+    parts = iter(_parts(stored, [n for slab in slabs for n in slab.numbers]))
+    for slab in slabs:
+        own = [next(parts) for _ in range(len(slab.numbers))]
+        try:
+            if keep or not _in_place(stored, slab, own[0]):
+                put_conformed(stored, slab.out, native(_values(stored, slab, own, keep)))
+        except AggarrayError:  # some of which are ValueErrors
+            raise
+        except ValueError as error:
+            raise _blamed(stored, slab, own, error) from error
+
+
+def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
+    """Return the stored bytes of chunks."""
+    table = stored.table
+    offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
+    if table.names is not None:
+        return _parts_of_store(stored, numbers, offsets, sizes)
+    if min(offsets, default=0) >= 0:
+        return list(read_ranges(stored.path, list(zip(offsets, sizes, strict=True)), stored.state))
+    places = [place for place in zip(offsets, sizes, strict=True) if place[0] >= 0]
+    found = iter(read_ranges(stored.path, places, stored.state))
+    return [None if offset < 0 else next(found) for offset in offsets]
+
+
+def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
+    """Return the stored bytes of chunks that lie in several files; one that is not there is all fill value."""
+    names: Any = stored.table.names
+    found: list[Part] = []
+    start = 0
+    for stop in range(1, len(numbers) + 1):
+        if stop < len(numbers) and names[numbers[stop]] == names[numbers[start]]:
+            continue
+        path = f"{stored.path}/{names[numbers[start]]}"
+        places = list(zip(offsets[start:stop], sizes[start:stop], strict=True))
+        try:
+            with opened(path) as source:
+                # A size of 0 is that of the file: it may have been written anew since the chunks were listed.
+                data = iter(source.read_ranges([(o, n or source.state[1]) for o, n in places if o >= 0]))
+            found += [None if offset < 0 else next(data) for offset, _ in places]
+        except MissingFileError:
+            found += [None] * len(places)
+        start = stop
+    return found
+
+
+def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
+    """Decode one chunk that is wanted whole straight into the output, where it lies there as it does in the file."""
+    table = stored.table
+    if len(slab.numbers) > 1 or part is None or not table.filters:
+        return False
+    where = place_in_view(stored, slab.out, table.chunk)
+    if where is None:
+        return False
+    decode(table.filters, part, where.nbytes, _mask(table, slab.numbers[0]), where.reshape(-1).view(np.uint8))
+    settle_in_place(stored, slab.out, where)
+    return True
+
+
+def _mask(table: Chunks, number: int) -> int:
+    return 0 if table.masks is None else int(table.masks[number])
+
+
+def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np.ndarray:
+    """Return what a slab has of a selection, as stored."""
+    table = stored.table
+    dtype, count = table.dtype, len(slab.numbers)
+    few = slab.wanted * _FEW <= 1
+    filters, masked = table.filters, table.masks is not None and bool(table.masks[slab.numbers].any())
+    # Planes are those of elements only where the filter was told their size.
+    rest = before_shuffle(filters) if few and not keep and not masked and _splits(filters, dtype.itemsize) else None
+    rows = np.empty((count, prod(table.chunk) * dtype.itemsize), np.uint8)
+    _decode(table, slab, parts, rows, filters if rest is None else rest)
+    if rest is not None:
+        _fill(table, parts, rows.reshape(count, dtype.itemsize, -1).transpose(0, 2, 1))
+        planes = rows.reshape((*slab.counts, dtype.itemsize, *table.chunk))
+        rank = len(slab.counts)
+        last = planes.transpose((*range(rank), *range(rank + 1, 2 * rank + 1), rank))
+        return np.ascontiguousarray(last[slab.elements]).view(dtype)[..., 0]
+    _fill(table, parts, rows.reshape(count, -1, dtype.itemsize))
+    chunks = rows.view(dtype).reshape((*slab.counts, *table.chunk))
+    if keep:
+        for row, number in zip(native(rows.view(dtype)), slab.numbers, strict=True):
+            decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
+    return _taken(chunks, slab, few)
+
+
+def _taken(chunks: np.ndarray, slab: Slab, few: bool) -> np.ndarray:
+    """Return what is wanted of a slab: an array of chunks (their numbers along all dimensions, then their shape)."""
+    rank = len(slab.counts)
+    if few:
+        return np.asarray(chunks[slab.elements])
+    laid = chunks.transpose([axis for d in range(rank) for axis in (d, rank + d)])
+    whole = laid.reshape([count * side for count, side in zip(slab.counts, slab.chunk, strict=True)])
+    return np.asarray(whole[slab.index])
+
+
+def _splits(filters: Sequence[Filter], itemsize: int) -> bool:
+    return itemsize > 1 and bool(filters) and filters[0].parameters == (itemsize,)
+
+
+def _decode(table: Chunks, slab: Slab, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
+    """Decode chunks into rows; those of chunks that are not stored stay as they are."""
+    if table.masks is None and None not in parts:
+        decode_all(filters, parts, rows)
+        return
+    for number, part, row in zip(slab.numbers, parts, rows, strict=True):
+        if part is not None:
+            mask = _mask(table, number)
+            decode(filters, part, row.size, mask if filters is table.filters else mask >> 1, row)
+
+
+def _fill(table: Chunks, parts: Sequence[Part], elements: np.ndarray) -> None:
+    """Make the elements of chunks that are not stored the fill value; ``elements``: bytes, (chunks, elements, item size)."""
+    absent = [i for i, part in enumerate(parts) if part is None]
+    if absent:
+        elements[absent] = np.frombuffer(np.asarray(table.fill, table.dtype).tobytes(), np.uint8)
+
+
+def _key(stored: Stored, number: int) -> tuple[Any, ...]:
+    return stored.path, stored.state, stored.variable, number
+
+
+def _served(stored: Stored, slab: Slab) -> bool:
+    """Serve a slab from the chunks that are kept decoded, if all are."""
+    kept = [decoded_chunks.get(_key(stored, number)) for number in slab.numbers]
+    if any(chunk is None for chunk in kept):
+        return False
+    chunks = np.stack(kept).reshape((*slab.counts, *stored.table.chunk))
+    put_conformed(stored, slab.out, _taken(chunks, slab, False))
+    return True
+
+
+def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError) -> FormatError:
+    """Return an error that names the damaged chunk."""
+    table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
+    for number, part in zip(slab.numbers, parts, strict=True):
+        try:
+            if part is not None:
+                decode(table.filters, part, size, _mask(table, number))
+        except ValueError as own:
+            return FormatError(f"chunk {number} at byte {table.offsets[number]}: {own}; restore the file")
+    return FormatError(f"{error}; restore the file")
