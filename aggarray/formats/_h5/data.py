@@ -17,7 +17,7 @@ MOST = 1 << 26
 _LATEST = 32
 
 #: Longer blocks are not kept once they are parsed.
-KEPT_BYTES = 1 << 13
+KEPT_BYTES = 1 << 12
 
 #: An address that leads nowhere.
 UNDEFINED = (1 << 64) - 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from aggarray.formats._h5.data import KEPT_BYTES, UNDEFINED, Data, little, require, verify, width_of
+from aggarray.formats._h5.data import KEPT_BYTES, UNDEFINED, Data, UnmodelledError, little, require, verify, width_of
 from aggarray.formats._h5.trees import records
 
 #: Huge objects found by a number in a B-tree of version 2, unfiltered: address, length, number.
@@ -18,6 +18,9 @@ _FRACTAL = struct.Struct("<4sBHHBIQQQQQQQQQQQQHQQHHQHI")
 _HUGE_KIND, _TINY = 1, 2
 
 _T = TypeVar("_T")
+
+#: A local heap of more free pieces than this is left to the libraries.
+_PIECES = 4096
 
 #: A collection of the global heap is at most so long: larger ones hold one huge text.
 _COLLECTION = 1 << 26
@@ -209,9 +212,9 @@ def local_heap(data: Data, address: int) -> bytes:
     require(signature == b"HEAP\0\0\0\0" and size <= _COLLECTION, "an odd heap")
     block = data.at(place, size)
     # Free pieces are a chain that ends with 1.
-    for _ in range(size):
+    for _ in range(_PIECES):
         if free in (1, UNDEFINED):
-            break
+            return block
         require(free + 16 <= size and 16 <= little(block, free + 8, 8) <= size - free, "an odd heap")
         free = little(block, free, 8)
-    return block
+    raise UnmodelledError("a heap in pieces")
