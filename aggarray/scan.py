@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import IO, Any
@@ -27,8 +28,10 @@ from aggarray.formats.base import Structure, Variable
 
 #: A helper takes this many files at a time.
 BATCH = 16
-#: Fewer files than this are not worth the start of a helper.
+#: Fewer files than this are not worth the start of a helper ...
 FEW_FILES = 64
+#: ... nor are those that are scanned in so many seconds here, by the pace of the latest.
+PATIENCE = 2.0
 #: Coordinates of at least this many bytes are held once, however many files have them.
 SHARED_BYTES = 128
 
@@ -137,7 +140,8 @@ def scan_one(path: str) -> Structure | AggarrayError:
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
     """Scan every file, in the order given.
 
-    ``processes``: how many work on it, this one included; None: one for few files and under MPI, else as many as cores.
+    ``processes``: how many work on it, this one included; None: one for few files, for those that are scanned quickly and
+    under MPI, else as many as cores.
     """
     wanted = processes if processes is not None else _usual_processes(len(paths))
     results: list[Structure | AggarrayError | None] = [None] * len(paths)
@@ -148,11 +152,16 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: Pro
     count = min(wanted - 1, len(paths) // BATCH)
     work = (batches, paths, keep)
     helpers = [threading.Thread(target=_lead, args=work, daemon=True) for _ in range(count)]
+    started = _starter(helpers, len(paths), processes is not None)
+
+    def work_on(number: int) -> None:
+        keep(number, scan_one(paths[number]))
+        started()
+
+    _drain(batches, work_on)
     for helper in helpers:
-        helper.start()
-    _drain(batches, lambda number: keep(number, scan_one(paths[number])))
-    for helper in helpers:
-        helper.join()
+        if helper.ident is not None:
+            helper.join()
     # A helper that died leaves its batch undone: it is done here.
     for number, path in enumerate(paths):
         if results[number] is None:
@@ -164,6 +173,29 @@ def _usual_processes(files: int) -> int:
     if files < FEW_FILES or any(name in os.environ for name in _MPI_VARIABLES):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _starter(helpers: Sequence[threading.Thread], files: int, at_once: bool) -> Callable[[], None]:
+    """Return what starts the helpers, at once or when they pay; it is to be called after every file that was scanned here."""
+    waiting, done, begun = list(helpers), 0, time.monotonic()
+
+    def start() -> None:
+        while waiting:
+            waiting.pop().start()
+
+    def count() -> None:
+        nonlocal done, begun
+        done += 1
+        if waiting and done % BATCH == 0:
+            now = time.monotonic()
+            # The first files of all are slow: libraries are imported, nothing is known yet.
+            if done > BATCH and (now - begun) / BATCH * (files - done) > PATIENCE:
+                start()
+            begun = now
+
+    if at_once:
+        start()
+    return count
 
 
 def _reporter(total: int, progress: Progress | None) -> Callable[[], None]:
