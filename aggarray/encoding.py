@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError
+from aggarray.frozen import FrozenDict, Itself
 
 Bounds = tuple[Any, Any]
 
@@ -145,7 +146,15 @@ def encoding(dtype: np.dtype[Any], attrs: Mapping[str, Any], name: str = "") -> 
     >>> encoding(np.dtype("i2"), {"scale_factor": np.float32(0.1), "add_offset": np.float32(3)}).dtype
     dtype('float32')
     """
+    if type(attrs) is FrozenDict:
+        return _encoding_of_shared(np.dtype(dtype), Itself(attrs), name)
     return _encoding(np.dtype(dtype), _Stated(attrs), name)
+
+
+@lru_cache(maxsize=1024)
+def _encoding_of_shared(dtype: np.dtype[Any], attrs: Itself[FrozenDict[Any]], name: str) -> Encoding:
+    """Read the encoding of attributes that many variables share."""
+    return _encoding(dtype, _Stated(attrs.item), name)
 
 
 class _Stated:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
+_T = TypeVar("_T")
 _V = TypeVar("_V")
 
 
@@ -47,6 +48,28 @@ def interned(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
     if all(type(value) is str for value in mapping.values()):
         return _interned(tuple(mapping.items()))
     return frozen(mapping)
+
+
+class Itself(Generic[_T]):
+    """A value as a key that is equal to nothing but the same object: what follows from it is worked out once.
+
+    The value must not change, as no FrozenDict does.
+
+    >>> given = FrozenDict(a=1)
+    >>> Itself(given) == Itself(given), Itself(given) == Itself(FrozenDict(a=1))
+    (True, False)
+    """
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: _T) -> None:
+        self.item = item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.item is self.item
 
 
 @lru_cache(maxsize=4096)

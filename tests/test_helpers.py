@@ -244,7 +244,7 @@ def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
         time.sleep(0.2)
         return look(task)
     helpers.look = slowly
-    scan_files({paths * 50!r}, 3)
+    scan_files({paths * 400!r}, 3)
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -256,7 +256,7 @@ def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
         start_new_session=True,
     )
     assert process.stdout is not None and process.stderr is not None
-    for _ in range(8):
+    for _ in range(3):
         process.stdout.readline()
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=20)

@@ -133,3 +133,23 @@ def test_brackets_of_folders_that_are_there_are_taken_literally(tmp_path: Path) 
     assert find_files(f"{tmp_path}/[[]br]/deep[[]1]/*.nc") == [b]
     assert find_files(f"{tmp_path}/[ab]/*.nc") == [other]
     assert find_files(f"{tmp_path}/what?/*[[]1].nc") == [star]
+
+
+@pytest.mark.parametrize(("patience", "helped"), [(0.0, True), (1e9, False)])
+def test_helpers_are_started_where_they_pay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float, helped: bool
+) -> None:
+    paths = [write(tmp_path / f"{number:03}.nc", {"v": ((), number)}) for number in range(80)]
+    begun = []
+
+    def lead(*arguments: object) -> None:
+        begun.append(arguments)
+
+    monkeypatch.setattr("aggarray.scan._lead", lead)
+    monkeypatch.setattr("aggarray.scan._usual_processes", lambda files: 3)
+    monkeypatch.setattr("aggarray.scan.PATIENCE", patience)
+    found = scan_files(paths)
+    assert [path for path, _ in found] == paths
+    assert len(begun) == (2 if helped else 0)
+    assert len(scan_files(paths, 2)) == 80
+    assert len(begun) == (3 if helped else 1)

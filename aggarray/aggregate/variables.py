@@ -8,7 +8,7 @@ Follows the roles that CF gives variables: coordinate variables (section 5), ``c
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, basename, words
 from aggarray.formats.described import is_decreasing, template_of, text_attribute
-from aggarray.frozen import frozen, interned
+from aggarray.frozen import FrozenDict, Itself, frozen, interned
 from aggarray.master import MasterArray
 from aggarray.table import Assumed, Template, single
 from aggarray.units import normal_calendar
@@ -36,7 +36,7 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
     Also returns (variable, reason) for each one that cannot be used.
     """
     file = _File(structure)
-    data, roles = file.data_and_roles()
+    roles, data = _roles(file)
     skipped = list(structure.skipped)
     arrays = []
     for name in data:
@@ -55,8 +55,8 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
     return arrays, list(dict.fromkeys(skipped))
 
 
-#: What hangs on a variable: {key: variable}.
-Hanging = Mapping[str, str]
+#: What hangs on each variable, by base name; and which variables are data.
+_Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class _Kind:
     ``arrays``: by name, with the variable that each was made of and what else it depends on.
     """
 
-    roles: tuple[list[str], Mapping[str, Hanging]] | None = None
+    roles: _Roles | None = None
     arrays: dict[str, tuple[Variable, object, MasterArray]] = field(default_factory=dict)
 
 
@@ -75,12 +75,45 @@ def _kind(assumed: Assumed) -> _Kind:
     return _Kind()
 
 
+def _roles(file: "_File") -> _Roles:
+    """Return the roles of the variables of a file: worked out once for files alike."""
+    if file.kind is not None:
+        if file.kind.roles is None:
+            file.kind.roles = _found_roles(file)
+        return file.kind.roles
+    variables = file.structure.variables
+    if any(type(v.attrs) is not FrozenDict for v in variables):
+        return _found_roles(file)
+    alike = tuple((v.name, v.shape, v.dimensions, Itself(v.attrs)) for v in variables)
+    known = _roles_of_alike(alike, tuple(words(file.structure.attrs.get("coordinates"))))
+    if not known:
+        known.append(_found_roles(file))
+    return known[0]
+
+
+@lru_cache(maxsize=64)
+def _roles_of_alike(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[_Roles]:
+    """Return where the roles are kept in files that have these variables: an archive has many."""
+    return []
+
+
+def _found_roles(file: "_File") -> _Roles:
+    variables, hung = file.structure.variables, set[str]()
+    roles = {v.name: dict(file.hanging(v)) for v in variables}
+    for name, names in roles.items():
+        hung.update(h for h in names.values() if h != name)
+    data = [v.name for v in variables if v.name not in hung and not file.is_coordinate(v)]
+    reached = {h for name in data for h in roles[name].values()}
+    spare = [v for v in variables if v.name not in reached and v.name not in data]
+    return roles, (*data, *(v.name for v in spare if file.stands_alone(v, roles)))
+
+
 class _File:
     """The variables of one file by name, and the arrays made of them."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
-        self._kind = None if structure.assumed is None else _kind(structure.assumed)
+        self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables = {v.name: v for v in structure.variables}
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         self._arrays: dict[str, MasterArray] = {}
@@ -90,24 +123,6 @@ class _File:
             for attribute in ("bounds", "climatology"):
                 for found in self.named(v, words(v.attrs.get(attribute))):
                     self._parents.setdefault(found, v.name)
-
-    def data_and_roles(self) -> tuple[list[str], Mapping[str, Hanging]]:
-        """Return the names of the data variables, and of every variable what hangs on it."""
-        if self._kind is None:
-            return self._data_and_roles()
-        if self._kind.roles is None:
-            self._kind.roles = self._data_and_roles()
-        return self._kind.roles
-
-    def _data_and_roles(self) -> tuple[list[str], Mapping[str, Hanging]]:
-        variables, hung = self.structure.variables, set[str]()
-        roles = {v.name: dict(self.hanging(v)) for v in variables}
-        for name, names in roles.items():
-            hung.update(h for h in names.values() if h != name)
-        data = [v.name for v in variables if v.name not in hung and not self.is_coordinate(v)]
-        reached = {h for name in data for h in roles[name].values()}
-        spare = [v for v in variables if v.name not in reached and v.name not in data]
-        return data + [v.name for v in spare if self.stands_alone(v, roles)], roles
 
     def find(self, name: str, group: str) -> str | None:
         """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
@@ -174,7 +189,7 @@ class _File:
         found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
         return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
 
-    def stands_alone(self, variable: Variable, roles: Mapping[str, Hanging]) -> bool:
+    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
         """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
         parent = self._parents.get(variable.name)
         return parent is None or variable.name not in roles[parent].values()
@@ -182,7 +197,7 @@ class _File:
     def array(self, name: str) -> MasterArray:
         """Return a variable as an array of one partition; bounds take units they lack from their coordinate (CF 7.1)."""
         if name not in self._arrays:
-            variable, kind = self.variables[name], self._kind
+            variable, kind = self.variables[name], self.kind
             self._arrays[name] = self._array(variable) if kind is None else self._alike(variable, kind)
         return self._arrays[name]
 
@@ -218,7 +233,7 @@ class _File:
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
             single(template, self.structure.uri, variable.name),
-            interned({k: v for k, v in variable.attrs.items() if k not in PARAMETERS}),
+            _descriptions(variable.attrs),
             self._file_attrs(variable),
             {},
             None if variable.values is None else _decoded(template, variable.values),
@@ -257,3 +272,15 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
         values = values.view()
         values.flags.writeable = False
     return values, mask
+
+
+def _descriptions(attrs: Attributes) -> FrozenDict[Any]:
+    """Return the attributes that are no parameters."""
+    if type(attrs) is FrozenDict:
+        return _descriptions_of_shared(Itself(attrs))
+    return interned({k: v for k, v in attrs.items() if k not in PARAMETERS})
+
+
+@lru_cache(maxsize=1024)
+def _descriptions_of_shared(attrs: Itself[FrozenDict[Any]]) -> FrozenDict[Any]:
+    return interned({k: v for k, v in attrs.item.items() if k not in PARAMETERS})

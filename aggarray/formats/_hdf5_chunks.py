@@ -96,17 +96,17 @@ def _filters(made: Any) -> tuple[Filter, ...] | None:
     found = []
     for position in range(made.get_nfilters()):
         code, _, values, _ = made.get_filter(position)
-        step = _filter(code, tuple(int(v) for v in values))
+        step = filter_of(code, tuple(int(v) for v in values))
         if step is None:
             return None
         found.append(step)
     return tuple(found)
 
 
-def _filter(code: int, values: tuple[int, ...]) -> Filter | None:
+def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
     """Return one filter; ``values``: as its writer left them in the file.
 
-    >>> _filter(2, (4,)), _filter(6, ()), _filter(32008, (0, 4, 8, 0, 2))
+    >>> filter_of(2, (4,)), filter_of(6, ()), filter_of(32008, (0, 4, 8, 0, 2))
     (Filter(name='shuffle', parameters=(4,)), None, Filter(name='bitshuffle', parameters=(8, 0, 2)))
     """
     if code in _PLAIN:

@@ -9,9 +9,9 @@ import math
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -360,9 +360,14 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) ->
     return values.astype(np.dtype(values.dtype.newbyteorder("=").str), copy=False)
 
 
-def with_values(variables: Sequence[Variable], read: Callable[[Variable], np.ndarray]) -> tuple[Variable, ...]:
-    """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read."""
-    wanted = scan_values(variables)
+def with_values(
+    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray], wanted: Collection[str] | None = None
+) -> tuple[Variable, ...]:
+    """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read.
+
+    ``wanted``: what `scan_values` has named, if somebody has asked it.
+    """
+    wanted = scan_values(variables) if wanted is None else wanted
     return tuple(_with_values(v, read) if v.name in wanted else v for v in variables)
 
 
@@ -372,7 +377,8 @@ def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> 
     except UnicodeDecodeError:
         return variable
     values.flags.writeable = False
-    return replace(variable, values=values)
+    v = variable
+    return Variable(v.name, v.dtype, v.shape, v.dimensions, v.attrs, values)
 
 
 def counts(box: Box) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """What does a netCDF-4 or plain HDF5 file hold, and what are the values of a box?
 
-netCDF-4 files are scanned by netCDF4, which is the fastest at it and the authority on their dimensions; files that it does
-not see whole (plain HDF5, unknown types) by h5py. Values are read by h5py in both cases. Every call into either library
-holds `LIBRARY_LOCK`.
+Ordinary netCDF-4 files are scanned without any library (`aggarray.formats._h5`), in a fraction of the time and without a
+lock. The others are scanned by netCDF4, the authority on their dimensions; files that it does not see whole (plain HDF5,
+unknown types) by h5py. Values are read by h5py in all cases. Every call into either library holds `LIBRARY_LOCK`.
 """
 
 import os
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
+from aggarray.formats._h5 import netcdf
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype, refusal, scan_structure
@@ -61,6 +62,9 @@ class _HDF5:
 
     def scan(self, path: str) -> Structure:
         """Read structure, attributes and coordinate values."""
+        direct = netcdf.scan(path)
+        if direct is not None:
+            return direct
         with LIBRARY_LOCK:
             found = _scan_netcdf(path)
             if isinstance(found, Structure):

@@ -1,0 +1,104 @@
+"""What does an attribute hold?
+
+Text and numbers are given as netCDF4 gives them: text as str, several texts as a list, one number as a NumPy scalar, several
+as a read-only array. What lies elsewhere in the file is told by `Attribute.elements`.
+"""
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from aggarray.formats._h5.data import KEPT_BYTES, UnmodelledError, require
+from aggarray.formats._h5.types import (
+    CHARACTERS,
+    ELEMENT,
+    OTHER,
+    PLAIN,
+    REFERENCES,
+    TEXTS,
+    USERS,
+    Kind,
+    Space,
+    kind_of,
+    space_of,
+)
+
+_ELEMENT = struct.Struct("<IQI")
+#: (count, address, number) of variable-length elements.
+Element = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """An attribute: name, what its datatype is, value.
+
+    ``name`` is as stored. ``value`` is None where the elements lie in the global heap (TEXTS, REFERENCES) and where they
+    are not modelled (USERS, OTHER). ``raw``: bytes of a fixed-length text in a scalar dataspace.
+    """
+
+    name: str
+    kind: str
+    value: Any = None
+    raw: bytes | None = None
+    elements: tuple[Element, ...] = ()
+
+
+def attribute_of(message: bytes) -> Attribute:
+    """Return the attribute of a message (type 0x000C), which may be padded to a multiple of eight bytes."""
+    return _kept(message) if len(message) <= KEPT_BYTES else _attribute(message)
+
+
+@lru_cache(maxsize=8192)
+def _kept(message: bytes) -> Attribute:
+    return _attribute(message)
+
+
+def _attribute(message: bytes) -> Attribute:
+    require(len(message) >= 9, "an attribute that is cut short")
+    version, flags = message[0], message[1]
+    # Flags say that datatype or dataspace are shared with others.
+    require(version in (1, 2, 3) and flags == 0, f"an attribute of version {version} with flags {flags}")
+    lengths = struct.unpack_from("<HHH", message, 2)
+    at = 9 if version == 3 else 8
+    require(version != 3 or message[8] <= 1, "an odd character set")
+    parts = []
+    for length in lengths:
+        parts.append(message[at : at + length])
+        at += -(-length // 8) * 8 if version == 1 else length
+    require(at <= len(message) and lengths[0] > 1 and parts[0].index(0) == lengths[0] - 1, "an odd attribute")
+    kind, space = kind_of(parts[1]), space_of(parts[2])
+    size = kind.size * space.count
+    require(len(space.shape) <= 1 and at + size <= len(message) < at + size + 8, "an odd attribute")
+    return _with_value(parts[0][:-1].decode("utf-8"), kind, space, message[at : at + size])
+
+
+def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
+    scalar = not space.shape
+    if kind.name in (USERS, OTHER):
+        return Attribute(name, kind.name)
+    if kind.name in (TEXTS, REFERENCES):
+        require(len(data) % ELEMENT == 0, "an odd attribute")
+        return Attribute(name, kind.name, elements=tuple(_ELEMENT.iter_unpack(data)))
+    if kind.name == CHARACTERS:
+        return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), data if scalar else None)
+    if kind.dtype is None:
+        raise UnmodelledError("a type without a dtype")
+    values = np.frombuffer(data, kind.dtype).astype(kind.dtype.newbyteorder("="))
+    values.flags.writeable = False
+    return Attribute(name, PLAIN, values[0] if len(values) == 1 else values)
+
+
+def _text(name: str, kind: Kind, data: bytes, scalar: bool) -> Any:
+    if scalar:
+        # A fill value is a character, not a text.
+        return data if name == "_FillValue" else decoded(data)
+    texts = [decoded(data[at : at + kind.size].partition(b"\0")[0]) for at in range(0, len(data), kind.size)]
+    return texts[0] if len(texts) == 1 else texts
+
+
+def decoded(text: bytes) -> str:
+    """Return text as netCDF4 reads it in attributes."""
+    return text.decode("utf-8", "replace").replace("\0", "")

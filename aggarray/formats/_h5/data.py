@@ -1,0 +1,139 @@
+"""Which bytes of an HDF5 file are where, and are they those that were written?"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from aggarray.source import Range, spans
+
+#: So many bytes at the beginning of a file are read at once: mostly its metadata, all of it.
+HEAD = 1 << 16
+#: Elsewhere at least so many bytes are read at once ...
+PAGE = 1 << 13
+#: ... and of one file no more than so many, all structures taken together.
+MOST = 1 << 26
+
+#: So many of the latest are looked through.
+_LATEST = 32
+
+#: Longer blocks are not kept once they are parsed.
+KEPT_BYTES = 1 << 12
+
+#: An address that leads nowhere.
+UNDEFINED = (1 << 64) - 1
+
+
+class UnmodelledError(Exception):
+    """This file, or something in it, is left to the libraries."""
+
+
+class Data:
+    """The bytes of an open file, looked up by address; what was read is kept until the scan is over.
+
+    ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on.
+    """
+
+    __slots__ = ("_descriptor", "_head", "_left", "_pages", "base", "size")
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+        self._pages: list[tuple[int, bytes]] = []
+        self._left = MOST
+        self.base = 0
+        self.size = os.fstat(descriptor).st_size
+        self._head = os.pread(descriptor, min(HEAD, self.size), 0)
+
+    def rebase(self, base: int) -> None:
+        """Let addresses count from a place in the file: the end of its user block."""
+        self.base, self.size, self._pages = base, self.size - base, []
+        self._head = os.pread(self._descriptor, min(HEAD, self.size), base)
+
+    def end(self, size: int) -> None:
+        """Let there be no bytes from an address on."""
+        self.size, self._head = size, self._head[:size]
+
+    def at(self, address: int, count: int) -> bytes:
+        """Return bytes at an address; UnmodelledError where there are not so many."""
+        end = address + count
+        if address >= 0 and count >= 0 and end <= len(self._head):
+            return self._head[address:end]
+        for start, page in self._pages[-_LATEST:]:
+            if start <= address and end <= start + len(page):
+                return page[address - start : end - start]
+        return self._read(address, count)
+
+    def upto(self, address: int, count: int) -> bytes:
+        """Return bytes at an address, fewer at the end of the file."""
+        return self.at(address, min(count, self.size - address))
+
+    def ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Return the bytes of ranges (address, size), which are not kept; neighbours are read together."""
+        found = [memoryview(b"")] * len(ranges)
+        require(all(at >= 0 and at + count <= self.size for at, count in ranges), "a range outside of the file")
+        for span in spans(ranges):
+            if span.offset + span.size <= len(self._head):
+                block = self._head[span.offset : span.offset + span.size]
+            else:
+                block = os.pread(self._descriptor, span.size, self.base + span.offset)
+                require(len(block) == span.size, "the file shrinks")
+            whole = memoryview(block)
+            for i in span.members:
+                at, count = ranges[i]
+                found[i] = whole[at - span.offset : at - span.offset + count]
+        return found
+
+    def _read(self, address: int, count: int) -> bytes:
+        if address < 0 or count < 0 or address + count > self.size:
+            raise UnmodelledError(f"{count} bytes at {address} of {self.size}")
+        length = min(max(count, PAGE), self.size - address)
+        self._left -= length
+        if self._left < 0:
+            raise UnmodelledError("more metadata than a scan reads")
+        page = os.pread(self._descriptor, length, self.base + address)
+        if len(page) < count:
+            raise UnmodelledError("the file shrinks")
+        self._pages.append((address, page))
+        return page[:count]
+
+
+@cache
+def _hash() -> Callable[[bytes], int]:
+    """Return Bob Jenkins' lookup3, which HDF5 uses as checksum; UnmodelledError where it is not installed."""
+    try:
+        from numcodecs.jenkins import jenkins_lookup3
+    except ImportError as error:
+        raise UnmodelledError("no library for checksums") from error
+    found: Callable[[bytes], int] = jenkins_lookup3
+    return found
+
+
+def verify(block: bytes) -> None:
+    """Hold a block against the checksum in its last four bytes; UnmodelledError where they differ."""
+    if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
+        raise UnmodelledError("a wrong checksum")
+
+
+def require(condition: bool, what: str) -> None:
+    """Raise UnmodelledError unless a condition holds."""
+    if not condition:
+        raise UnmodelledError(what)
+
+
+def little(block: bytes, at: int, width: int) -> int:
+    """Return an unsigned integer of so many bytes; UnmodelledError where they are not there.
+
+    >>> little(bytes([1, 2, 1]), 1, 2)
+    258
+    """
+    if at + width > len(block):
+        raise UnmodelledError("a structure that is cut short")
+    return int.from_bytes(block[at : at + width], "little")
+
+
+def width_of(limit: int) -> int:
+    """Return how many bytes hold numbers up to a limit, as HDF5 counts them.
+
+    >>> width_of(255), width_of(256), width_of(65536)
+    (1, 2, 3)
+    """
+    return max(limit.bit_length() - 1, 0) // 8 + 1

@@ -1,0 +1,64 @@
+"""Where does an HDF5 file begin, and where is its root group?"""
+
+import struct
+
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require, verify
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: The longest superblock.
+_LENGTH = 104
+
+_OLD = struct.Struct("<8sBBBxBBBxHHI")
+_OLD_ADDRESSES = struct.Struct("<QQQQQQII16x")
+_NEW = struct.Struct("<8sBBBBQQQQI")
+
+
+def root_address(data: Data) -> int:
+    """Find the superblock, let addresses count from it, and return the address of the root group's object header."""
+    start = _start(data)
+    if start:
+        data.rebase(start)
+    block = data.upto(0, _LENGTH)
+    version = block[8]
+    if version in (0, 1):
+        base, end, root = _old(block, version)
+    elif version in (2, 3):
+        base, end, root = _new(block)
+    else:
+        raise UnmodelledError(f"superblock version {version}")
+    require(base == start and start < end <= start + data.size, "a file that is moved or truncated")
+    data.end(end - start)
+    return root
+
+
+def _start(data: Data) -> int:
+    """Return where the signature is: at the beginning or, after a user block, at 512, 1024, 2048, ... bytes."""
+    at = 0
+    while at + len(SIGNATURE) <= data.size:
+        if data.at(at, len(SIGNATURE)) == SIGNATURE:
+            return at
+        at = at * 2 or 512
+    raise UnmodelledError("no HDF5 file")
+
+
+def _old(block: bytes, version: int) -> tuple[int, int, int]:
+    """Return base address, end of file and root of versions 0 and 1."""
+    _, _, free, root, shared, offsets, lengths, leaf, inner, flags = _OLD.unpack_from(block)
+    # The numbers of entries of nodes are those that HDF5 has when nobody says otherwise, as nobody does.
+    require((free, root, shared, offsets, lengths, flags, leaf, inner) == (0, 0, 0, 8, 8, 0, 4, 16), "an odd superblock")
+    at = _OLD.size
+    if version == 1:
+        require(block[at : at + 4] == bytes([32, 0, 0, 0]), "an odd superblock")
+        at += 4
+    base, free_space, end, driver, name, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
+    require(free_space == driver == UNDEFINED and name == 0 and kind <= 1, "an odd superblock")
+    return base, end, address
+
+
+def _new(block: bytes) -> tuple[int, int, int]:
+    """Return base address, end of file and root of versions 2 and 3."""
+    verify(block[: _NEW.size])
+    _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
+    # Flags tell of a writer that is at work or died; an extension of settings that hardly a file has.
+    require((offsets, lengths, flags, extension) == (8, 8, 0, UNDEFINED), "an odd superblock")
+    return base, end, root

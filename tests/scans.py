@@ -1,0 +1,93 @@
+"""Are two scans of a file equal in every field: dtypes, order and Python types included?
+
+`direct` scans without a library and fails where that is refused; `by_netcdf4` is the oracle.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from aggarray.formats import hdf5
+from aggarray.formats._h5 import netcdf
+from aggarray.formats.base import Structure
+
+
+def by_netcdf4(path: Any) -> Structure | str:
+    """Scan with netCDF4: a structure, or the name of the format where it does not see all of the file."""
+    return hdf5._scan_netcdf(os.fspath(path))
+
+
+def direct(path: Any) -> Structure:
+    """Scan without a library; the exception tells why not, where that is refused."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return netcdf._structure(os.fspath(path), descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two values of attributes or variables are the same, NaN being NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        nan = one.dtype.kind in "fc"
+        return one.dtype == other.dtype and one.shape == other.shape and np.array_equal(one, other, equal_nan=nan)
+    return bool(one == other or (one != one and other != other))
+
+
+def _attributes(where: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    if list(one) != list(other):
+        yield f"{where}: attributes {list(one)} and {list(other)}"
+        return
+    for name in one:
+        if not same(one[name], other[name]):
+            yield f"{where}: attribute {name!r} {one[name]!r} and {other[name]!r}"
+
+
+def differences(one: Structure, other: Structure) -> Iterator[str]:
+    """Yield in what two structures differ."""
+    for name in ("uri", "format", "skipped"):
+        if getattr(one, name) != getattr(other, name):
+            yield f"{name}: {getattr(one, name)!r} and {getattr(other, name)!r}"
+    if list((one.sizes or {}).items()) != list((other.sizes or {}).items()):
+        yield f"sizes: {one.sizes} and {other.sizes}"
+    yield from _attributes("file", one.attrs, other.attrs)
+    if list(one.groups) != list(other.groups):
+        yield f"groups {list(one.groups)} and {list(other.groups)}"
+        return
+    for name in one.groups:
+        yield from _attributes(f"group {name!r}", one.groups[name], other.groups[name])
+    names = [[v.name for v in structure.variables] for structure in (one, other)]
+    if names[0] != names[1]:
+        yield f"variables {names[0]} and {names[1]}"
+        return
+    for v, w in zip(one.variables, other.variables, strict=True):
+        if (v.dtype, v.shape, v.dimensions) != (w.dtype, w.shape, w.dimensions):
+            yield f"{v.name}: {(v.dtype, v.shape, v.dimensions)} and {(w.dtype, w.shape, w.dimensions)}"
+        yield from _attributes(v.name, v.attrs, w.attrs)
+        if not same(v.values, w.values):
+            yield f"{v.name}: values {v.values!r} and {w.values!r}"
+
+
+def check(path: Any) -> Structure:
+    """Scan a file both ways, without and with netCDF4; both must manage and agree. Returns the structure."""
+    found = direct(path)
+    wanted = by_netcdf4(path)
+    assert isinstance(wanted, Structure), f"netCDF4 leaves {path} to h5py ({wanted})"
+    assert not list(differences(found, wanted)), "\n".join(differences(found, wanted))
+    assert not any(v.values is not None and v.values.flags.writeable for v in found.variables)
+    return found
+
+
+def agrees(path: Any) -> bool:
+    """Scan a file without a library if that is allowed, and hold the result against netCDF4's; tell whether it was."""
+    found = netcdf.scan(os.fspath(path))
+    if found is None:
+        return False
+    wanted = by_netcdf4(path)
+    assert isinstance(wanted, Structure), f"netCDF4 leaves {path} to h5py ({wanted})"
+    assert not list(differences(found, wanted)), "\n".join(differences(found, wanted))
+    return True
