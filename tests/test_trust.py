@@ -5,14 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
 
 import aggarray as aa
 from aggarray import trust
-from aggarray.formats import glimpse, scan
+from aggarray.formats import glimpse, hdf5, scan
 from aggarray.formats.base import Structure
 from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.settle import _descriptions
@@ -139,13 +138,14 @@ def test_a_glimpse_is_part_of_a_scan(tmp_path: Path) -> None:
 def test_only_some_files_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     series(tmp_path, bounded, 20)
     opened: list[str] = []
-    dataset = netCDF4.Dataset
+    kind = type(hdf5.FORMAT)
+    scan = kind.scan
 
-    def counted(path: str, *given: Any, **named: Any) -> Any:
+    def counted(self: Any, path: str) -> Any:
         opened.append(Path(path).name)
-        return dataset(path, *given, **named)
+        return scan(self, path)
 
-    monkeypatch.setattr(netCDF4, "Dataset", counted)
+    monkeypatch.setattr(kind, "scan", counted)
     agg = aa.open(tmp_path, rules=ASSUME)
     assert sorted(opened) == ["tas_00.nc", "tas_01.nc", "tas_19.nc"]
     agg["tas"].coords["time"][...]

@@ -98,11 +98,13 @@ class StoredTables:
         starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         self._layouts = [_layout(layout) for layout in found["layouts"]]
         grids = [prod(grid_of(shape, chunk)) for shape, chunk, *_ in self._layouts]
-        if not (len(file) == len(layout) == len(count) == len(variable)) or self._stamps is None:
+        if not (len(file) == len(layout) == len(count) == len(variable)):
             raise ValueError("chunk tables of different numbers")
         if any(len(c) != starts[-1] for c in self._columns) or any(n != grids[k] for n, k in zip(count, layout, strict=True)):
             raise ValueError("chunk tables of other sizes than their layouts")
-        rows = {}
+        rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] = {}
+        if self._stamps is None:  # an index without files
+            return rows
         names = [str(name) for name in found["names"]]
         for code, kind, start, number, name in zip(
             *(c.tolist() for c in (file, layout, starts[:-1], count, variable)), strict=True
