@@ -140,6 +140,12 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
 def _decode_rows(filters: Sequence[Filter], parts: Sequence[Any], rows: np.ndarray) -> None:
     size = rows.shape[1]
     steps = _steps(tuple(filters), size, 0)
+    if not steps:
+        for part, row in zip(parts, rows, strict=True):
+            if len(part) != size:
+                raise ValueError(f"{len(part)} bytes stored where {size} should be")
+            row[...] = np.frombuffer(part, np.uint8)
+        return
     if len(steps) != 1:
         for part, row in zip(parts, rows, strict=True):
             row[...] = decode(filters, part, size)
