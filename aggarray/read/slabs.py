@@ -108,7 +108,12 @@ def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
     where = place_in_view(stored, slab.out, table.chunk)
     if where is None:
         return False
-    decode(table.filters, part, where.nbytes, _mask(table, slab.numbers[0]), where.reshape(-1).view(np.uint8))
+    out = where.reshape(-1).view(np.uint8)
+    mask = _mask(table, slab.numbers[0])
+    if mask:
+        decode(table.filters, part, out.size, mask, out)
+    else:
+        decode_all(table.filters, [part], out[np.newaxis])
     settle_in_place(stored, slab.out, where)
     return True
 
