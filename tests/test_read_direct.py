@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 import aggarray.read as reading
 from aggarray.read import direct as direct_reading
+from aggarray.read import stretches
 from aggarray.read.cache import chunk_tables, decoded_chunks
 from aggarray.read.chunking import runs_along
 
@@ -34,7 +35,9 @@ KEYS = st.tuples(
 
 
 #: Chunks are read one by one, all together, a few at a time; a few bytes at a time.
-SIZES = [{"SMALL": 0}, {}, {"SLAB": 200}, {"BATCH": 1}]
+SIZES = [{"SMALL": 0}, {}, {"SLAB": 200}, {"BATCH": 1}, {"SMALL": 0, "PART": 64}, {"SMALL": 0, "MOST": 2}]
+#: Rows are read one by one, or a few that lie close together; long ones and short ones.
+SIZES += [{"SMALL": 0, "GAP": -1}, {"SMALL": 0, "GAP": 8, "SPAN": 200}, {"SMALL": 0, "_SHORT": 0}]
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +143,9 @@ def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads
     wanted = expected(values(array._matrix.references.templates[0].encoding.stored.str), key)
     with pytest.MonkeyPatch.context() as patch:
         for name, size in sizes.items():
-            patch.setattr(direct_reading, name, size)
+            for module in (direct_reading, stretches):
+                if hasattr(module, name):
+                    patch.setattr(module, name, size)
         found = array.read(key, masked=masked, threads=threads)
     mask = np.ma.getmaskarray(wanted)
     if masked:

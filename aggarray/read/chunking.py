@@ -1,7 +1,7 @@
 """Which stored chunks does a selection of a sub-array touch, which part of each, and where does that part go?
 
-Pure: a selection per dimension and a grid of chunks become `Slab`s of chunks that are decoded whole, or, of large chunks
-without filters, `Task`s: only the rows between the first and the last that are wanted.
+Pure: a selection per dimension and a grid of chunks become `Slab`s of chunks that are decoded whole; of large chunks without
+filters only `Rows` are read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +17,8 @@ from aggarray.formats.base import Chunks, grid_of
 
 Indices = slice | np.ndarray
 
-#: Stretches of chunks without filters are read in pieces of about this many bytes.
-STRETCH = 1 << 22
 #: Selections of up to so many chunks are worked out once for files alike.
 _SHARED = 1 << 10
-#: One more read costs as much as so many bytes more.
-_PER_READ = 1 << 16
 
 
 class Run(NamedTuple):
@@ -77,21 +73,6 @@ class Slab:
             return positions.reshape((-1,) + (1,) * (rank - 1 - d))
 
         return tuple(along(d, pair[k]) for k in (0, 1) for d, pair in enumerate(places))
-
-
-class Task(NamedTuple):
-    """One range of bytes to be read: a stretch of a chunk without filters.
-
-    ``offset`` -1: not stored, all fill; ``shape``: of what is read; ``local``: what is wanted of that, per dimension; ``out``:
-    where it goes in the selection; ``chunk``: the number of the chunk.
-    """
-
-    offset: int
-    size: int
-    shape: tuple[int, ...]
-    local: tuple[Indices, ...]
-    out: tuple[slice, ...]
-    chunk: int
 
 
 def runs_along(selection: Indices, chunk: int) -> list[Run]:
@@ -193,58 +174,106 @@ def places_of(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(len(runs)), [len(one) for one in local]), np.concatenate(local)
 
 
-def tasks_of(table: Chunks, selection: Sequence[Indices]) -> Iterator[Task]:
-    """Yield the stretches of a selection, one or several per chunk; ``table``: of chunks without filters."""
-    columns = [runs_along(chosen, side) for chosen, side in zip(selection, table.chunk, strict=True)]
-    strides = _strides(table.grid)
-    for runs in product(*columns):
-        number = sum(run.chunk * stride for run, stride in zip(runs, strides, strict=True))
-        local, out = tuple(run.local for run in runs), tuple(run.out for run in runs)
-        task = Task(int(table.offsets[number]), int(table.sizes[number]), table.chunk, local, out, number)
-        if task.offset >= 0:
-            yield from _stretches(task, table.dtype.itemsize)
-        else:
-            yield task
+def parts_of(selection: Sequence[Indices], chunk: Sequence[int], most: int) -> Iterator[tuple[list[Indices], list[int]]]:
+    """Cut a selection into parts of at most ``most`` elements, along the first dimensions, at the borders of chunks if it can.
 
+    Yields the part of the selection, and where it begins in the whole, per dimension.
 
-def _stretches(task: Task, itemsize: int) -> Iterator[Task]:
-    """Cut a chunk without filters into stretches of rows: along the first dimension where little is read in vain."""
-    counts = [_count(chosen) for chosen in task.local]
-    axis = _axis(task, counts, itemsize)
-    inner = prod(task.shape[axis + 1 :]) * itemsize
-    rows = max(1, STRETCH // max(1, inner))
-    lead = [_singles(chosen) for chosen in task.local[:axis]]
-    strides = [prod(task.shape[d + 1 :]) * itemsize for d in range(axis)]
-    for combination in product(*(list(enumerate(positions)) for positions in lead)):
-        base = task.offset + sum(p * s for (_, p), s in zip(combination, strides, strict=True))
-        before = tuple(slice(o.start + k, o.start + k + 1) for (k, _), o in zip(combination, task.out, strict=False))
-        for run in runs_along(task.local[axis], rows) if axis < len(task.shape) else ():
-            low, high = _ends(run.local)
-            local = slice(0, high - low, run.local.step) if isinstance(run.local, slice) else run.local - low
-            first = run.chunk * rows + low
-            out = task.out[axis]
-            yield Task(
-                base + first * inner,
-                (high - low) * inner,
-                (*(1,) * axis, high - low, *task.shape[axis + 1 :]),
-                (*(slice(0, 1, 1),) * axis, local, *task.local[axis + 1 :]),
-                (*before, slice(out.start + run.out.start, out.start + run.out.stop), *task.out[axis + 1 :]),
-                task.chunk,
+    >>> [(part[0], start) for part, start in parts_of([slice(0, 5, 1), slice(0, 3, 1)], (2, 3), 7)]
+    [(slice(0, 2, 1), [0, 0]), (slice(2, 4, 1), [2, 0]), (slice(4, 5, 1), [4, 0])]
+    """
+    counts = [_count(chosen) for chosen in selection]
+    axis = 0
+    while axis < len(counts) and prod(counts[axis + 1 :]) > most:
+        axis += 1
+    if prod(counts) <= most or axis == len(counts):
+        yield list(selection), [0] * len(counts)
+        return
+    size = max(1, most // max(1, prod(counts[axis + 1 :])))
+    if size > chunk[axis]:
+        size -= size % chunk[axis]
+    for lead in product(*(range(n) for n in counts[:axis])):
+        for start in range(0, counts[axis], size):
+            cut = [_cut(s, i, 1) for s, i in zip(selection, lead, strict=False)]
+            yield (
+                [*cut, _cut(selection[axis], start, size), *selection[axis + 1 :]],
+                [*lead, start, *[0] * (len(counts) - axis - 1)],
             )
 
 
-def _axis(task: Task, counts: Sequence[int], itemsize: int) -> int:
-    """Return the dimension from which on rows are read whole: where reads and bytes together cost least."""
-
-    def cost(axis: int) -> int:
-        low, high = _ends(task.local[axis])
-        return prod(counts[:axis]) * ((high - low) * prod(task.shape[axis + 1 :]) * itemsize + _PER_READ)
-
-    return min(range(len(counts)), key=cost, default=0)
+def _cut(chosen: Indices, start: int, size: int) -> Indices:
+    """Return some of what is chosen along a dimension, from its element ``start`` on."""
+    if not isinstance(chosen, slice):
+        return chosen[start : start + size]
+    wanted = range(chosen.start, chosen.stop, chosen.step or 1)[start : start + size]
+    return slice(wanted[0], wanted[-1] + 1, wanted.step)
 
 
 def _count(chosen: Indices) -> int:
-    return len(range(chosen.start, chosen.stop, chosen.step)) if isinstance(chosen, slice) else len(chosen)
+    return len(range(chosen.start, chosen.stop, chosen.step or 1)) if isinstance(chosen, slice) else len(chosen)
+
+
+class Rows(NamedTuple):
+    """Contiguous rows of chunks that are read without the rest of these.
+
+    ``numbers``: of the chunks, and ``starts``: where in it each row begins, in elements; both of the shape: elements along the
+    dimensions before ``axis``, chunks along the others. ``shape``: of a row, () for single elements; ``local``: what is wanted
+    of it along ``axis``; ``out``: where all that goes in the selection.
+    """
+
+    axis: int
+    numbers: np.ndarray
+    starts: np.ndarray
+    shape: tuple[int, ...]
+    local: Indices
+    out: tuple[slice, ...]
+
+
+def rows_of(slab: Slab, grid: Sequence[int]) -> Iterator[Rows]:
+    """Yield the rows that hold what is wanted of a slab: as long as what is wanted whole, or nearly so, allows."""
+    rank, sides, runs = len(slab.runs), slab.chunk, slab.runs
+    axis = rank
+    while axis and all(isinstance(r.local, slice) and r.local == slice(0, sides[axis - 1], 1) for r in runs[axis - 1]):
+        axis -= 1
+    if axis and all(map(_is_dense, runs[axis - 1])):
+        axis -= 1
+    of_grid, of_chunk = _strides(grid), _strides(sides)
+    numbers, starts = np.zeros((), np.int64), np.zeros((), np.int64)
+    for d in range(axis):
+        places, local = places_of(runs[d])
+        cells = np.array([run.chunk for run in runs[d]])[places]
+        numbers, starts = np.add.outer(numbers, cells * of_grid[d]), np.add.outer(starts, local * of_chunk[d])
+    if axis == rank:
+        yield Rows(axis, numbers, starts, (), slice(0, 1, 1), slab.out)
+        return
+    for own in _alike(runs[axis]):
+        low, high = _ends(own[0].local)
+        which, begins = numbers, starts + low * of_chunk[axis]
+        for d, some in enumerate([own, *runs[axis + 1 :]], axis):
+            which = np.add.outer(which, [run.chunk * of_grid[d] for run in some])
+            begins = np.add.outer(begins, np.zeros(len(some), np.int64))
+        first = own[0].local
+        wanted = slice(0, high - low, first.step) if isinstance(first, slice) else first - low
+        out = (*slab.out[:axis], slice(own[0].out.start, own[-1].out.stop), *slab.out[axis + 1 :])
+        yield Rows(axis, which, begins, (high - low, *sides[axis + 1 :]), wanted, out)
+
+
+def _is_dense(run: Run) -> bool:
+    """Tell whether a run takes at least every other of the positions between its first and its last."""
+    low, high = _ends(run.local)
+    return high - low <= 2 * _count(run.local)
+
+
+def _alike(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Group neighbouring runs that take the same of their chunks."""
+    group: list[Run] = []
+    for run in runs:
+        if group and not (isinstance(run.local, slice) and run.local == group[0].local):
+            yield group
+            group = []
+        group.append(run)
+    if group:
+        yield group
 
 
 def _ends(chosen: Indices) -> tuple[int, int]:
@@ -253,13 +282,6 @@ def _ends(chosen: Indices) -> tuple[int, int]:
         wanted = range(chosen.start, chosen.stop, chosen.step)
         return wanted[0], wanted[-1] + 1
     return int(chosen[0]), int(chosen[-1]) + 1
-
-
-def _singles(chosen: Indices) -> Sequence[int]:
-    if isinstance(chosen, slice):
-        return range(chosen.start, chosen.stop, chosen.step)
-    positions: list[int] = chosen.tolist()
-    return positions
 
 
 def outer(local: Sequence[Indices]) -> tuple[Indices, ...]:

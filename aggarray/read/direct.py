@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.read.blocks import raise_named
-from aggarray.read.chunking import STRETCH, Indices, Slab, Task, slabs_of, tasks_of
+from aggarray.read.chunking import Indices, Slab, parts_of, slabs_of
 from aggarray.read.slabs import read_slabs
 from aggarray.read.stored import Stored, put_missing
-from aggarray.read.stretches import read_stretches
+from aggarray.read.stretches import SPAN, Stretch, read_stretches
 
 #: Bytes that are read at once.
 BATCH = 1 << 21
 #: Chunks of fewer bytes are decoded several at a time, so many bytes in all.
 SMALL, SLAB = 1 << 16, 1 << 20
+#: Of larger ones without filters so many bytes, and so many chunks at most, are read at a time.
+PART, MOST = 1 << 21, 1 << 12
 
 
 class Batch(NamedTuple):
@@ -26,7 +28,7 @@ class Batch(NamedTuple):
 
     stored: Stored
     read: Callable[[Stored, Any], None]
-    items: Sequence[Slab | Task]
+    items: Sequence[Slab | Stretch]
     size: int
 
 
@@ -38,7 +40,7 @@ def batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
         most = 1 if chunk >= SMALL else SLAB // chunk
         yield from _slab_batches(stored, slabs_of(table, selection, most))
     else:
-        yield from _stretch_batches(stored, tasks_of(table, selection))
+        yield from _stretch_batches(stored, selection)
 
 
 def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
@@ -58,17 +60,14 @@ def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
         yield Batch(stored, read_slabs, found, size + most)
 
 
-def _stretch_batches(stored: Stored, tasks: Iterator[Task]) -> Iterator[Batch]:
-    found: list[Task] = []
-    size = 0
-    for task in tasks:
-        if found and size >= BATCH:
-            yield Batch(stored, read_stretches, found, size + STRETCH)
-            found, size = [], 0
-        found.append(task)
-        size += task.size
-    if found:
-        yield Batch(stored, read_stretches, found, size + STRETCH)
+def _stretch_batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
+    table = stored.table
+    itemsize = table.dtype.itemsize
+    for part, start in parts_of(selection, table.chunk, PART // itemsize):
+        for slab in slabs_of(table, part, MOST):
+            stretch = Stretch(slab, tuple(start))
+            # What is read, picked out of it, converted in double precision, and its mask.
+            yield Batch(stored, read_stretches, [stretch], SPAN + prod(slab.shape) * (2 * itemsize + 17))
 
 
 def carry_out(batch: Batch) -> None:

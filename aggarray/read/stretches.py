@@ -1,67 +1,130 @@
 """How are large chunks without filters read? Only the rows that are wanted, into the output itself where it has them so."""
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from aggarray.errors import MissingFileError
-from aggarray.read.chunking import Task, outer
+from aggarray.read.chunking import Rows, Slab, rows_of
 from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
-from aggarray.source import Source, opened
+from aggarray.source import GAP, Source, opened
 
-#: So many stretches are read by one call: they are still in the cache of the processor when missing values are looked for.
-_TOGETHER = 16
+#: Rows that lie close together are read by one call of about so many bytes.
+SPAN = 1 << 22
+#: Rows of fewer bytes are picked out of what was read all at once.
+_SHORT = 1 << 9
 
 
-def read_stretches(stored: Stored, tasks: Sequence[Task]) -> None:
-    """Read, conform and place stretches."""
+class Stretch(NamedTuple):
+    """A slab of which only rows are read; ``start``: where in the selection the part begins that it is of."""
+
+    slab: Slab
+    start: tuple[int, ...]
+
+    @property
+    def out(self) -> tuple[slice, ...]:
+        """Where all that goes in the selection."""
+        return self.shifted(self.slab.out)
+
+    def shifted(self, out: Sequence[slice]) -> tuple[slice, ...]:
+        """Return places in the part as places in the selection."""
+        return tuple(slice(o.start + s, o.stop + s) for o, s in zip(out, self.start, strict=True))
+
+
+def read_stretches(stored: Stored, stretches: Sequence[Stretch]) -> None:
+    """Read, conform and place what is wanted of chunks without filters."""
+    for stretch in stretches:
+        for rows in rows_of(stretch.slab, stored.table.grid):
+            _read(stored, rows, stretch.shifted(rows.out))
+
+
+def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
+    table, numbers, dtype = stored.table, rows.numbers.ravel(), stored.table.dtype
+    first = table.offsets[numbers]
+    absent = first < 0
+    where = None if absent.any() or table.names is not None else _place(stored, rows, out)
+    if where is None:
+        buffer = np.empty((numbers.size, prod(rows.shape) * dtype.itemsize), np.uint8)
+    else:
+        buffer = where.reshape(numbers.size, -1).view(np.uint8)
+    offsets = first + rows.starts.ravel() * dtype.itemsize
+    for path, own in _by_file(stored, numbers, np.flatnonzero(~absent)):
+        try:
+            with opened(path, stored.state) as source:
+                _read_rows(source, offsets[own], buffer, own)
+        except MissingFileError:
+            if table.names is None:
+                raise
+            absent[own] = True  # a chunk of a store that is not there is all fill value
+    if where is not None:
+        settle_in_place(stored, out, where)
+        return
+    raw = buffer.view(dtype)
+    raw[absent] = table.fill
+    put_conformed(stored, out, native(_laid(raw, rows)))
+
+
+def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the files of chunks, each with the places in ``there`` whose chunks lie in it."""
     names = stored.table.names
     if names is None:
-        with opened(stored.path, stored.state) as source:
-            _read(stored, tasks, source)
+        yield stored.path, there
         return
-    for name, own in groupby(tasks, lambda task: names[task.chunk]):
-        group = list(own)
-        try:
-            with opened(f"{stored.path}/{name}") as source:
-                _read(stored, group, source)
-        except MissingFileError:
-            # A chunk of a store that is not there is all fill value.
-            _read(stored, [task._replace(offset=-1) for task in group], None)
+    found: dict[str, list[int]] = {}
+    for place in there.tolist():
+        found.setdefault(names[numbers[place]], []).append(place)
+    for name, places in found.items():
+        yield f"{stored.path}/{name}", np.array(places, np.int64)
 
 
-def _read(stored: Stored, tasks: Sequence[Task], source: Source | None) -> None:
-    dtype = stored.table.dtype
-    there = [] if source is None else _others(stored, [t for t in tasks if t.offset >= 0], source)
-    data = source.read_ranges([(t.offset, t.size) for t in there]) if source is not None else []
-    for task, found in zip(there, data, strict=True):
-        whole = np.frombuffer(found, dtype).reshape(task.shape)
-        put_conformed(stored, task.out, native(whole[outer(task.local)]))
-    for task in tasks:
-        if task.offset < 0:
-            shape = tuple(o.stop - o.start for o in task.out)
-            put_conformed(stored, task.out, np.broadcast_to(np.asarray(stored.table.fill, dtype.newbyteorder("=")), shape))
+def _place(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:
+    """Return the part of the output that the rows fill as they are, one after the other; None where they do not."""
+    counts = rows.numbers.shape
+    if not rows.shape:
+        return place_in_view(stored, out, counts)
+    whole = isinstance(rows.local, slice) and rows.local == slice(0, rows.shape[0], 1)
+    if not whole or any(n != 1 for n in counts[rows.axis + 1 :]):
+        return None
+    shape = (*counts[: rows.axis], counts[rows.axis] * rows.shape[0], *rows.shape[1:])
+    return place_in_view(stored, out, shape)
 
 
-def _others(stored: Stored, tasks: Sequence[Task], source: Source) -> list[Task]:
-    """Read stretches into the output where it has them as the file does, neighbours by one call; return the others."""
-    others, run = [], list[tuple[Task, np.ndarray]]()
-    for task in tasks:
-        where = place_in_view(stored, task.out, task.shape)
-        if where is None or where.nbytes != task.size:
-            others.append(task)
+def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return what is wanted of rows, in the order of the selection."""
+    axis, counts = rows.axis, rows.numbers.shape
+    if not rows.shape:
+        return raw.reshape(counts)
+    rank, behind = len(counts), len(counts) - axis
+    found = raw.reshape((*counts, *rows.shape))[(*(slice(None),) * rank, rows.local)]
+    order = [*range(axis), *(a for d in range(behind) for a in (axis + d, rank + d))]
+    taken = found.shape[rank:]
+    return found.transpose(order).reshape((*counts[:axis], *(n * s for n, s in zip(counts[axis:], taken, strict=True))))
+
+
+def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
+    """Read rows at offsets into ``buffer[places]``; those that lie close together by one call."""
+    length = buffer.shape[1]
+    if len(offsets) > 1 and (np.diff(offsets) < 0).any():
+        order = np.argsort(offsets, kind="stable")
+        offsets, places = offsets[order], places[order]
+    gaps = np.diff(offsets) - length
+    apart = (gaps > GAP) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
+    cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(offsets)]
+    for begin, end in pairwise(cuts):
+        if begin == end:
             continue
-        if run and (run[-1][0].offset + run[-1][0].size != task.offset or len(run) >= _TOGETHER):
-            _straight(stored, run, source)
-            run = []
-        run.append((task, where))
-    if run:
-        _straight(stored, run, source)
-    return others
-
-
-def _straight(stored: Stored, run: Sequence[tuple[Task, np.ndarray]], source: Source) -> None:
-    source.read_into(run[0][0].offset, *(where for _, where in run))
-    for task, where in run:
-        settle_in_place(stored, task.out, where)
+        start, low = int(offsets[begin]), int(places[begin])
+        count = end - begin
+        if count == 1 or (not gaps[begin : end - 1].any() and (np.diff(places[begin:end]) == 1).all()):
+            source.read_into(start, buffer[low : low + count])
+            continue
+        data = np.frombuffer(source.read_ranges([(start, int(offsets[end - 1]) + length - start)])[0], np.uint8)
+        within = offsets[begin:end] - start
+        if length <= _SHORT:
+            buffer[places[begin:end]] = data[within[:, np.newaxis] + np.arange(length)]
+        else:
+            for place, at in zip(places[begin:end].tolist(), within.tolist(), strict=True):
+                buffer[place] = data[at : at + length]
