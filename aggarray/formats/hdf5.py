@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._h5 import netcdf
+from aggarray.formats._h5 import glimpses, netcdf
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
@@ -72,7 +72,10 @@ class _HDF5:
                 return scan_structure(path, file, found, lambda v: library.values(v.name, whole(v.shape)))
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
-        """Read the coordinates wanted by h5py, which opens nothing else."""
+        """Read the coordinates wanted, and open nothing else, by h5py where need be."""
+        seen = glimpses.glimpse(path, wanted)
+        if seen is not None:
+            return seen
         with LIBRARY_LOCK:
             return glimpse_at(path, wanted)
 

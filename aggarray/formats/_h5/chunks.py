@@ -17,7 +17,7 @@ from aggarray.formats._hdf5_chunks import Stored
 
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 #: So many chunks or fewer are looked at one by one, which is quicker.
-_FEW = 12
+_FEW = 4
 
 
 class Chunk(NamedTuple):
