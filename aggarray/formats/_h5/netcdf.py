@@ -74,6 +74,7 @@ def _structure(path: str, descriptor: int) -> Structure:
     headers = [dataset.header for dataset in found.datasets.values()]
 
     def read(variable: Variable) -> np.ndarray:
+        """Return the values of a variable."""
         place = places[variable.name]
         require(len(place.lengths) < 2 or place.growing < 2, "two unlimited dimensions")
         values = values_of(data, found.heap, headers[place.number], place.lengths)
