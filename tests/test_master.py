@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tilings import FILL, Tile, Tiling, keys, pick, same, same_masked, tilings
 
 import aggarray as aa
-from aggarray import MasterArray, SubArray
+from aggarray import MasterArray, SubArray, source
+from aggarray.read import crew
 
 
 def whole(array: Any, **options: Any) -> MasterArray:
@@ -218,17 +219,15 @@ def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pieces.append(([(2 * i, 2 * i + 2)], SubArray.from_file(tmp_path / f"{i}.nc", "v")))
     a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     seen = set()
-    import aggarray.read as reading
+    take = source.Descriptors.take
 
-    carry_out = reading.carry_out
-
-    def noted(*args: Any) -> None:
+    def noted(*args: Any) -> Any:
         seen.add(threading.get_ident())
-        carry_out(*args)
+        return take(*args)
 
-    monkeypatch.setattr(reading, "carry_out", noted)
+    monkeypatch.setattr(source.Descriptors, "take", noted)
     # So little is no work for threads.
-    monkeypatch.setattr(reading.crew, "_PIECES", 1)
+    monkeypatch.setattr(crew, "_PIECES", 1)
     same(a.read(threads=1), np.arange(0, 6, 0.5))
     assert seen == {threading.get_ident()}
     same(a.read(threads=3), np.arange(0, 6, 0.5))

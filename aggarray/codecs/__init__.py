@@ -9,6 +9,7 @@ run while they work on many bytes; where a library does not, its codec works pie
 import functools
 import importlib
 import pkgutil
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ import numpy as np
 
 from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Codec, Filter, Parameters
+
+#: Bytes that a thread may keep for the next chunks.
+_KEPT = 1 << 22
 
 __all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "codecs", "decode", "decode_all", "known"]
 
@@ -132,14 +136,40 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
         return
     if not known(filters):
         raise ValueError(f"shuffle: no codec for it with parameters {filters[0].parameters} is installed")
-    frame = Frame(itemsize, BYTES, size, count)
+    frame = _frames.of(itemsize, size, count)
     _decode_rows(rest, parts, frame.rows)
     frame.undo(out)
+
+
+class _Frames(threading.local):
+    """The frame that a thread used last: chunks of a variable are of one size."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[int, int, int], Frame] | None = None
+
+    def of(self, itemsize: int, size: int, count: int) -> Frame:
+        """Return a frame of so many chunks, its rows to be filled."""
+        key = (itemsize, size, count)
+        if self._last is None or self._last[0] != key:
+            frame = Frame(itemsize, BYTES, size, count)
+            if size * count > _KEPT:
+                return frame
+            self._last = (key, frame)
+        return self._last[1]
+
+
+_frames = _Frames()
 
 
 def _decode_rows(filters: Sequence[Filter], parts: Sequence[Any], rows: np.ndarray) -> None:
     size = rows.shape[1]
     steps = _steps(tuple(filters), size, 0)
+    if not steps:
+        for part, row in zip(parts, rows, strict=True):
+            if len(part) != size:
+                raise ValueError(f"{len(part)} bytes stored where {size} should be")
+            row[...] = np.frombuffer(part, np.uint8)
+        return
     if len(steps) != 1:
         for part, row in zip(parts, rows, strict=True):
             row[...] = decode(filters, part, size)
@@ -147,12 +177,13 @@ def _decode_rows(filters: Sequence[Filter], parts: Sequence[Any], rows: np.ndarr
     run, parameters = steps[0].codec.decode, steps[0].parameters
     for part, row in zip(parts, rows, strict=True):
         try:
-            found = run(np.frombuffer(part, np.uint8), size, parameters, None)
+            found = run(np.frombuffer(part, np.uint8), size, parameters, row)
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{steps[0].codec.name}: {error}") from error
         if found.size != size:
             raise ValueError(f"{steps[0].codec.name}: {found.size} bytes decoded where {size} should be")
-        row[...] = found
+        if found is not row:
+            row[...] = found
 
 
 @dataclass(frozen=True, slots=True)

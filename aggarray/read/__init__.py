@@ -4,7 +4,7 @@ Each touched piece is fetched (from an open file or from memory), decoded, confo
 Files are kept open in a bounded cache; pieces of different files are worked on by several threads.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,10 +15,11 @@ from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.options import get_options
 from aggarray.plan import Piece, along
 from aggarray.read.blocks import block, held, named, place, raise_named
-from aggarray.read.crew import Crew
+from aggarray.read.crew import Crew, Work
 from aggarray.read.direct import BATCH, SLAB, batches, carry_out
 from aggarray.read.files import OpenFiles, close_files
 from aggarray.read.grouping import by_file, settle
+from aggarray.read.sheaves import Sheaf, sheaf_of
 from aggarray.read.stored import Outputs, stored_piece
 from aggarray.read.tables import Found, find_table
 from aggarray.read.target import Target, output
@@ -66,7 +67,10 @@ def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> No
 
     Threads gain nothing where a file is so little work that handing the interpreter over costs as much: the first files tell.
     """
-    if crew.threads == 1 or len(groups) < _MANY * crew.threads:
+    if crew.threads == 1:
+        job.carry_out(groups)
+        return
+    if len(groups) < _MANY * crew.threads:
         for group in groups:
             for work, size in job.works(group):
                 crew.do(work, size)
@@ -87,15 +91,37 @@ class _Job(NamedTuple):
     target: Target
 
     def carry_out(self, groups: Sequence[Sequence[Piece]]) -> int:
-        """Read the pieces of files one after the other; return the bytes that it took."""
+        """Read the pieces of files one after the other, small ones of files alike together; return the bytes that it took."""
         total = 0
+        sheaf: Sheaf | None = None
         for group in groups:
-            for work, size in self.works(group):
-                work()
-                total += size
+            piece = group[0]
+            found = _table(self.matrix, piece, self.target) if len(group) == 1 and piece.ref >= 0 else None
+            if found is None:
+                total += self._all(self.works(group))
+                continue
+            if sheaf is not None:
+                if sheaf.add(piece, found):
+                    total += sheaf.size
+                    continue
+                sheaf.read(self.outputs, self._alone)
+            sheaf = sheaf_of(self.matrix, self.target, piece, found)
+            total += self._alone(piece, found) if sheaf is None else sheaf.size
+        if sheaf is not None:
+            sheaf.read(self.outputs, self._alone)
         return total
 
-    def works(self, group: Sequence[Piece]) -> Iterator[tuple[Callable[[], Any], int]]:
+    def _alone(self, piece: Piece, found: Found) -> int:
+        return self._all(self._works_of(piece, found))
+
+    def _all(self, works: Iterator[tuple[Work, int]]) -> int:
+        total = 0
+        for work, size in works:
+            work()
+            total += size
+        return total
+
+    def works(self, group: Sequence[Piece]) -> Iterator[tuple[Work, int]]:
         """Yield what is to be done for the pieces of one file, with the bytes that it takes while it is done.
 
         Chunks are read directly, in batches; what cannot be is read piece by piece through the library of its format.
@@ -105,12 +131,15 @@ class _Job(NamedTuple):
             found = _table(self.matrix, piece, self.target) if piece.ref >= 0 else None
             if found is None:
                 others.append(piece)
-                continue
-            stored = stored_piece(self.matrix, piece, found, self.outputs, self.target)
-            for batch in batches(stored, piece.selection):
-                yield partial(carry_out, batch), batch.size
+            else:
+                yield from self._works_of(piece, found)
         if others:
             yield partial(_through_library, self.matrix, others, self.outputs, self.target), 0
+
+    def _works_of(self, piece: Piece, found: Found) -> Iterator[tuple[Work, int]]:
+        stored = stored_piece(self.matrix, piece, found, self.outputs, self.target)
+        for batch in batches(stored, piece.selection):
+            yield partial(carry_out, batch), batch.size
 
 
 def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:

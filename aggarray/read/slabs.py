@@ -76,7 +76,7 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
-    return _taken(rows.view(table.dtype).reshape((*slab.counts, *table.chunk)), slab, False)
+    return np.asarray(taken(rows, slab, table.dtype, 1, False)[0])
 
 
 def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
@@ -108,7 +108,12 @@ def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
     where = place_in_view(stored, slab.out, table.chunk)
     if where is None:
         return False
-    decode(table.filters, part, where.nbytes, _mask(table, slab.numbers[0]), where.reshape(-1).view(np.uint8))
+    out = where.reshape(-1).view(np.uint8)
+    mask = _mask(table, slab.numbers[0])
+    if mask:
+        decode(table.filters, part, out.size, mask, out)
+    else:
+        decode_all(table.filters, [part], out[np.newaxis])
     settle_in_place(stored, slab.out, where)
     return True
 
@@ -119,40 +124,50 @@ def _mask(table: Chunks, number: int) -> int:
 
 def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np.ndarray:
     """Return what a slab has of a selection, as stored."""
-    table = stored.table
-    dtype, count = table.dtype, len(slab.numbers)
-    few = slab.wanted * _FEW <= 1
-    filters, masked = table.filters, table.masks is not None and bool(table.masks[slab.numbers].any())
-    # Planes are those of elements only where the filter was told their size.
-    rest = before_shuffle(filters) if few and not keep and not masked and _splits(filters, dtype.itemsize) else None
-    rows = np.empty((count, prod(table.chunk) * dtype.itemsize), np.uint8)
-    _decode(table, slab, parts, rows, filters if rest is None else rest)
-    if rest is not None:
-        _fill(table, parts, rows.reshape(count, dtype.itemsize, -1).transpose(0, 2, 1))
-        planes = rows.reshape((*slab.counts, dtype.itemsize, *table.chunk))
-        rank = len(slab.counts)
-        last = planes.transpose((*range(rank), *range(rank + 1, 2 * rank + 1), rank))
-        return np.ascontiguousarray(last[slab.elements]).view(dtype)[..., 0]
-    _fill(table, parts, rows.reshape(count, -1, dtype.itemsize))
-    chunks = rows.view(dtype).reshape((*slab.counts, *table.chunk))
+    table, count = stored.table, len(slab.numbers)
+    masked = table.masks is not None and bool(table.masks[slab.numbers].any())
+    rest = None if keep or masked else few_filters(table, slab)
+    rows = np.empty((count, prod(table.chunk) * table.dtype.itemsize), np.uint8)
+    _decode(table, slab, parts, rows, table.filters if rest is None else rest)
+    if rest is None:
+        _fill(table, parts, rows.reshape(count, -1, table.dtype.itemsize))
+    else:
+        _fill(table, parts, rows.reshape(count, table.dtype.itemsize, -1).transpose(0, 2, 1))
     if keep:
-        for row, number in zip(native(rows.view(dtype)), slab.numbers, strict=True):
+        for row, number in zip(native(rows.view(table.dtype)), slab.numbers, strict=True):
             decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
-    return _taken(chunks, slab, few)
+    return np.asarray(taken(rows, slab, table.dtype, 1, rest is not None)[0])
 
 
-def _taken(chunks: np.ndarray, slab: Slab, few: bool) -> np.ndarray:
-    """Return what is wanted of a slab: an array of chunks (their numbers along all dimensions, then their shape)."""
-    rank = len(slab.counts)
-    if few:
-        return np.asarray(chunks[slab.elements])
-    laid = chunks.transpose([axis for d in range(rank) for axis in (d, rank + d)])
-    whole = laid.reshape([count * side for count, side in zip(slab.counts, slab.chunk, strict=True)])
-    return np.asarray(whole[slab.index])
+def few_filters(table: Chunks, slab: Slab) -> tuple[Filter, ...] | None:
+    """Return the filters to be undone where few elements are then taken from the planes of shuffled chunks; else None."""
+    itemsize = table.dtype.itemsize
+    # Planes are those of elements only where the filter was told their size.
+    if slab.wanted * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
+        return None
+    return before_shuffle(table.filters)
 
 
-def _splits(filters: Sequence[Filter], itemsize: int) -> bool:
-    return itemsize > 1 and bool(filters) and filters[0].parameters == (itemsize,)
+def taken(rows: np.ndarray, slab: Slab, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
+    """Return what is wanted of slabs alike of several files: (members, ...).
+
+    ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second.
+    """
+    rank, itemsize = len(slab.counts), dtype.itemsize
+    if split:
+        planes = rows.reshape((members, *slab.counts, itemsize, *slab.chunk))
+        last = planes.transpose((*range(rank + 1), *range(rank + 2, 2 * rank + 2), rank + 1))
+        return np.ascontiguousarray(last[_of_each(slab.elements)]).view(dtype)[..., 0]
+    chunks = rows.view(dtype).reshape((members, *slab.counts, *slab.chunk))
+    if slab.wanted * _FEW <= 1:
+        return np.asarray(chunks[_of_each(slab.elements)])
+    laid = chunks.transpose([0, *(axis for d in range(rank) for axis in (1 + d, 1 + rank + d))])
+    whole = laid.reshape([members, *(count * side for count, side in zip(slab.counts, slab.chunk, strict=True))])
+    return np.asarray(whole[_of_each(slab.index)])
+
+
+def _of_each(index: Sequence[Any]) -> Any:
+    return (slice(None), *index)
 
 
 def _decode(table: Chunks, slab: Slab, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
@@ -182,8 +197,8 @@ def _served(stored: Stored, slab: Slab) -> bool:
     kept = [decoded_chunks.get(_key(stored, number)) for number in slab.numbers]
     if any(chunk is None for chunk in kept):
         return False
-    chunks = np.stack(kept).reshape((*slab.counts, *stored.table.chunk))
-    put_conformed(stored, slab.out, _taken(chunks, slab, False))
+    rows = np.stack(kept).reshape(len(kept), -1)
+    put_conformed(stored, slab.out, taken(rows.view(np.uint8), slab, rows.dtype, 1, False)[0])
     return True
 
 

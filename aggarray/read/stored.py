@@ -4,7 +4,7 @@ A `Stored` is a piece whose chunks are known. Values that are the master's as th
 output; others are conformed, and put there or scattered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,29 +41,26 @@ def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, t
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     plain = all(t is None for t in piece.take) and all(isinstance(o, slice) for o in piece.out)
     if plain:
-        views = [None if o is None else _as_stored(o[(*piece.out, ...)], template, piece, matrix) for o in outputs]
+        see = seen_as_stored(template, piece.flip, matrix.dimensions)
+        views = [None if o is None else see(o[(*piece.out, ...)]) for o in outputs]
         put = _by_view(views[0], views[1], target.fill_value)
         return Stored(*found, variable, template, put, views[0], target)
     return Stored(*found, variable, template, _scattered(matrix, piece, outputs, target.fill_value), None, target)
 
 
-def _as_stored(block: np.ndarray, template: Template, piece: Piece, matrix: Matrix) -> np.ndarray:
-    """Return a view of a block of the output in the dimensions and directions of the sub-array."""
-    names = list(matrix.dimensions)
-    absent = [d for d in names if d not in template.dimensions]
-    if absent:
-        block = block[(*(0 if d in absent else slice(None) for d in names), ...)]
-        names = [d for d in names if d not in absent]
+def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence[str]) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what views a block of the output, of ``dimensions``, in the dimensions and directions of a sub-array."""
+    if tuple(dimensions) == template.dimensions and not flip:
+        return np.asarray
+    names = [d for d in dimensions if d in template.dimensions]
     present = [d for d in template.dimensions if d in names]
-    if names != present:
-        block = block.transpose([names.index(d) for d in present])
-    index: list[Any] = []
-    for axis, name in enumerate(template.dimensions):
-        if name not in present:
-            index.append(np.newaxis)
-        else:
-            index.append(slice(None, None, -1) if axis in piece.flip else slice(None))
-    return np.asarray(block[(*index, ...)])
+    chosen: Any = (*(slice(None) if d in names else 0 for d in dimensions), ...)
+    order = [names.index(d) for d in present]
+    turned: Any = tuple(
+        np.newaxis if name not in present else slice(None, None, -1 if axis in flip else 1)
+        for axis, name in enumerate(template.dimensions)
+    )
+    return lambda block: np.asarray(block[chosen].transpose(order)[(*turned, ...)])
 
 
 def _by_view(values: Any, mask: np.ndarray | None, fill: Any) -> Callable[..., None]:
