@@ -16,8 +16,8 @@ from aggarray.formats._h5.types import Space
 from aggarray.formats._hdf5_chunks import Stored
 
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
-#: So many chunks or fewer are looked at one by one, which is quicker.
-_FEW = 4
+#: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
+_FEW_ROWS, _FEW_CHUNKS = 4, 32
 
 
 class Chunk(NamedTuple):
@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
 
 def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[Chunk]:
     """Return the chunks that are stored, in no special order; none of them is there twice."""
-    found = _found(data, layout, space, filtered)
+    found = _found(data, layout, space, filtered, _FEW_CHUNKS)
     if isinstance(found, Stored):
         starts = map(tuple, found.starts.tolist())
         columns = (found.offsets.tolist(), found.sizes.tolist(), found.masks.tolist())
@@ -42,7 +42,7 @@ def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[
 
 def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> Stored:
     """Return the chunks that are stored as columns, offsets counting from where addresses do; none of them is there twice."""
-    found = _found(data, layout, space, filtered)
+    found = _found(data, layout, space, filtered, _FEW_ROWS)
     if not isinstance(found, Stored):
         starts = np.array([c.start for c in found], np.int64).reshape(len(found), len(space.shape))
         numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
@@ -55,13 +55,13 @@ def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> S
     return found
 
 
-def _found(data: Data, layout: Layout, space: Space, filtered: bool) -> list[Chunk] | Stored:
-    """Return what is stored, a few chunks one by one."""
+def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -> list[Chunk] | Stored:
+    """Return what is stored, up to so ``few`` chunks one by one."""
     require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
     if layout.address == UNDEFINED:
         return []
     if layout.index == TREE_1:
-        return _tree_1(data, layout)
+        return _tree_1(data, layout, few)
     if layout.index == TREE_2:
         return _tree_2(data, layout, filtered)
     grid = _grid(layout, space)
@@ -72,11 +72,11 @@ def _found(data: Data, layout: Layout, space: Space, filtered: bool) -> list[Chu
     return _numbered(data, layout, grid, filtered)
 
 
-def _tree_1(data: Data, layout: Layout) -> list[Chunk] | Stored:
+def _tree_1(data: Data, layout: Layout, few: int) -> list[Chunk] | Stored:
     rank = len(layout.chunk) - 1
     key = 8 * (rank + 2)
     blocks = list(leaf_blocks(data, layout.address, CHUNKS, key))
-    if len(blocks) == 1 and len(blocks[0]) < (_FEW + 1) * (key + 8):
+    if len(blocks) == 1 and len(blocks[0]) < (few + 1) * (key + 8):
         return list(_few(blocks[0], layout))
     # Size and filters of a chunk, its start, the address; and the keys behind them.
     rows = np.frombuffer(b"".join([block[:-key] for block in blocks]), "<u8").reshape(-1, rank + 3)
