@@ -32,7 +32,7 @@ def load_aggarray() -> Any:
     for package in ("aggarray.formats", "aggarray.codecs", "aggarray.indexes"):
         for found in pkgutil.iter_modules(import_module(package).__path__):
             import_module(f"{package}.{found.name}")
-    for name in ("h5py", "netCDF4", "numcodecs"):
+    for name in ("aggarray.api", "h5py", "netCDF4", "numcodecs"):
         import_module(name)
     return import_module("aggarray")
 
