@@ -339,3 +339,13 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         assert netcdf.scan(str(path)) is None
     assert netcdf.scan(str(tmp_path / "none.nc")) is None
+
+
+def test_a_class_that_hdf5_takes_for_none(tmp_path: Path) -> None:
+    # HDF5 wants text that its type ends with a NUL, and h5py pads what it is given.
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w") as file:
+        scales(file)
+        file["lonely"] = np.arange(3)
+        file["lonely"].attrs["CLASS"] = np.bytes_("DIMENSION_SCALE")
+    assert netcdf.scan(str(path)) is None

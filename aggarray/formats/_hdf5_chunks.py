@@ -1,14 +1,16 @@
 """Where in an HDF5 file do the values of a dataset lie?
 
-The table of chunks comes from h5py's low-level interface, without reading a value. Whatever it cannot tell for sure (a filter
-whose parameters are not understood, an undefined fill value, chunks at the edge that may be stored without their filters) gives
-None, and HDF5 itself reads the values. The caller holds `LIBRARY_LOCK`.
+`laid_out` makes the table of chunks, whoever has found them. `describe` finds them by h5py's low-level interface, without
+reading a value, for files that `aggarray.formats._h5` leaves to the library; its caller holds `LIBRARY_LOCK`. Whatever
+cannot be told for sure (a filter whose parameters are not understood, an undefined fill value, chunks at the edge that may be
+stored without their filters) gives None, and HDF5 itself reads the values.
 """
 
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,19 +43,18 @@ def describe(path: str, dataset: Any, dtype: np.dtype[Any]) -> Chunks | None:
     if lies_in_one_piece(dataset):
         found = one_chunk(shape, dtype, fill, offset_of(dataset))
     elif dataset.chunks is not None:
-        filters = _filters(made)
-        found = (
-            None
-            if filters is None
-            else _chunked(path, dataset, Chunks(shape, dataset.chunks, dtype, filters, fill, *_no_columns()))
-        )
-    if found is None or (fill is None and (found.offsets < 0).any()):
-        return None
-    return found
+        steps = [made.get_filter(position) for position in range(made.get_nfilters())]
+        filters = filters_of([(code, tuple(int(v) for v in values)) for code, _, values, _ in steps])
+        empty = None if filters is None else without_columns(shape, dataset.chunks, dtype, filters, fill)
+        found = None if empty is None else _chunked(path, dataset, empty)
+    return None if found is None or (fill is None and (found.offsets < 0).any()) else found
 
 
-def _no_columns() -> tuple[np.ndarray, np.ndarray]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
+def without_columns(
+    shape: tuple[int, ...], chunk: tuple[int, ...], dtype: np.dtype[Any], filters: tuple[Filter, ...], fill: Any
+) -> Chunks:
+    """Return a table that tells of no chunk yet, to be given to `laid_out`."""
+    return Chunks(shape, chunk, dtype, filters, fill, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def is_stored_plainly(dataset: Any, dtype: np.dtype[Any]) -> bool:
@@ -65,6 +66,10 @@ def is_stored_plainly(dataset: Any, dtype: np.dtype[Any]) -> bool:
     stored = dataset.id.get_type()
     if isinstance(stored, h5py.h5t.TypeEnumID):
         stored = stored.get_super()
+    if dtype.itemsize == 1:
+        # One byte has no order, whatever is written.
+        stored = stored.copy()
+        stored.set_order(h5py.h5t.py_create(dtype).get_order())
     return bool(stored.equal(h5py.h5t.py_create(dtype)))
 
 
@@ -91,12 +96,11 @@ def _fill(dataset: Any, made: Any, dtype: np.dtype[Any]) -> Any:
     return np.asarray(dataset.fillvalue).astype(dtype.newbyteorder("="))[()]
 
 
-def _filters(made: Any) -> tuple[Filter, ...] | None:
-    """Return the filters in the order of encoding, None where one of them is not known here."""
+def filters_of(steps: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Filter, ...] | None:
+    """Return the filters of (HDF5's number, values) in the order of encoding, None where one of them is not known here."""
     found = []
-    for position in range(made.get_nfilters()):
-        code, _, values, _ = made.get_filter(position)
-        step = filter_of(code, tuple(int(v) for v in values))
+    for code, values in steps:
+        step = filter_of(code, values)
         if step is None:
             return None
         found.append(step)
@@ -168,22 +172,28 @@ def _longest(scale: Any, dataset: Any) -> int:
 # Chunks
 
 
-def _chunked(path: str, dataset: Any, table: Chunks) -> Chunks | None:
-    """Return the table with its columns filled in, None where they cannot be or would claim too much memory."""
-    starts, offsets, sizes, masks = _stored(dataset)
+class Stored(NamedTuple):
+    """The chunks that are stored: where they start in the dataset (n, dimensions), offsets, sizes and filter masks."""
+
+    starts: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray
+
+
+def laid_out(table: Chunks, stored: Stored) -> Chunks | None:
+    """Return a table with its columns filled in, None where they cannot be or would claim too much memory."""
     grid = grid_of(table.shape, table.chunk)
-    if not worth_a_table(grid, len(offsets)):
+    if not worth_a_table(grid, len(stored.offsets)):
         return None
-    if not _are_from_the_beginning(path, dataset):
-        return None
-    cells = starts // np.asarray(table.chunk, np.int64)
+    columns: tuple[np.ndarray, ...] = stored[1:]
+    cells = stored.starts // np.asarray(table.chunk, np.int64)
     inside = (cells < np.asarray(grid, np.int64)).all(axis=1)
     if not inside.all():
-        cells, offsets, sizes, masks = cells[inside], offsets[inside], sizes[inside], masks[inside]
-    columns = _checked(table, cells, (offsets, sizes, masks))
-    at = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
-    if columns is None or not _are_in_their_places(dataset, at):
+        cells, columns = cells[inside], tuple(column[inside] for column in columns)
+    if not _are_as_filtered(table, cells, columns[1], columns[2]):
         return None
+    at = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
     count = math.prod(grid)
     laid = []
     for column, absent in zip(columns, (-1, 0, 0), strict=True):
@@ -194,16 +204,40 @@ def _chunked(path: str, dataset: Any, table: Chunks) -> Chunks | None:
     return replace(table, offsets=laid[0], sizes=laid[1], masks=shown)
 
 
-_Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
+def _are_as_filtered(table: Chunks, cells: np.ndarray, sizes: np.ndarray, masks: np.ndarray) -> bool:
+    """Tell whether chunks are sure to be stored as their filters say."""
+    raw = table.dtype.itemsize * math.prod(table.chunk)
+    if not table.filters:
+        return bool((sizes == raw).all())
+    # A dataset may be set to leave out the filters of chunks that reach beyond its edge: nothing but their size shows it.
+    doubtful = (masks == 0) & (sizes == raw)
+    if not doubtful.any():
+        return True
+    beyond = (cells + 1) * np.asarray(table.chunk, np.int64) > np.asarray(table.shape, np.int64)
+    return not (beyond.any(axis=1) & doubtful).any()
 
 
-def _stored(dataset: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return where every stored chunk starts in the dataset, its offset and size in the file, and its filter mask."""
+# Chunks by h5py
+
+
+def _chunked(path: str, dataset: Any, table: Chunks) -> Chunks | None:
+    """Return the table with its columns filled in, None where they cannot be or would claim too much memory."""
+    stored = _stored(dataset)
+    if not worth_a_table(table.grid, len(stored.offsets)):
+        return None
+    if not _are_from_the_beginning(path, dataset) or not _are_in_their_places(dataset, stored.starts, table.grid):
+        return None
+    return laid_out(table, stored)
+
+
+def _stored(dataset: Any) -> Stored:
+    """Return where h5py says that every stored chunk is."""
     rank = len(dataset.shape)
     batches: list[tuple[np.ndarray, ...]] = []
     waiting: list[Any] = []
 
     def flush() -> None:
+        """Turn the objects of a batch into columns."""
         count = len(waiting)
         starts = np.fromiter((c.chunk_offset for c in waiting), np.dtype((np.int64, (rank,))), count)
         offsets = np.fromiter((c.byte_offset for c in waiting), np.int64, count)
@@ -213,30 +247,18 @@ def _stored(dataset: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
         waiting.clear()
 
     def note(info: Any) -> None:
+        """Take down a chunk."""
         waiting.append(info)
         if len(waiting) == _BATCH:
             flush()
 
     dataset.id.chunk_iter(note)
     flush()
-    starts, offsets, sizes, masks = (np.concatenate(columns) for columns in zip(*batches, strict=True))
-    return starts, offsets, sizes, masks
+    return Stored(*(np.concatenate(columns) for columns in zip(*batches, strict=True)))
 
 
-def _checked(table: Chunks, cells: np.ndarray, columns: _Columns) -> _Columns | None:
-    """Return the columns of the stored chunks, or None where chunks may be stored otherwise than their filters say."""
-    _, sizes, masks = columns
-    raw = table.dtype.itemsize * math.prod(table.chunk)
-    if not table.filters:
-        return columns if (sizes == raw).all() else None
-    # A dataset may be set to leave out the filters of chunks that reach beyond its edge: nothing but their size shows it.
-    beyond = (cells + 1) * np.asarray(table.chunk, np.int64) > np.asarray(table.shape, np.int64)
-    doubtful = beyond.any(axis=1) & (masks == 0) & (sizes == raw)
-    return None if doubtful.any() else columns
-
-
-def _are_in_their_places(dataset: Any, at: np.ndarray) -> bool:
-    """Tell whether chunks lie where HDF5 says in the dataset; ``at``: their positions in the grid.
+def _are_in_their_places(dataset: Any, starts: np.ndarray, grid: tuple[int, ...]) -> bool:
+    """Tell whether chunks lie where HDF5 says in the dataset: begin at ``starts``; ``grid``: of the variable.
 
     Of a dataset with one unlimited dimension which is not the first, written in the latest layout, HDF5 numbers the chunks
     with that dimension in front and forgets it when it tells where they belong: they do not cover the grid then.
@@ -244,7 +266,9 @@ def _are_in_their_places(dataset: Any, at: np.ndarray) -> bool:
     unlimited = [axis for axis, most in enumerate(dataset.maxshape) if most is None]
     if len(unlimited) != 1 or unlimited == [0]:
         return True
-    return len(np.unique(at)) == len(at) == math.prod(grid_of(dataset.shape, dataset.chunks))
+    cells = starts // np.asarray(dataset.chunks, np.int64)
+    cells = cells[(cells < np.asarray(grid, np.int64)).all(axis=1)]
+    return len(np.unique(cells, axis=0)) == len(cells) == math.prod(grid_of(dataset.shape, dataset.chunks))
 
 
 def _are_from_the_beginning(path: str, dataset: Any) -> bool:

@@ -1,7 +1,8 @@
 """What are a few coordinates of an HDF5 file, when nothing else of it is asked for?
 
-Datasets and attributes are opened by name through h5py's low-level interface: no group is listed, no dimension scale
-followed. Whatever is not a plain array of numbers under a plain name is left to a scan.
+This is for files that `aggarray.formats._h5` leaves to the library. Datasets and attributes are opened by name through h5py's
+low-level interface: no group is listed, no dimension scale followed. Whatever is not a plain array of numbers under a plain
+name is left to a scan.
 """
 
 import functools
@@ -13,7 +14,7 @@ import numpy as np
 
 from aggarray.formats._hdf5_scan import attribute, is_pure_dimension
 from aggarray.formats.base import LIBRARY_ERRORS, SCAN_ELEMENTS, Variable, stored_values
-from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed
+from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed, unread
 
 
 def glimpse_at(path: str, wanted: Wanted) -> Glimpse | None:
@@ -27,16 +28,11 @@ def glimpse_at(path: str, wanted: Wanted) -> Glimpse | None:
     try:
         attrs = _attributes(h5py.h5g.open(file, b"/"), wanted.attributes) if wanted.attributes else {}
         found = [_variable(file, name) for name in wanted.coordinates]
-        return glimpsed(path, attrs, [v for v in found if v is not None], wanted, _never)
+        return glimpsed(path, attrs, [v for v in found if v is not None], wanted, unread)
     except LIBRARY_ERRORS:
         return None  # a scan says what is wrong
     finally:
         file.close()
-
-
-def _never(variable: Variable) -> np.ndarray:
-    """Refuse: values were read with the rest."""
-    raise LookupError(variable.name)
 
 
 @functools.cache
@@ -81,6 +77,7 @@ def _attributes(item: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _attribute(item: Any, name: str) -> Any:
+    """Return an attribute, None where it is not there or neither number nor text."""
     import h5py
 
     if not h5py.h5a.exists(item, name.encode()):

@@ -81,6 +81,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
             variables.append(_variable(entry, lengths, spans))
 
     def read_named(variable: Variable) -> np.ndarray:
+        """Return the values of a variable; errors name it."""
         with blaming(path, variable.name):
             return read(variable)
 
@@ -130,6 +131,7 @@ def _note_scale(dataset: Any, key: str, found: _Found) -> None:
 
 
 def is_pure_dimension(dataset: Any) -> bool:
+    """Tell whether a dataset is a dimension of netCDF-4 without a variable."""
     import h5py
 
     if not h5py.h5ds.is_scale(dataset.id) or "NAME" not in dataset.attrs:

@@ -6,18 +6,17 @@ A chunk that is not there holds the fill value. Pickled objects are never decode
 """
 
 import base64
-import json
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import Layout, describe
+from aggarray.formats._zarr_nodes import Node, load, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
@@ -49,100 +48,7 @@ _NUMBERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """An array or a group as its metadata describes it; ``meta`` is None for a group."""
-
-    version: Literal[2, 3]
-    meta: Mapping[str, Any] | None
-    attrs: Mapping[str, Any]
-
-
-# Metadata
-
-
-def _json(*parts: str) -> dict[str, Any] | None:
-    """Return the object in a JSON file, None where there is no such file."""
-    path = os.path.join(*parts)
-    try:
-        with open(path, "rb") as file:
-            found = json.load(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: damaged JSON ({error}); write the store's metadata again") from error
-    return _object(found, path)
-
-
-def _object(found: Any, path: str) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise FormatError(f"{path}: damaged JSON (an object is wanted, not {found!r:.40}); write the store's metadata again")
-    return found
-
-
-def _load(folder: str) -> _Node | None:
-    """Return the node in a folder, None where there is none."""
-    third = _json(folder, "zarr.json")
-    if third is not None:
-        return _third(third, folder)
-    meta = _json(folder, ".zarray")
-    if meta is None and _json(folder, ".zgroup") is None:
-        return None
-    return _Node(2, meta, _json(folder, ".zattrs") or {})
-
-
-def _third(found: Any, path: str) -> _Node:
-    found = _object(found, path)
-    if found.get("node_type") not in ("array", "group"):
-        raise FormatError(f"{path}: damaged metadata (neither array nor group); write the store's metadata again")
-    attrs = _object(found.get("attributes") or {}, path)
-    return _Node(3, found if found.get("node_type") == "array" else None, attrs)
-
-
-def _nodes(path: str, names: Sequence[str] | None = None) -> dict[str, _Node]:
-    """Return every node of a store by its path in it, the root under the empty name.
-
-    ``names``: of those wanted beside the root; others may be left out.
-    """
-    third = _json(path, "zarr.json")
-    inline = None if third is None else third.get("consolidated_metadata")
-    if third is not None and isinstance(inline, dict):
-        members = _object(inline.get("metadata"), path)
-        return {"": _third(third, path), **{name: _third(member, path) for name, member in members.items()}}
-    second = None if third is not None else _json(path, ".zmetadata")
-    if second is not None:
-        return _consolidated(_object(second.get("metadata"), path), path)
-    if names is None:
-        return dict(_walk(path, ""))
-    loaded = {name: _load(os.path.join(path, *name.split("/"))) for name in ("", *names)}
-    return {name: node for name, node in loaded.items() if node is not None}
-
-
-def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, _Node]:
-    found = {}
-    for key, value in entries.items():
-        name, _, kind = key.rpartition("/")
-        if kind in (".zarray", ".zgroup"):
-            attrs = _object(entries.get(f"{name}/.zattrs" if name else ".zattrs") or {}, path)
-            found[name] = _Node(2, _object(value, path) if kind == ".zarray" else None, attrs)
-    return found
-
-
-def _walk(folder: str, name: str) -> Iterator[tuple[str, _Node]]:
-    node = _load(folder)
-    if node is None:
-        return
-    yield name, node
-    if node.meta is None:
-        # An array's folder is not listed: it may hold a million chunks.
-        for child in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
-            yield from _walk(os.path.join(folder, child), f"{name}/{child}" if name else child)
-
-
-# One array
-
-
-def _dtype(node: _Node) -> np.dtype[Any] | str:
+def _dtype(node: Node) -> np.dtype[Any] | str:
     """Return the stored dtype, or why the array cannot be read."""
     meta = node.meta or {}
     if _names_pickle(meta):
@@ -190,14 +96,14 @@ def _names_pickle(meta: Any) -> bool:
     return isinstance(meta, list) and any(_names_pickle(v) for v in meta)
 
 
-def _shape(node: _Node) -> tuple[int, ...]:
+def _shape(node: Node) -> tuple[int, ...]:
     shape = (node.meta or {}).get("shape")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
         raise ValueError(f"damaged metadata: shape {shape!r:.60}")
     return tuple(shape)
 
 
-def _dimensions(node: _Node, rank: int) -> list[str | None]:
+def _dimensions(node: Node, rank: int) -> list[str | None]:
     """Return the names of an array's dimensions, None for those that have none."""
     names = (node.meta or {}).get("dimension_names") if node.version == 3 else None
     names = names or node.attrs.get(_DIMENSIONS)
@@ -225,7 +131,7 @@ def _attribute(value: Any) -> Any:
     return value if array.dtype.kind == "O" else array[()]
 
 
-def _variable(name: str, node: _Node, stored: np.dtype[Any], spans: Mapping[str, list[str | None]]) -> Variable:
+def _variable(name: str, node: Node, stored: np.dtype[Any], spans: Mapping[str, list[str | None]]) -> Variable:
     """Describe an array; ``spans``: the dimensions of every array of the store."""
     shape, dimensions = _shape(node), spans[name]
     attrs = _attributes(node.attrs)
@@ -277,11 +183,11 @@ class _Store:
         self._path = path
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
-    def _node(self, variable: str) -> tuple[str, _Node, np.dtype[Any]]:
+    def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
         """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
         parts = variable.split("/")
-        within = "" if (_load(self._path) or _NO_NODE).meta is not None else os.path.join(*parts)
-        node = None if {"", ".", ".."} & set(parts) else _load(os.path.join(self._path, within))
+        within = "" if (load(self._path) or _NO_NODE).meta is not None else os.path.join(*parts)
+        node = None if {"", ".", ".."} & set(parts) else load(os.path.join(self._path, within))
         if node is None or node.meta is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
         dtype = _dtype(node)
@@ -342,11 +248,11 @@ class _Store:
         self._arrays.clear()
 
 
-_NO_NODE = _Node(2, None, {})
+_NO_NODE = Node(2, None, {})
 
 
 def _arrays(path: str) -> list[str]:
-    return [name or PurePath(path).stem for name, node in _nodes(path).items() if node.meta is not None]
+    return [name or PurePath(path).stem for name, node in nodes_of(path).items() if node.meta is not None]
 
 
 class _Zarr:
@@ -360,7 +266,7 @@ class _Zarr:
 
     def scan(self, path: str) -> Structure:
         """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
-        nodes = _nodes(path)
+        nodes = nodes_of(path)
         root = nodes.get("", _NO_NODE)
         version = next(iter(nodes.values()), _NO_NODE).version
         arrays = {name or PurePath(path).stem: node for name, node in nodes.items() if node.meta is not None}
@@ -384,7 +290,7 @@ class _Zarr:
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the metadata of the root and of the coordinates wanted, and their values."""
-        nodes, found = _nodes(path, list(wanted.coordinates)), []
+        nodes, found = nodes_of(path, list(wanted.coordinates)), []
         root = nodes.get("", _NO_NODE)
         for name in wanted.coordinates if root.meta is None else ():
             node = nodes.get(name, _NO_NODE)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from aggarray import labels as label_search
 from aggarray.access import ANYWHERE, Access
 from aggarray.adapters.coverage import plot_coverage
 from aggarray.conform import cast, convert, fill_for, plain_dtype
-from aggarray.errors import AggregationError, NotFoundError, SelectionError, UnitsError
+from aggarray.errors import AggregationError, SelectionError, UnitsError
 from aggarray.frozen import frozen
 from aggarray.master.build import Wanted, from_subarrays
 from aggarray.master.lazy import needless, select_known, select_matrix
+from aggarray.master.locating import located
 from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
 from aggarray.master.reading import Known, Reading, read_known, read_or_view
@@ -328,26 +328,8 @@ class MasterArray:
         """
         if isinstance(method, Mapping):
             labels, method = {**method, **labels}, None
-        selectors = {d: self._located(d, label, method, tolerance) for d, label in labels.items()}
+        selectors = {d: located(self, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
-
-    def _located(self, dimension: str, label: Any, method: str | None, tolerance: Any) -> Any:
-        if dimension not in self.dimensions:
-            hint = f"; {dimension!r} is a coordinate without a dimension of its own" if dimension in self.coords else ""
-            names = ", ".join(self.dimensions) or "none"
-            raise NotFoundError(f"no dimension {dimension!r} to select along: there is {names}{hint}")
-        coordinate = self.coords.get(dimension)
-        if coordinate is None:
-            if method is not None or tolerance is not None:
-                raise SelectionError(
-                    f"dimension {dimension!r} has no coordinate: method and tolerance need one; select by position"
-                )
-            return label
-        if coordinate.units and is_reference_time(coordinate.units):
-            values = coordinate.datetimes()
-        else:
-            values = coordinate._values_and_mask()[0]
-        return label_search.locate(values, label, method=method, tolerance=tolerance, dimension=dimension)
 
     # For people
 

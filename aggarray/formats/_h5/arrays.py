@@ -2,23 +2,15 @@
 
 import struct
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from aggarray.formats._h5.data import UNDEFINED, Data, little, require, verify
 
-#: Address, size and filter mask of a chunk.
-Slot: TypeAlias = tuple[int, int, int]
-#: Number of a chunk, and its slot as stored.
+#: Number of a chunk, and its slot as stored, those of the following chunks behind it.
 Packed: TypeAlias = tuple[int, bytes]
 
 _FIXED = struct.Struct("<4sBBBBQQI")
 _EXTENSIBLE = struct.Struct("<4sBBBBBBBBQQQQQQQI")
-
-
-def _items(block: bytes, at: int, count: int, width: int, first: int) -> Iterator[Packed]:
-    for i in range(count):
-        start = at + i * width
-        yield first + i, block[start : start + width]
 
 
 def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool) -> Iterator[Packed]:
@@ -37,14 +29,27 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
     verify(block)
     require(block[:6] == b"FADB\0" + bytes([client]) and little(block, 6, 8) == address, "an odd index of chunks")
     if not pages:
-        yield from _items(block, start, count, width, 0)
+        yield 0, block[start:-4]
     for number in range(pages):
         # Pages that were never written have their bit unset, but have their place.
         if block[14 + number // 8] & 0x80 >> number % 8:
             held = min(per_page, count - number * per_page)
             page = data.at(place + start + 4 + number * (per_page * width + 4), held * width + 4)
             verify(page)
-            yield from _items(page, 0, held, width, number * per_page)
+            yield number * per_page, page[:-4]
+
+
+class _Extensible(NamedTuple):
+    """How an extensible array is laid out: its header's address, bytes of a slot, filtered (1) or not, and ...
+
+    ``prefix``: bytes of a block before what it holds; ``page``: slots of a page.
+    """
+
+    owner: int
+    width: int
+    client: int
+    prefix: int
+    page: int
 
 
 def extensible_array(data: Data, address: int, width: int, filtered: bool) -> Iterator[Packed]:
@@ -61,44 +66,70 @@ def extensible_array(data: Data, address: int, width: int, filtered: bool) -> It
     require(bits <= 64 and page_bits < 32 and _is_power(smallest) and _is_power(pointers), "an odd index of chunks")
     if place == UNDEFINED:
         return
-    prefix = 14 + -(-bits // 8)
+    shape = _Extensible(address, width, client, 14 + -(-bits // 8), 1 << page_bits)
     groups = 1 + bits - (smallest.bit_length() - 1)
     direct = 2 * (pointers.bit_length() - 1)
     blocks, further = 2 * (pointers - 1), groups - direct
     require(further >= 0, "an odd index of chunks")
     index = data.at(place, 14 + inside * width + 8 * (blocks + further) + 4)
-    _check(index, b"EAIB", client, address)
-    yield from _items(index, 14, inside, width, 0)
+    _check(index, b"EAIB", shape)
+    yield 0, index[14 : 14 + inside * width]
     addresses = struct.unpack_from(f"<{blocks + further}Q", index, 14 + inside * width)
     first, taken = inside, 0
     for group in range(groups):
         count, held = 1 << group // 2, smallest << (group + 1) // 2
         if group < direct:
-            places: tuple[int, ...] = addresses[taken : taken + count]
+            yield from _blocks(data, shape, [(at, b"") for at in addresses[taken : taken + count]], first, held)
             taken += count
-        else:
-            at = addresses[blocks + group - direct]
-            places = () if at == UNDEFINED else _secondary(data, at, prefix, count, client, address, held >> page_bits > 1)
-        for i, at in enumerate(places):
-            if at != UNDEFINED:
-                require(held <= 1 << page_bits, "an index of chunks in pages")
-                block = data.at(at, prefix + held * width + 4)
-                _check(block, b"EADB", client, address)
-                yield from _items(block, prefix, held, width, first + i * held)
+        elif addresses[blocks + group - direct] != UNDEFINED:
+            yield from _blocks(
+                data, shape, _secondary(data, shape, addresses[blocks + group - direct], count, held), first, held
+            )
         first += count * held
 
 
-def _secondary(data: Data, at: int, prefix: int, count: int, client: int, owner: int, paged: bool) -> tuple[int, ...]:
-    """Return addresses of data blocks."""
-    require(not paged, "an index of chunks in pages")
-    block = data.at(at, prefix + 8 * count + 4)
-    _check(block, b"EASB", client, owner)
-    return struct.unpack_from(f"<{count}Q", block, prefix)
+#: Address of a data block, and which of its pages were written, a bit each.
+_Place: TypeAlias = tuple[int, bytes]
 
 
-def _check(block: bytes, signature: bytes, client: int, owner: int) -> None:
+def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -> list[_Place]:
+    """Return where ``count`` data blocks of ``held`` slots are."""
+    pages = held // shape.page if held > shape.page else 0
+    bits = -(-pages // 8)
+    start = shape.prefix + count * bits
+    require(start + 8 * count + 4 <= data.size, "an odd index of chunks")
+    block = data.at(at, start + 8 * count + 4)
+    _check(block, b"EASB", shape)
+    written = (block[shape.prefix + i * bits : shape.prefix + (i + 1) * bits] for i in range(count))
+    return list(zip(struct.unpack_from(f"<{count}Q", block, start), written, strict=True))
+
+
+def _blocks(data: Data, shape: _Extensible, places: list[_Place], first: int, held: int) -> Iterator[Packed]:
+    """Yield the slots of data blocks of ``held`` slots each; ``first``: the number of the first slot."""
+    for i, (at, written) in enumerate(places):
+        if at == UNDEFINED:
+            continue
+        number = first + i * held
+        if held <= shape.page:
+            block = data.at(at, shape.prefix + held * shape.width + 4)
+            _check(block, b"EADB", shape)
+            yield number, block[shape.prefix : -4]
+            continue
+        require(bool(written), "an odd index of chunks")
+        _check(data.at(at, shape.prefix + 4), b"EADB", shape)
+        size = shape.page * shape.width + 4
+        for page in range(held // shape.page):
+            if written[page // 8] & 0x80 >> page % 8:
+                block = data.once(at + shape.prefix + 4 + page * size, size)
+                verify(block)
+                require(len(block) == size, "an odd index of chunks")
+                yield number + page * shape.page, block[:-4]
+
+
+def _check(block: bytes, signature: bytes, shape: _Extensible) -> None:
     verify(block)
-    require(block[:6] == signature + bytes([0, client]) and little(block, 6, 8) == owner, "an odd index of chunks")
+    require(block[:6] == signature + bytes([0, shape.client]), "an odd index of chunks")
+    require(little(block, 6, 8) == shape.owner, "an odd index of chunks")
 
 
 def _is_power(number: int) -> bool:

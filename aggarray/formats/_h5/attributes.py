@@ -27,6 +27,7 @@ from aggarray.formats._h5.types import (
 )
 
 _ELEMENT = struct.Struct("<IQI")
+_USER = struct.Struct("<Qi4x")
 #: (count, address, number) of variable-length elements.
 Element = tuple[int, int, int]
 
@@ -36,7 +37,8 @@ class Attribute:
     """An attribute: name, what its datatype is, value.
 
     ``name`` is as stored. ``value`` is None where the elements lie in the global heap (TEXTS, REFERENCES) and where they
-    are not modelled (USERS, OTHER). ``raw``: bytes of a fixed-length text in a scalar dataspace.
+    are not modelled (OTHER). ``raw``: bytes of a fixed-length text in a scalar dataspace; ``terminated``: its type says that
+    a NUL ends it. ``users``: (address, dimension) of the datasets that have a scale (USERS).
     """
 
     name: str
@@ -44,6 +46,8 @@ class Attribute:
     value: Any = None
     raw: bytes | None = None
     elements: tuple[Element, ...] = ()
+    users: tuple[tuple[int, int], ...] = ()
+    terminated: bool = False
 
 
 def attribute_of(message: bytes) -> Attribute:
@@ -77,13 +81,17 @@ def _attribute(message: bytes) -> Attribute:
 
 def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
     scalar = not space.shape
-    if kind.name in (USERS, OTHER):
-        return Attribute(name, kind.name)
+    if kind.name == OTHER:
+        return Attribute(name, OTHER)
+    if kind.name == USERS:
+        require(len(data) % _USER.size == 0, "an odd attribute")
+        return Attribute(name, USERS, users=tuple(_USER.iter_unpack(data)))
     if kind.name in (TEXTS, REFERENCES):
         require(len(data) % ELEMENT == 0, "an odd attribute")
         return Attribute(name, kind.name, elements=tuple(_ELEMENT.iter_unpack(data)))
     if kind.name == CHARACTERS:
-        return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), data if scalar else None)
+        raw = data if scalar else None
+        return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), raw, terminated=kind.terminated)
     if kind.dtype is None:
         raise UnmodelledError("a type without a dtype")
     values = np.frombuffer(data, kind.dtype).astype(kind.dtype.newbyteorder("="))

@@ -2,19 +2,22 @@
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import mod
 from typing import NamedTuple
 
 import numpy as np
 
-from aggarray.formats._h5.arrays import Slot, extensible_array, fixed_array
+from aggarray.formats._h5.arrays import Packed, extensible_array, fixed_array
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
 from aggarray.formats._h5.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, Layout
-from aggarray.formats._h5.trees import CHUNKS, leaves, records
+from aggarray.formats._h5.trees import CHUNKS, leaf_blocks, records
 from aggarray.formats._h5.types import Space
+from aggarray.formats._hdf5_chunks import Stored
 
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
+#: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
+_FEW_ROWS, _FEW_CHUNKS = 4, 32
 
 
 class Chunk(NamedTuple):
@@ -28,90 +31,150 @@ class Chunk(NamedTuple):
 
 def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[Chunk]:
     """Return the chunks that are stored, in no special order; none of them is there twice."""
-    if layout.address == UNDEFINED:
-        return []
-    if layout.index == TREE_1:
-        found = list(_tree_1(data, layout))
-    elif layout.index == TREE_2:
-        found = list(_tree_2(data, layout, filtered))
-    else:
-        grid = _grid(layout, space)
-        found = [c for c in _numbered(data, layout, grid, filtered) if c.address != UNDEFINED]
+    found = _found(data, layout, space, filtered, _FEW_CHUNKS)
+    if isinstance(found, Stored):
+        starts = map(tuple, found.starts.tolist())
+        columns = (found.offsets.tolist(), found.sizes.tolist(), found.masks.tolist())
+        found = [Chunk(*chunk) for chunk in zip(starts, *columns, strict=True)]
     require(len({c.start for c in found}) == len(found), "a chunk that is there twice")
     return found
 
 
-def _tree_1(data: Data, layout: Layout) -> Iterator[Chunk]:
+def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> Stored:
+    """Return the chunks that are stored as columns, offsets counting from where addresses do; none of them is there twice."""
+    found = _found(data, layout, space, filtered, _FEW_ROWS)
+    if not isinstance(found, Stored):
+        starts = np.array([c.start for c in found], np.int64).reshape(len(found), len(space.shape))
+        numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
+        found = Stored(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
+    if len(found.offsets):
+        require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "a chunk outside of the file")
+        # One by one first, lest their sum overflow.
+        require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
+        require((found.offsets + found.sizes).max() <= data.size, "a chunk outside of the file")
+    return found
+
+
+def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -> list[Chunk] | Stored:
+    """Return what is stored, up to so ``few`` chunks one by one."""
+    require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
+    if layout.address == UNDEFINED:
+        return []
+    if layout.index == TREE_1:
+        return _tree_1(data, layout, few)
+    if layout.index == TREE_2:
+        return _tree_2(data, layout, filtered)
+    grid = _grid(layout, space)
+    require((grid[0] == 0) == (layout.index == EXTENSIBLE_ARRAY), "an odd index of chunks")
+    if layout.index == SINGLE:
+        require(bool(layout.parameters) == filtered and math.prod(grid) == 1, "an odd index of chunks")
+        return [Chunk((0,) * len(grid), layout.address, *(layout.parameters or (math.prod(layout.chunk), 0)))]
+    return _numbered(data, layout, grid, filtered)
+
+
+def _tree_1(data: Data, layout: Layout, few: int) -> list[Chunk] | Stored:
     rank = len(layout.chunk) - 1
-    key = struct.Struct(f"<II{rank + 1}Q")
+    key = 8 * (rank + 2)
+    blocks = list(leaf_blocks(data, layout.address, CHUNKS, key))
+    if len(blocks) == 1 and len(blocks[0]) < (few + 1) * (key + 8):
+        return list(_few(blocks[0], layout))
+    # Size and filters of a chunk, its start, the address; and the keys behind them.
+    rows = np.frombuffer(b"".join([block[:-key] for block in blocks]), "<u8").reshape(-1, rank + 3)
+    keys = np.frombuffer(b"".join([block[key + 8 :] + bytes(8) for block in blocks]), "<u8").reshape(rows.shape)
+    starts, behind = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
+    sides = np.array(layout.chunk, np.uint64)
+    require(not (starts[:, -1].any() or (starts % sides).any() or (behind % sides).any()), "an odd chunk")
+    require(not (starts >> np.uint64(62)).any(), "an odd chunk")
+    # Chunks are looked up by the keys around them.
+    first = (np.arange(len(rows)), (starts != behind).argmax(axis=1))
+    require(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
+    require(bool((behind[:-1] == starts[1:]).all()), "chunks in an odd order")
+    packed = rows[:, 0]
+    masks, sizes = (packed >> np.uint64(32)).astype(np.uint32), (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return Stored(starts[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64), sizes, masks)
+
+
+def _few(block: bytes, layout: Layout) -> Iterator[Chunk]:
+    """Yield the chunks of a leaf of a tree of version 1."""
+    rank = len(layout.chunk) - 1
     *chunk, _ = layout.chunk
-    for packed, address, following in leaves(data, layout.address, CHUNKS, key.size):
-        size, mask, *start, last = key.unpack(packed)
-        # Chunks are looked up by the keys around them.
-        behind = key.unpack(following)[2:]
+    key = struct.Struct(f"<II{rank + 1}Q")
+    for at in range(0, len(block) - key.size, key.size + 8):
+        size, mask, *start, last = key.unpack_from(block, at)
+        address = int.from_bytes(block[at + key.size : at + key.size + 8], "little")
+        behind = key.unpack_from(block, at + key.size + 8)[2:]
         require(last == 0 and not any(map(mod, start, chunk)) and not any(map(mod, behind, layout.chunk)), "an odd chunk")
         require((*start, 0) < behind, "chunks in an odd order")
         yield Chunk(tuple(start), address, size, mask)
 
 
-def _tree_2(data: Data, layout: Layout, filtered: bool) -> Iterator[Chunk]:
+def _tree_2(data: Data, layout: Layout, filtered: bool) -> Stored:
     *chunk, _ = layout.chunk
-    raw = math.prod(layout.chunk)
-    head = 8 + (_size_width(layout) + 4 if filtered else 0)
+    width = _width(layout, filtered)
     kind = _FILTERED_RECORDS if filtered else _PLAIN_RECORDS
-    for record in records(data, layout.address, kind, head + 8 * len(chunk)):
-        slot = _slot(record[:head], raw, filtered)
-        scaled = struct.unpack_from(f"<{len(chunk)}Q", record, head)
-        yield Chunk(tuple(n * c for n, c in zip(scaled, chunk, strict=True)), *slot)
+    packed = b"".join(records(data, layout.address, kind, width + 8 * len(chunk)))
+    rows = np.frombuffer(packed, np.uint8).reshape(-1, width + 8 * len(chunk))
+    scaled = np.ascontiguousarray(rows[:, width:]).view("<u8")
+    require(len(np.unique(scaled, axis=0)) == len(rows), "a chunk that is there twice")
+    require(not (scaled >> np.uint64(62) | scaled * np.array(chunk, np.uint64) >> np.uint64(62)).any(), "an odd chunk")
+    return Stored(scaled.astype(np.int64) * np.array(chunk, np.int64), *_slots(rows[:, :width], layout, filtered))
 
 
-def _size_width(layout: Layout) -> int:
-    """Return how many bytes hold the size of a filtered chunk, which may be larger than that of a plain one."""
-    return 8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8)
-
-
-def _slot(packed: bytes, raw: int, filtered: bool) -> Slot:
-    address = int.from_bytes(packed[:8], "little")
+def _width(layout: Layout, filtered: bool) -> int:
+    """Return the bytes of a slot: address and, of filtered chunks, which may be larger than plain ones, size and mask."""
     if not filtered:
-        return address, raw, 0
-    return address, int.from_bytes(packed[8:-4], "little"), int.from_bytes(packed[-4:], "little")
+        return 8
+    return 12 + (8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8))
+
+
+def _slots(rows: np.ndarray, layout: Layout, filtered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return addresses, sizes and masks of slots, as bytes in rows."""
+    addresses = np.ascontiguousarray(rows[:, :8]).view("<i8")[:, 0]
+    if not filtered:
+        return addresses, np.full(len(rows), math.prod(layout.chunk), np.int64), np.zeros(len(rows), np.uint32)
+    sizes = np.zeros((len(rows), 8), np.uint8)
+    sizes[:, : rows.shape[1] - 12] = rows[:, 8:-4]
+    return addresses, sizes.view("<i8")[:, 0], np.ascontiguousarray(rows[:, -4:]).view("<u4")[:, 0]
 
 
 def _grid(layout: Layout, space: Space) -> tuple[int, ...]:
     """Return how many chunks there may ever be along each dimension; without end is 0, and only the first may be."""
-    require(all(n > 0 for n in space.most[1:]) and len(layout.chunk) == len(space.shape) + 1, "an odd order of chunks")
+    require(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 
-def _numbered(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> Iterator[Chunk]:
-    """Yield the chunks of an index that numbers them in C order of the grid of the largest shape."""
+def _numbered(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> Stored:
+    """Return the chunks of an index that numbers them in C order of the grid of the largest shape."""
     *chunk, _ = layout.chunk
-    raw = math.prod(layout.chunk)
-    unlimited = grid[:1] == (0,)
-    require(unlimited == (layout.index == EXTENSIBLE_ARRAY), "an odd index of chunks")
-    if layout.index == SINGLE:
-        require(bool(layout.parameters) == filtered and math.prod(grid) == 1, "an odd index of chunks")
-        yield Chunk((0,) * len(chunk), layout.address, *(layout.parameters or (raw, 0)))
-        return
-    for number, (address, size, mask) in _slots(data, layout, grid, filtered):
-        cell = np.unravel_index(number, (number // math.prod(grid[1:]) + 1, *grid[1:]))
-        yield Chunk(tuple(int(n) * c for n, c in zip(cell, chunk, strict=True)), address, size, mask)
+    numbers, columns = _in_order(data, layout, grid, filtered)
+    there = columns[0] != -1
+    if not there.all():
+        numbers, columns = numbers[there], tuple(column[there] for column in columns)
+    most = int(numbers.max()) + 1 if len(numbers) else 1
+    behind = math.prod(grid[1:])
+    cells = np.unravel_index(numbers, (-(-most // behind), *grid[1:]))
+    return Stored(np.stack(cells, axis=1) * np.array(chunk, np.int64), *columns)
 
 
-def _slots(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> Iterator[tuple[int, Slot]]:
-    raw = math.prod(layout.chunk)
-    width = 8 + (_size_width(layout) + 4 if filtered else 0)
+def _in_order(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return numbers of chunks, and their addresses (-1: not stored), sizes and masks."""
+    raw, count = math.prod(layout.chunk), math.prod(grid)
+    width = _width(layout, filtered)
     if layout.index == IMPLICIT:
-        count = math.prod(grid)
         require(not filtered and layout.address + count * raw <= data.size, "chunks outside of the file")
-        for number in range(count):
-            yield number, (layout.address + number * raw, raw, 0)
-        return
+        numbers = np.arange(count)
+        return numbers, (layout.address + numbers * raw, np.full(count, raw, np.int64), np.zeros(count, np.uint32))
     if layout.index == FIXED_ARRAY:
-        packed = fixed_array(data, layout.address, math.prod(grid), width, filtered)
-    elif layout.index == EXTENSIBLE_ARRAY:
-        packed = extensible_array(data, layout.address, width, filtered)
-    else:
-        raise UnmodelledError("an index of chunks that is not modelled")
-    for number, item in packed:
-        yield number, _slot(item, raw, filtered)
+        return _unpacked(fixed_array(data, layout.address, count, width, filtered), layout, width, filtered)
+    if layout.index == EXTENSIBLE_ARRAY:
+        return _unpacked(extensible_array(data, layout.address, width, filtered), layout, width, filtered)
+    raise UnmodelledError("an index of chunks that is not modelled")
+
+
+def _unpacked(
+    packed: Iterable[Packed], layout: Layout, width: int, filtered: bool
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    blocks = list(packed)
+    rows = np.frombuffer(b"".join([block for _, block in blocks]), np.uint8).reshape(-1, width)
+    numbers = [np.arange(first, first + len(block) // width) for first, block in blocks]
+    return np.concatenate(numbers) if numbers else np.empty(0, np.int64), _slots(rows, layout, filtered)

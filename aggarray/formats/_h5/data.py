@@ -1,9 +1,11 @@
 """Which bytes of an HDF5 file are where, and are they those that were written?"""
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.source import Range, spans
 
 #: So many bytes at the beginning of a file are read at once: mostly its metadata, all of it.
@@ -11,9 +13,9 @@ HEAD = 1 << 16
 #: Elsewhere at least so many bytes are read at once ...
 PAGE = 1 << 13
 #: ... and of one file no more than so many, all structures taken together.
-MOST = 1 << 26
+MOST = 1 << 28
 
-#: So many of the latest are looked through.
+#: So many of the latest are kept.
 _LATEST = 32
 
 #: Longer blocks are not kept once they are parsed.
@@ -27,8 +29,12 @@ class UnmodelledError(Exception):
     """This file, or something in it, is left to the libraries."""
 
 
+#: What is raised over a file that is left to the libraries.
+LEFT = (UnmodelledError, *LIBRARY_ERRORS)
+
+
 class Data:
-    """The bytes of an open file, looked up by address; what was read is kept until the scan is over.
+    """The bytes of an open file, looked up by address; what was read last is kept.
 
     ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on.
     """
@@ -37,7 +43,7 @@ class Data:
 
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
-        self._pages: list[tuple[int, bytes]] = []
+        self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
         self._left = MOST
         self.base = 0
         self.size = os.fstat(descriptor).st_size
@@ -45,7 +51,8 @@ class Data:
 
     def rebase(self, base: int) -> None:
         """Let addresses count from a place in the file: the end of its user block."""
-        self.base, self.size, self._pages = base, self.size - base, []
+        self.base, self.size = base, self.size - base
+        self._pages.clear()
         self._head = os.pread(self._descriptor, min(HEAD, self.size), base)
 
     def end(self, size: int) -> None:
@@ -57,10 +64,18 @@ class Data:
         end = address + count
         if address >= 0 and count >= 0 and end <= len(self._head):
             return self._head[address:end]
-        for start, page in self._pages[-_LATEST:]:
+        for start, page in self._pages:
             if start <= address and end <= start + len(page):
                 return page[address - start : end - start]
-        return self._read(address, count)
+        page = self._read(address, count, PAGE)
+        self._pages.append((address, page))
+        return page[:count]
+
+    def once(self, address: int, count: int) -> bytes:
+        """Return bytes at an address that nobody looks at again: no more is read, and nothing kept; fewer at the end."""
+        count = min(count, self.size - address)
+        end = address + count
+        return self._head[address:end] if address >= 0 and end <= len(self._head) else self._read(address, count, count)
 
     def upto(self, address: int, count: int) -> bytes:
         """Return bytes at an address, fewer at the end of the file."""
@@ -82,18 +97,17 @@ class Data:
                 found[i] = whole[at - span.offset : at - span.offset + count]
         return found
 
-    def _read(self, address: int, count: int) -> bytes:
+    def _read(self, address: int, count: int, least: int) -> bytes:
         if address < 0 or count < 0 or address + count > self.size:
             raise UnmodelledError(f"{count} bytes at {address} of {self.size}")
-        length = min(max(count, PAGE), self.size - address)
+        length = min(max(count, least), self.size - address)
         self._left -= length
         if self._left < 0:
             raise UnmodelledError("more metadata than a scan reads")
         page = os.pread(self._descriptor, length, self.base + address)
         if len(page) < count:
             raise UnmodelledError("the file shrinks")
-        self._pages.append((address, page))
-        return page[:count]
+        return page
 
 
 @cache

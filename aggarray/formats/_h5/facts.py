@@ -22,7 +22,7 @@ _KINDS = {
 #: Which of these are hidden depends on the version of netCDF-C.
 _DOUBTFUL = {"_Format", "_IsNetcdf4", "_SuperblockVersion", "_ARRAY_DIMENSIONS", "_Codecs"}
 
-_SCALE = b"DIMENSION_SCALE"
+_SCALE = b"DIMENSION_SCALE\0"
 _PURE = b"This is a netCDF dimension but not a netCDF variable"
 
 
@@ -33,7 +33,8 @@ class Facts:
     ``shown``: the attributes that netCDF4 shows, those in ``late`` left out: their texts lie in the global heap of each file;
     ``lists``: there are lists in it; ``order``: the names of all.
     ``scale``: it is a dimension scale, ``pure`` one without a variable; ``number``: of its dimension; ``numbers``: of the
-    dimensions of a variable; ``listed``: a list of scales per dimension; ``stamped``: netCDF-C wrote the file.
+    dimensions of a variable; ``listed``: a list of scales per dimension; ``users``: (address, dimension) of the datasets that
+    have this scale; ``stamped``: netCDF-C wrote the file.
     """
 
     shown: FrozenDict[Any]
@@ -45,6 +46,7 @@ class Facts:
     number: int | None
     numbers: tuple[int, ...] | None
     listed: tuple[Element, ...] | None
+    users: tuple[tuple[int, int], ...]
     stamped: bool
 
     @property
@@ -79,6 +81,7 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
         None if dimid is None else dimid[0],
         coordinates,
         None if listed is None else listed.elements,
+        by_name["REFERENCE_LIST"].users if "REFERENCE_LIST" in by_name else (),
         stamp is not None and stamp.raw is not None and b",netcdf=" in stamp.raw,
     )
 
@@ -86,8 +89,8 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
 def _is_scale(attribute: Attribute | None) -> bool:
     if attribute is None:
         return False
-    # Other classes (images, tables) are other conventions.
-    require(attribute.raw is not None and attribute.raw.rstrip(b"\0") == _SCALE, "an odd class")
+    # Other classes (images, tables) are other conventions; HDF5 wants this very text.
+    require(attribute.raw == _SCALE and attribute.terminated, "an odd class")
     return True
 
 

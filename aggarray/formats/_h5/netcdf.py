@@ -5,13 +5,12 @@ variable is as long as its dimensions; names, order and attributes are as netCDF
 """
 
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
+from aggarray.formats._h5.data import LEFT, UNDEFINED, Data, UnmodelledError, require
 from aggarray.formats._h5.dimensions import Item, described, dtype_of, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_of, shown_attributes
 from aggarray.formats._h5.groups import attributes_of, links_of
@@ -20,7 +19,7 @@ from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.messages import CHUNKED, Layout
 from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.values import values_of
-from aggarray.formats.base import LIBRARY_ERRORS, Structure, Variable, stored_values, with_values
+from aggarray.formats.base import Structure, Variable, stored_values, with_values
 
 #: netCDF-C cuts longer names.
 _LONGEST_NAME = 255
@@ -55,7 +54,7 @@ def scan(path: str) -> Structure | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         return _structure(path, descriptor)
-    except (UnmodelledError, struct.error, *LIBRARY_ERRORS):
+    except LEFT:
         return None
     finally:
         if descriptor >= 0:
@@ -75,6 +74,7 @@ def _structure(path: str, descriptor: int) -> Structure:
     headers = [dataset.header for dataset in found.datasets.values()]
 
     def read(variable: Variable) -> np.ndarray:
+        """Return the values of a variable."""
         place = places[variable.name]
         require(len(place.lengths) < 2 or place.growing < 2, "two unlimited dimensions")
         values = values_of(data, found.heap, headers[place.number], place.lengths)

@@ -23,6 +23,8 @@ _Entry: TypeAlias = tuple[bytes, int, bytes]
 
 GROUP, CHUNKS = 0, 1
 _NODE = struct.Struct("<4sBBHQQ")
+#: Half the entries of a full node of chunks when nobody says otherwise; those of groups have fewer.
+_HALF = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,15 @@ def _widths(tree: _Tree, level: int) -> tuple[int, int]:
 def leaves(data: Data, address: int, kind: int, key: int) -> Iterator[_Entry]:
     """Yield (key before, address, key behind) of what the leaves of a tree of version 1 point to, in order.
 
+    ``kind`` and ``key`` as in `leaf_blocks`.
+    """
+    for block in leaf_blocks(data, address, kind, key):
+        yield from _entries(block, len(block) // (key + 8), key)
+
+
+def leaf_blocks(data: Data, address: int, kind: int, key: int) -> Iterator[bytes]:
+    """Yield the leaves of a tree of version 1, in order: key, address, key, address, ..., and the key behind the last.
+
     ``kind``: GROUP or CHUNKS; ``key``: bytes of a key.
     """
     require(address != UNDEFINED, "a tree that is not there")
@@ -124,6 +135,7 @@ def leaves(data: Data, address: int, kind: int, key: int) -> Iterator[_Entry]:
     seen: set[int] = set()
     # Keys of chunks begin with size and filters, which nothing is looked up by.
     start = 8 if kind == CHUNKS else 0
+    most = _NODE.size + 2 * _HALF * (key + 8) + key
     while nodes:
         # All nodes of a level, each of which knows those beside it.
         ahead, below, own = UNDEFINED, [], 0
@@ -131,17 +143,20 @@ def leaves(data: Data, address: int, kind: int, key: int) -> Iterator[_Entry]:
         for (before, node, after), behind in zip(nodes, behinds, strict=True):
             require(node not in seen, "a tree that runs in a circle")
             seen.add(node)
-            signature, own_kind, own, count, left, right = _NODE.unpack(data.at(node, _NODE.size))
+            page = data.once(node, most)
+            signature, own_kind, own, count, left, right = _NODE.unpack_from(page)
+            require(count <= 2 * _HALF, "an odd tree")
             require((signature, own_kind, left, right) == (b"TREE", kind, ahead, behind), "an odd tree")
             require(own == level if level is not None else own <= _DEEPEST, "an odd tree")
-            block = data.at(node + _NODE.size, count * (key + 8) + key)
+            block = page[_NODE.size : _NODE.size + count * (key + 8) + key]
+            require(len(block) == count * (key + 8) + key, "a tree that is cut short")
             require(level is None or block[start:key] == before[start:], "an odd tree")
             require(level is None or block[len(block) - key + start :] == after[start:], "an odd tree")
             level, ahead = own, node
             if own:
                 below += _entries(block, count, key)
             else:
-                yield from _entries(block, count, key)
+                yield block
         nodes, level = below, own - 1
 
 

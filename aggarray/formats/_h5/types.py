@@ -26,12 +26,13 @@ class Kind:
 
     ``name`` is PLAIN (numbers), CHARACTERS (text of fixed length), TEXTS (of variable length), REFERENCES (lists of references
     to objects), USERS (pairs of a reference and a number: who has a scale) or OTHER, which is not modelled. ``dtype`` is
-    as stored, byte order included, None but for PLAIN and CHARACTERS.
+    as stored, byte order included, None but for PLAIN and CHARACTERS. ``terminated``: CHARACTERS end with a NUL.
     """
 
     name: str
     size: int
     dtype: np.dtype[Any] | None = None
+    terminated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def kind_of(message: bytes) -> Kind:
     if number == 3:
         require(_is_padding(message, 8), "an odd datatype")
         _check_text(message[1], message[2:4])
-        return Kind(CHARACTERS, size, np.dtype(f"S{size}"))
+        return Kind(CHARACTERS, size, np.dtype(f"S{size}"), not message[1] & 15)
     if number == 9:
         return Kind(_sequence(message), size)
     return Kind(USERS if message.startswith(_users()) else OTHER, size)

@@ -1,0 +1,122 @@
+"""What is a variable of an open file: where is its object header, and what shape has it?
+
+Only what leads to the variable is looked at: the groups that it is in, and the other datasets along its unlimited dimensions.
+"""
+
+import os
+
+from aggarray.formats._h5.data import Data, UnmodelledError, require
+from aggarray.formats._h5.dimensions import NOT_COORDINATE
+from aggarray.formats._h5.facts import Facts, facts_of
+from aggarray.formats._h5.groups import attributes_of, links_of
+from aggarray.formats._h5.headers import Header, header_at
+from aggarray.formats._h5.heaps import GlobalHeap
+from aggarray.formats._h5.superblock import root_address
+
+_HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+
+
+class H5File:
+    """An open file. Its methods raise one of `data.LEFT` where it is left to the libraries, as does opening it."""
+
+    __slots__ = ("_descriptor", "_links", "data", "heap", "root")
+
+    def __init__(self, path: str):
+        self._descriptor = os.open(path, _HOW)
+        try:
+            self.data = Data(self._descriptor)
+            self.heap = GlobalHeap(self.data)
+            self.root = header_at(self.data, root_address(self.data))
+            self._links = {"": self._names(self.root)}
+        except BaseException:
+            self.close()
+            raise
+
+    def _names(self, header: Header) -> dict[bytes, int]:
+        return {link.name: link.address for link in links_of(self.data, header)}
+
+    def dataset(self, path: str) -> Header:
+        """Return the header of a dataset by its path."""
+        prefix, _, name = path.rpartition("/")
+        names = self._group(prefix)
+        address = names.get(name.encode())
+        require(address is not None and name not in ("", "."), "no such dataset")
+        header = header_at(self.data, address or 0)
+        require(_is_dataset(header), "no dataset")
+        return header
+
+    def variable(self, path: str) -> Header:
+        """Return the header of the dataset of a variable, which is another where it is named like a dimension."""
+        prefix, slash, name = path.rpartition("/")
+        other = f"{NOT_COORDINATE}{name}"
+        return self.dataset(f"{prefix}{slash}{other}" if other.encode() in self._group(prefix) else path)
+
+    def _group(self, path: str) -> dict[bytes, int]:
+        """Return what is in a group, by name."""
+        found = self._links.get(path)
+        if found is None:
+            prefix, _, name = path.rpartition("/")
+            address = self._group(prefix).get(name.encode()) if name not in ("", ".") else None
+            require(address is not None, "no such group")
+            found = self._links[path] = self._names(header_at(self.data, address or 0))
+        return found
+
+    def facts(self, header: Header) -> Facts:
+        """Return what the attributes of an object say."""
+        return facts_of(attributes_of(self.data, header))
+
+    def shape(self, header: Header) -> tuple[int, ...]:
+        """Return the shape of a variable: along unlimited dimensions that of the longest one which has them.
+
+        netCDF-4 lets one variable lengthen a dimension without touching the others.
+        """
+        space = header.space
+        if space is None or space.empty:
+            raise UnmodelledError("a dataset without a shape")
+        unlimited = [axis for axis, most in enumerate(space.most) if most == -1]
+        if not unlimited:
+            return space.shape
+        facts, shape = self.facts(header), list(space.shape)
+        if facts.listed is None:
+            if facts.scale:
+                require(unlimited == [0], "a scale that is unlimited elsewhere")
+                return (max(shape[0], self._longest(header, facts)), *shape[1:])
+            # Dimensions known by number alone: nothing leads to the other variables that have them.
+            require(facts.numbers is None, "dimensions known by number")
+            return space.shape
+        require(len(facts.listed) == len(shape), "an odd list of scales")
+        for axis in unlimited:
+            count, address, number = facts.listed[axis]
+            packed = self.heap.get(address, number) if count else b""
+            require(len(packed) == 8 * count and packed[:8] != bytes(8), "an odd reference")
+            if count:
+                scale = header_at(self.data, int.from_bytes(packed[:8], "little"))
+                shape[axis] = max(shape[axis], self._longest(scale, self.facts(scale)))
+        return tuple(shape)
+
+    def _longest(self, scale: Header, facts: Facts) -> int:
+        """Return the length of the unlimited dimension of a scale: that of the longest variable which has it."""
+        require(_is_dataset(scale) and facts.scale, "no scale")
+        longest = 0 if facts.pure or scale.space is None else scale.space.shape[0]
+        for address, axis in facts.users:
+            space = header_at(self.data, address).space
+            if space is None or not 0 <= axis < len(space.shape):
+                raise UnmodelledError("an odd reference")
+            if space.most[axis] == -1:
+                longest = max(longest, space.shape[axis])
+        return longest
+
+    def close(self) -> None:
+        """Close the file; twice does no harm."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if os is not None:  # modules may be gone when the interpreter exits
+            self.close()
+
+
+def _is_dataset(header: Header) -> bool:
+    there = header.space is not None and header.kind is not None and header.layout is not None
+    return there and header.link_index is None and header.symbols is None

@@ -1,0 +1,225 @@
+"""How are the values of an open netCDF-4 or HDF5 file asked for?
+
+Where they are stored is told without a library where that can be (`aggarray.formats._h5`). h5py opens the file when it is
+needed for the first time: values are read by it, and it tells of all that is left to it.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from aggarray.errors import FormatError, NotFoundError
+from aggarray.formats._h5.data import LEFT
+from aggarray.formats._h5.file import H5File
+from aggarray.formats._h5.tables import piece_of, table_of
+from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
+from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
+from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
+
+_T = TypeVar("_T")
+
+
+def _open(path: str) -> Any:
+    """Open a file by h5py; the lock must be held."""
+    import h5py
+
+    try:
+        # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
+        return h5py.File(path, "r", locking=False)
+    except OSError:
+        # Another part of this process has the file open with locking: the two must agree.
+        return h5py.File(path, "r")
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """Give a file as h5py has it for the length of a block; the lock must be held."""
+    file = _open(path)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+class Library:
+    """A file as h5py has it open; datasets are looked up once. The lock must be held around every call."""
+
+    def __init__(self, path: str, file: Any):
+        self._path, self._file = path, file
+        self._datasets: dict[str, tuple[Any, np.dtype[Any], dict[str, Any]]] = {}
+
+    def dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
+        """Return a variable's dataset, its stored dtype and its text encoding as an attribute."""
+        import h5py
+
+        known = self._datasets.get(variable)
+        if known is not None:
+            return known
+        parent, _, base = variable.rpartition("/")
+        # The first name is that of a variable named like a dimension which it does not stand for.
+        paths = (f"{parent}/{NOT_COORDINATE}{base}", variable) if base and not _leads_outside(self._file, variable) else ()
+        # A name that is there but does not open is damage, which h5py's own error tells.
+        there = (self._file[p] for p in paths if self._file.get(p, getlink=True) is not None)
+        dataset = next((item for item in there if isinstance(item, h5py.Dataset)), None)
+        if dataset is None:
+            raise NotFoundError(f"{self._path}: no variable {variable!r}; at its top are {', '.join(self._file)}")
+        dtype = plain_dtype(dataset)
+        if isinstance(dtype, str):
+            raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
+        encoding = dataset.attrs.get("_Encoding")
+        encoding = encoding.decode("ascii", "replace") if isinstance(encoding, bytes) else encoding
+        self._datasets[variable] = known = (dataset, dtype, {} if encoding is None else {"_Encoding": encoding})
+        return known
+
+    def values(self, variable: str, box: Box) -> np.ndarray:
+        """Return the values of a box as they are, errors too."""
+        dataset, dtype, encoding = self.dataset(variable)
+        if dataset.shape is None:
+            # A dataset without a dataspace holds nothing.
+            return stored_values(np.empty(counts(box), dtype), {})
+        joined = len(box) < len(dataset.shape)
+        if joined:
+            box = (*box, slice(0, dataset.shape[-1], 1))
+        values = _read_box(dataset, box)
+        return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
+
+    def piece(self, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
+        """Return dtype, offset and shape of a variable that lies in the file in one piece as it is, None for others."""
+        dataset, dtype, _ = self.dataset(variable)
+        if not dataset.size or not lies_in_one_piece(dataset) or not is_stored_plainly(dataset, dtype):
+            return None
+        offset = offset_of(dataset)
+        return None if offset is None else (dtype, offset, dataset.shape)
+
+    def chunks(self, variable: str) -> Chunks | None:
+        """Return where the values are stored, or None where that cannot be told as `Chunks`."""
+        dataset, dtype, _ = self.dataset(variable)
+        return describe(self._path, dataset, dtype)
+
+    def elsewhere(self, variable: str) -> list[str]:
+        """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
+        dataset = self.dataset(variable)[0]
+        names = [os.fsdecode(name) for name, _, _ in dataset.external or ()]
+        names += (
+            [source.file_name for source in dataset.virtual_sources() if source.file_name != "."] if dataset.is_virtual else []
+        )
+        folder = os.path.dirname(os.path.abspath(self._path))
+        # External files are looked for in the working directory, sources of virtual ones beside the file: both count.
+        return [p for name in names for p in (os.path.join(folder, name), os.path.abspath(name))]
+
+    def close(self) -> None:
+        """Close the file."""
+        # No dataset is open any more: h5py need not look for any, which is most of what its own close does.
+        self._datasets.clear()
+        self._file.id.close()
+
+
+class HDF5File:
+    """An open netCDF-4 or HDF5 file, by h5py only when something is asked that cannot be told without it.
+
+    It is not kept between reads: HDF5 lets nobody else in this process open a file that is open with other locking flags.
+    """
+
+    lasting = False
+
+    def __init__(self, path: str):
+        self._path = path
+        self._lock = threading.Lock()
+        self._direct: H5File | None = None
+        self._opened: Library | None = None
+        # Variables of which was said that no other file has any of their values.
+        self._alone: set[str] = set()
+        try:
+            self._direct = H5File(path)
+        except LEFT:
+            with blaming(path), LIBRARY_LOCK:
+                self._library()
+
+    def _library(self) -> Library:
+        """Return the file as h5py has it; the library's lock must be held."""
+        if self._opened is None:
+            self._opened = Library(self._path, _open(self._path))
+        return self._opened
+
+    def _told(self, ask: Callable[[H5File], _T], otherwise: Callable[[Library], _T], variable: str) -> _T:
+        """Return what is told without a library, else what the library tells."""
+        if self._direct is not None:
+            try:
+                with self._lock:
+                    return ask(self._direct)
+            except LEFT:
+                pass
+        with blaming(self._path, variable), LIBRARY_LOCK:
+            return otherwise(self._library())
+
+    def read(self, variable: str, box: Box) -> np.ndarray:
+        """Return the stored values of a box."""
+        with blaming(self._path, variable), LIBRARY_LOCK:
+            library = self._library()
+            if variable in self._alone and library.elsewhere(variable):
+                # Whoever asked has no leave for other files.
+                raise FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
+            return library.values(variable, box)
+
+    def mapped(self, variable: str) -> np.ndarray | None:
+        """Return the whole variable as a read-only view of the mapped file, or None unless it lies there in one piece."""
+        piece = self._told(lambda file: piece_of(file, variable), lambda library: library.piece(variable), variable)
+        if piece is None:
+            return None
+        dtype, offset, shape = piece
+        with blaming(self._path, variable):
+            if offset + dtype.itemsize * math.prod(shape) > os.path.getsize(self._path):
+                return None
+            return np.memmap(self._path, dtype, "r", offset, shape)
+
+    def chunks(self, variable: str) -> Chunks | None:
+        """Return where the values are stored, or None where that cannot be told as `Chunks`."""
+        return self._told(lambda file: table_of(file, variable), lambda library: library.chunks(variable), variable)
+
+    def elsewhere(self, variable: str) -> Sequence[str]:
+        """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
+
+        def without(file: H5File) -> list[str]:
+            """Return nothing: datasets that have values elsewhere are left to the library, as are links to other files."""
+            file.variable(variable)
+            self._alone.add(variable)
+            return []
+
+        return self._told(without, lambda library: library.elsewhere(variable), variable)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._direct is not None:
+            self._direct.close()
+        if self._opened is not None:
+            with LIBRARY_LOCK:
+                self._opened.close()
+
+
+def _leads_outside(file: Any, path: str) -> bool:
+    """Tell whether a path runs through a link into another file, which nobody named."""
+    import h5py
+
+    parts = path.split("/")
+    starts = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
+    return any(isinstance(file.get(start, getlink=True), h5py.ExternalLink) for start in starts if start)
+
+
+def _read_box(dataset: Any, box: Box) -> np.ndarray:
+    """Read a box; what lies beyond the end along an unlimited dimension has not been written and is fill value."""
+    inner = tuple(slice(min(s.start, n), min(s.stop, n), s.step) for s, n in zip(box, dataset.shape, strict=True))
+    if inner == box:
+        return np.asarray(dataset[box])
+    for chosen, n, most in zip(box, dataset.shape, dataset.maxshape, strict=True):
+        if chosen.stop > n and most is not None:
+            raise ValueError(f"only {n} of the wanted {chosen.stop} elements are there; the file has changed, open it again")
+    # netCDF-4 lets one variable lengthen a dimension without touching the others that have it.
+    out = np.full(counts(box), dataset.fillvalue, dataset.dtype)
+    written = tuple(slice(0, n) for n in counts(inner))
+    out[written] = dataset[inner]
+    return out
