@@ -86,6 +86,8 @@ def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwar
 
 def _array_rows(indices: np.ndarray, edges: np.ndarray) -> Along:
     """Rows of an index array in any order, repeats included: one row per partition touched."""
+    if (np.diff(indices) > 0).all():
+        return runs(indices, edges)
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
     fresh = np.concatenate([[True], np.diff(ordered) != 0])

@@ -37,7 +37,13 @@ KEYS = st.tuples(
 #: Chunks are read one by one, all together, a few at a time; a few bytes at a time.
 SIZES = [{"SMALL": 0}, {}, {"SLAB": 200}, {"BATCH": 1}, {"SMALL": 0, "PART": 64}, {"SMALL": 0, "MOST": 2}]
 #: Rows are read one by one, or a few that lie close together; long ones and short ones.
-SIZES += [{"SMALL": 0, "GAP": -1}, {"SMALL": 0, "GAP": 8, "SPAN": 200}, {"SMALL": 0, "_SHORT": 0}]
+SIZES += [
+    {"SMALL": 0, "GAP": 30, "_FEW": 1},
+    {"SMALL": 0, "GAP": 8, "_FEW": 0, "SPAN": 40},
+    {"SMALL": 0, "GAP": -1},
+    {"SMALL": 0, "GAP": 8, "SPAN": 200},
+    {"SMALL": 0, "_SHORT": 0},
+]
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import numpy as np
 from aggarray.conform import arrange, conform
 from aggarray.formats.base import Chunks
 from aggarray.plan import Piece
+from aggarray.read.chunking import outer
 from aggarray.read.tables import Found
 from aggarray.read.target import Target
 from aggarray.source import State
@@ -80,7 +81,8 @@ def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarr
     template, names = matrix.references.template_of(piece.ref), matrix.dimensions
 
     def put(out: tuple[slice, ...], found: np.ndarray, absent: np.ndarray | None) -> None:
-        places, picks = [], []
+        places: list[Indices] = []
+        picks = []
         for d, name in enumerate(names):
             axis = template.dimensions.index(name) if name in template.dimensions else None
             extent = piece.shape[d]
@@ -90,7 +92,7 @@ def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarr
             place, pick = _positions(piece.out[d], piece.take[d], low, high)
             places.append(place)
             picks.append(pick)
-        where = np.ix_(*places)
+        where = outer(places)
         for array, output in ((found, outputs[0]), (absent, outputs[1])):
             if array is None or output is None:
                 continue
@@ -107,11 +109,11 @@ def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarr
     return put
 
 
-def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tuple[Indices, np.ndarray | None]:
     """Return where the elements low to high of a block go along one dimension, and which of them each place takes."""
-    positions = np.arange(out.start, out.stop) if isinstance(out, slice) else out
     if take is None:
-        return positions[low:high], None
+        return slice(out.start + low, out.start + high, 1) if isinstance(out, slice) else out[low:high], None
+    positions = np.arange(out.start, out.stop) if isinstance(out, slice) else out
     wanted = np.flatnonzero((take >= low) & (take < high))
     return positions[wanted], take[wanted] - low
 

@@ -16,6 +16,8 @@ from aggarray.source import GAP, Source, opened
 SPAN = 1 << 22
 #: Rows of fewer bytes are picked out of what was read all at once.
 _SHORT = 1 << 9
+#: More spans than this are read in one go.
+_FEW = 8
 
 
 class Stretch(NamedTuple):
@@ -112,12 +114,13 @@ def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: 
         offsets, places = offsets[order], places[order]
     gaps = np.diff(offsets) - length
     apart = (gaps > GAP) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
-    cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(offsets)]
-    for begin, end in pairwise(cuts):
-        if begin == end:
-            continue
-        start, low = int(offsets[begin]), int(places[begin])
-        count = end - begin
+    cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(offsets)]])
+    spans = offsets[cuts[1:] - 1] + length - offsets[cuts[:-1]] if len(offsets) else cuts[:0]
+    if len(spans) > _FEW and length <= _SHORT and spans.max() <= GAP:
+        _read_short(source, offsets, buffer, places, (cuts, spans))
+        return
+    for begin, end in pairwise(cuts.tolist() if len(spans) else ()):
+        start, low, count = int(offsets[begin]), int(places[begin]), end - begin
         if count == 1 or (not gaps[begin : end - 1].any() and (np.diff(places[begin:end]) == 1).all()):
             source.read_into(start, buffer[low : low + count])
             continue
@@ -128,3 +131,21 @@ def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: 
         else:
             for place, at in zip(places[begin:end].tolist(), within.tolist(), strict=True):
                 buffer[place] = data[at : at + length]
+
+
+def _read_short(
+    source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """Read short rows that lie in many short spans: ``groups``: the first row of each span and the end, bytes of each span."""
+    cuts, spans = groups
+    width = int(spans.max())
+    most = max(1, SPAN // width)
+    for first in range(0, len(spans), most):
+        some = slice(first, first + most)
+        starts, sizes = offsets[cuts[:-1][some]], spans[some]
+        block = np.empty((len(sizes), width), np.uint8)
+        source.read_each(starts.tolist(), sizes.tolist(), block)
+        rows = slice(int(cuts[first]), int(cuts[min(first + most, len(spans))]))
+        number = np.repeat(np.arange(len(sizes)), np.diff(cuts[first : first + len(sizes) + 1]))
+        within = number * width + offsets[rows] - starts[number]
+        buffer[places[rows]] = block.ravel()[within[:, np.newaxis] + np.arange(buffer.shape[1])]
