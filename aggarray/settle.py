@@ -67,6 +67,12 @@ class _Descriptions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Description] = OrderedDict()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        # The lock may have been held by a thread that the child does not have.
+        self._lock = threading.Lock()
 
     def recall(self, uri: str) -> _Description | None:
         """Return what is known of a file, without touching it."""

@@ -108,8 +108,8 @@ class Template:
 class Tables(Protocol):
     """What knows where chunks are stored without asking the files."""
 
-    def find(self, uri: str, variable: str, state: tuple[int, ...]) -> Any:
-        """Return the chunks of a variable of a file, None unless they are known of it in this state (time, size, ...)."""
+    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
+        """Return the chunks of a variable of a file, None unless they are known of it with this time and size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -343,11 +343,12 @@ class Matrix:
         return Matrix, tuple(getattr(lean, f.name) for f in fields(lean))
 
 
-def single(template: Template, uri: str | None, variable: str | np.ndarray) -> Matrix:
-    """Return the matrix of one partition that shows a whole sub-array."""
+def single(template: Template, uri: str | None, variable: str | np.ndarray, stamps: np.ndarray | None = None) -> Matrix:
+    """Return the matrix of one partition that shows a whole sub-array; ``stamps``: of `References`, for its one file."""
     edges = tuple(map(_whole, template.shape))
     names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
-    references = References(names[0], names[1], (template,), names[2], _FIRST if names[0] else _INSIDE, _FIRST, _FIRST)
+    place = _FIRST if names[0] else _INSIDE
+    references = References(names[0], names[1], (template,), names[2], place, _FIRST, _FIRST, stamps)
     return Matrix(template.dimensions, template.directions, edges, references, _FIRST)
 
 

@@ -116,6 +116,8 @@ class _File:
         self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables = {v.name: v for v in structure.variables}
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
+        # What the file was like: reading finds out where it has changed.
+        self._stamps = None if structure.stamp is None else np.array([structure.stamp], np.int64)
         self._arrays: dict[str, MasterArray] = {}
         self._parents: dict[str, str] = {}
         self._roles = [v for v in structure.variables if "cf_role" in v.attrs]
@@ -215,7 +217,7 @@ class _File:
                 kind.arrays[name] = (variable, key, made)
             return made
         array = known[2]
-        matrix = single(array._matrix.references.templates[0], self.structure.uri, name)
+        matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps)
         return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
     def _array(self, variable: Variable) -> MasterArray:
@@ -232,7 +234,7 @@ class _File:
             template.units,
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
-            single(template, self.structure.uri, variable.name),
+            single(template, self.structure.uri, variable.name, self._stamps),
             _descriptions(variable.attrs),
             self._file_attrs(variable),
             {},

@@ -114,7 +114,7 @@ class Aggregation:
         after = replace(before, structures=lambda: structures)
         skipped = [s for s in self.skipped if s.variable is None]
         found = Found(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
-        made, odd = arrays_in(found, self.duplicates, before.indexed)
+        made, odd = arrays_in(found, self.duplicates)
         joined = join_all(made, after, self.duplicates)
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 
@@ -145,7 +145,7 @@ class Aggregation:
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
         found = Found(structures, others, [*skipped, *new.skipped], tables=tables_of(self.arrays) or new.tables)
-        arrays, odd = arrays_in(found, repeats, before.indexed)
+        arrays, odd = arrays_in(found, repeats)
         joined = join_all(arrays, after, repeats)
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 

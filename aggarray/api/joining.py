@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from aggarray import indexes
 from aggarray.aggregate import Joined, aggregate
 from aggarray.aggregate.report import Duplicate
@@ -14,7 +12,7 @@ from aggarray.aggregate.rules import Skipped
 from aggarray.aggregate.variables import arrays_of
 from aggarray.api.provenance import Provenance
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Stamp, Structure
+from aggarray.formats.base import Structure
 from aggarray.indexes.foreign import Convention, seated
 from aggarray.master import MasterArray
 from aggarray.scan import unreadable
@@ -77,13 +75,11 @@ def foreign_arrays(structure: Structure, kind: Convention, how: indexes.Opening)
     return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
-def arrays_in(
-    found: Found, repeats: Sequence[Duplicate] = (), stamped: bool = False
-) -> tuple[list[MasterArray], list[Skipped]]:
+def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
     """Return the arrays that were found, file by file, and all that cannot be used.
 
-    ``repeats``: arrays of files that are known to repeat others, and stay left out; ``stamped``: the arrays note what their
-    files were like, so that reading finds out about changes.
+    ``repeats``: arrays of files that are known to repeat others, and stay left out. The arrays note what their files were like,
+    so that reading finds out about changes.
     """
     out = {(d.array, d.file) for d in repeats}
     arrays, skipped = list(found.others), list(found.skipped)
@@ -91,9 +87,7 @@ def arrays_in(
         made, odd = arrays_of(structure)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         made = [a for a in made if (a.name or "", structure.uri) not in out] if out else made
-        if stamped and structure.stamp is not None:
-            made = [_stamped(a, structure.stamp, found.tables) for a in made]
-        arrays += made
+        arrays += made if found.tables is None else [_with_tables(a, found.tables) for a in made]
     return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
@@ -103,13 +97,11 @@ def tables_of(arrays: Iterable[MasterArray]) -> Tables | None:
     return next((tables for tables in known if tables is not None), None)
 
 
-def _stamped(array: MasterArray, stamp: Stamp, tables: Tables | None) -> MasterArray:
-    """Return an array of one file that notes what the file was like when it was scanned, and where its chunks are stored."""
-    column = np.array([stamp], np.int64)
+def _with_tables(array: MasterArray, tables: Tables) -> MasterArray:
+    """Return an array of one file that knows where the chunks are stored, with its coordinates."""
 
     def noted(a: MasterArray) -> MasterArray:
-        references = replace(a._matrix.references, stamps=column, tables=tables)
-        return replace(a, _matrix=replace(a._matrix, references=references))
+        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, tables=tables)))
 
     return replace(noted(array), coords={name: noted(c) for name, c in array.coords.items()})
 

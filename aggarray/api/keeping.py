@@ -92,7 +92,7 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
     # Once read they are kept: after the index has been saved over they could not be read again.
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
     wishes = rules, variables, selections, how.access
-    return result, Provenance(*wishes, structures, others, indexed=True, saved=saved, how=kept_as)
+    return result, Provenance(*wishes, structures, others, saved=saved, how=kept_as)
 
 
 @functools.lru_cache(maxsize=4)

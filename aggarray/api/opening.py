@@ -60,8 +60,7 @@ def open(
     found = sort_out(scanned, alone, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")
-    indexed = bool(found.saved)
-    arrays, skipped = arrays_in(found, stamped=indexed)
+    arrays, skipped = arrays_in(found)
     _check_found(scanned, arrays, variables)
     names = None if variables is None else tuple(variables)
     provenance = Provenance(
@@ -70,7 +69,6 @@ def open(
         access=how.access,
         structures=lambda: found.structures,
         others=lambda: found.others,
-        indexed=indexed,
         saved=found.saved,
     )
     if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
@@ -92,7 +90,7 @@ def _restored(path: str, how: indexes.Opening, rules: Rules, variables: Sequence
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         lost = [s for s in result.skipped if s.variable is None]
         found = Found(*provenance.sources(result.arrays), lost, tables=tables_of(result.arrays))
-        arrays, skipped = arrays_in(found, stamped=True)
+        arrays, skipped = arrays_in(found)
         made = _joined(arrays, skipped, replace(provenance, rules=rules))
     if variables is None:
         return made

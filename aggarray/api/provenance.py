@@ -44,8 +44,8 @@ class Provenance:
 
     ``variables``: names of the variables that are joined, None = all; ``selections``: made of the arrays afterwards;
     ``structures``: gives what the scan found in each file; ``others``: gives arrays that no scan of a data file gave, such as
-    those of other programs' indexes; ``indexed``: the files are known from an index, so that changes to them matter;
-    ``saved``: the generation of each index file that holds this aggregation; ``how`` it was saved there.
+    those of other programs' indexes; ``saved``: the generation of each index file that holds this aggregation; ``how`` it was
+    saved there.
     """
 
     rules: Rules = DEFAULT_RULES
@@ -54,7 +54,6 @@ class Provenance:
     access: Access = ANYWHERE
     structures: Callable[[], Sequence[Structure]] = _nothing
     others: Callable[[], Sequence[MasterArray]] = _nothing
-    indexed: bool = False
     saved: dict[str, int] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
 

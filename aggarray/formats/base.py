@@ -7,7 +7,6 @@ A format is one module of this package with a `FORMAT` object (or an object regi
 
 import math
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +17,8 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.table import Assumed
-
-#: Held around every call into HDF5 or netCDF-C: neither library is safe under threads.
-LIBRARY_LOCK = threading.RLock()
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20

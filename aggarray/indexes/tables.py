@@ -73,10 +73,10 @@ class StoredTables:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # whoever is sent an array asks the files
 
-    def find(self, uri: str, variable: str, state: tuple[int, ...]) -> Chunks | None:
-        """Return the chunks of a variable of a file, None where they are not known of the file as it is now."""
+    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Chunks | None:
+        """Return the chunks of a variable of a file, None where they are not known of it with this time and size."""
         row = self._loaded().get((uri, variable))
-        return None if row is None or row[0] != state[:2] else self._table(row)
+        return None if row is None or row[0] != scanned else self._table(row)
 
     def _loaded(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
         if self._rows is None:

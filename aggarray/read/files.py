@@ -42,6 +42,12 @@ class OpenFiles:
         self._process = os.getpid()
         self._at_exit = False
         self._same: dict[str, tuple[tuple[int, ...], Stamp]] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        # The lock may have been held by a thread that the child does not have.
+        self._lock = threading.Lock()
 
     @contextmanager
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:

@@ -72,7 +72,9 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
         read_into(stored.path, first, rows, state=stored.state)
     else:
         parts = _parts(stored, numbers)
-        for part, row in zip(parts, rows, strict=True):
+        for number, part, row in zip(numbers, parts, rows, strict=True):
+            if part is not None and len(part) != row.size:
+                raise FormatError(f"chunk {number}: {len(part)} bytes stored where {row.size} should be; restore the file")
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))

@@ -9,7 +9,7 @@ import numpy as np
 from aggarray.access import Access
 from aggarray.codecs import known
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import Chunks, Stamp
 from aggarray.formats.glimpses import Tables, WantedTables
 from aggarray.helpers import Crew
 from aggarray.read.cache import chunk_tables
@@ -51,8 +51,9 @@ def find_table(references: References, row: int, access: Access) -> Found | None
 def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[State | None, Chunks | None]:
     """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
     variable = references.variables[int(references.variable[row])]
-    state = file_state(uri, references.stamp_of(row))
-    known, table = _known(references, uri, variable, state)
+    stamp = references.stamp_of(row)
+    state = file_state(uri, stamp)
+    known, table = _known(references, uri, variable, state, stamp)
     if known:
         return state, table
     with opened(references, row, access) as handle:
@@ -65,12 +66,13 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
     return state, table
 
 
-def _known(references: References, uri: str, variable: str, state: State) -> tuple[bool, Chunks | None]:
+def _known(references: References, uri: str, variable: str, state: State, stamp: Stamp | None) -> tuple[bool, Chunks | None]:
     """Tell whether it is known where the chunks of a variable are stored, and where: None where its library reads it."""
     held = chunk_tables.get((uri, variable))
     if held is not None and held[0] == state:
         return True, held[1]
-    table = None if references.tables is None else references.tables.find(uri, variable, state)
+    # A file that has its stamp is the one that was scanned, though it may have been copied since, which changes the time.
+    table = None if references.tables is None or stamp is None else references.tables.find(uri, variable, (stamp[1], stamp[0]))
     if table is not None:
         chunk_tables.keep((uri, variable), (state, table))
     return table is not None, table
@@ -93,10 +95,11 @@ def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
             seen.add((uri, variable))
             try:
                 access.check(uri)
-                state = file_state(uri, references.stamp_of(row))
+                stamp = references.stamp_of(row)
+                state = file_state(uri, stamp)
             except AggarrayError:
                 continue  # whoever reads it is told
-            known, table = _known(references, uri, variable, state)
+            known, table = _known(references, uri, variable, state, stamp)
             if table is not None:
                 yield Entry(uri, variable, state, table)
             elif not known:
