@@ -18,13 +18,14 @@ import numpy as np
 
 from aggarray.access import ANYWHERE, Access
 from aggarray.alike import WAY_OUT, difference
+from aggarray.assumed import Assumed
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.described import template_of
 from aggarray.helpers import FEW_FILES, Crew
 from aggarray.plan import Along
-from aggarray.table import Assumed, Matrix, References, Step, Template
+from aggarray.table import Matrix, References, Step, Template
 
 #: The descriptions of this many files are kept.
 KEPT_FILES = 16384

@@ -5,7 +5,7 @@ part of that sub-array. `References` lists the sub-arrays: where each is, and wh
 packing, ...) it follows; an archive has a handful of templates. Plain data that knows no file and no format.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from aggarray.assumed import Assumed
 from aggarray.encoding import Encoding
 from aggarray.errors import AggregationError
 
@@ -25,40 +26,6 @@ class Step:
     calendar: str | None
     dtype: np.dtype[Any]
     encoding: Encoding | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What a file says of one of its variables, as far as it decides about what the values mean.
-
-    ``attrs``: (name, value as text); ``digest``: of the values of a coordinate, None where they were not read; ``falls``:
-    its pairs of bounds run downwards.
-    """
-
-    dtype: str
-    dimensions: tuple[str, ...]
-    shape: tuple[int, ...]
-    attrs: tuple[tuple[str, str], ...]
-    digest: bytes | None = None
-    falls: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """What files are taken to be like that nobody has looked at as a whole, because others of their kind are like that.
-
-    ``model``: the file that speaks for them, ``facts`` of its variables by name, ``attrs``: those global attributes that tell
-    datasets apart. ``read``: coordinates that were read of each file itself, ``along``: the dimensions whose sizes they gave.
-    """
-
-    model: str
-    facts: Mapping[str, Fact]
-    attrs: Mapping[str, str]
-    read: frozenset[str]
-    along: frozenset[str]
-
-    def __hash__(self) -> int:
-        return hash(self.model)
 
 
 @dataclass(frozen=True, slots=True)

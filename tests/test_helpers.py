@@ -311,6 +311,7 @@ def test_helpers_import_no_more_than_scanning_needs() -> None:
     layers = {name.split(".")[1] for name in done.stdout.split()}
     assert layers <= {
         "_scan",
+        "assumed",
         "codecs",
         "encoding",
         "errors",

@@ -16,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from aggarray.assumed import Assumed
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
-from aggarray.table import Assumed
 
 #: Held around every call into HDF5 or netCDF-C: neither library is safe under threads.
 LIBRARY_LOCK = threading.RLock()
