@@ -46,12 +46,15 @@ def facts_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str,
     """Return what a file says of each of its variables; ``identifying``: attributes that count beside those of CF."""
     names = Names(structure)
     roles, data = roles_of(names)
-    found = {}
-    for variable in structure.variables:
-        own = roles[variable.name].items()
-        role = {"hung": tuple(sorted(own)), "data": variable.name in data, "parent": names.parents.get(variable.name)}
-        found[variable.name] = replace(fact_of(variable, identifying), **role)
-    return found
+    return {
+        v.name: replace(
+            fact_of(v, identifying),
+            hung=tuple(sorted(roles[v.name].items())),
+            data=v.name in data,
+            parent=names.parents.get(v.name),
+        )
+        for v in structure.variables
+    }
 
 
 def fact_of(variable: Variable, identifying: Sequence[str] = ()) -> Fact:

@@ -85,7 +85,8 @@ class References:
 
     In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
     length. ``stamps``, where known: int64 (uris, 3), what each file was like when it was scanned: bytes (-1: not known),
-    modification time in nanoseconds, checksum. ``tables``, where known: where the chunks of the files are stored.
+    modification time in nanoseconds, checksum. ``tables``, where known: where the chunks of the files are stored. ``seen``,
+    where known: int64 (uris,), a number for what was read of each file that is assumed to be like others, -1 for other files.
     """
 
     uris: Sequence[str]
@@ -97,6 +98,7 @@ class References:
     template: np.ndarray
     stamps: np.ndarray | None = None
     tables: "Tables | None" = None
+    seen: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.template)
@@ -112,6 +114,11 @@ class References:
             return None
         size, time, checksum = self.stamps[self.uri[row]].tolist()
         return None if size < 0 else (size, time, checksum)
+
+    def seen_of(self, row: int) -> int | None:
+        """Return the number for what was read of the file of a sub-array, None where that is not known."""
+        number = -1 if self.seen is None or self.uri[row] < 0 else int(self.seen[self.uri[row]])
+        return None if number < 0 else number
 
     def template_of(self, row: int) -> Template:
         """Return the template that a sub-array follows."""
@@ -136,6 +143,7 @@ class References:
             templates.astype(np.int32),
             None if self.stamps is None else self.stamps[kept],
             self.tables,
+            None if self.seen is None else self.seen[kept],
         )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
@@ -153,6 +161,7 @@ class ReferenceBuilder:
     def __init__(self) -> None:
         self._uris: dict[str, int] = {}
         self._stamps: dict[int, np.ndarray] = {}
+        self._numbers: dict[int, int] = {}
         self._tables: Tables | None = None
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
@@ -192,11 +201,15 @@ class ReferenceBuilder:
             row = self.add(template, other.uris[code], other.variables[name])
             if other.stamps is not None:
                 self._stamps[self._single[-1][0]] = other.stamps[code]
+            if other.seen is not None and other.seen[code] >= 0:
+                self._numbers[self._single[-1][0]] = other.seen[code]
             return row
         self._flush()
         uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
         if other.stamps is not None:
             self._stamps.update(zip(uris.tolist(), other.stamps, strict=True))
+        if other.seen is not None:
+            self._numbers.update((u, n) for u, n in zip(uris.tolist(), other.seen.tolist(), strict=True) if n >= 0)
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
         templates = np.array([self._template(t) for t in other.templates], np.int32)
         inside = other.uri < 0
@@ -220,12 +233,15 @@ class ReferenceBuilder:
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
         names = tuple(self._uris), tuple(self._variables)
-        stamps = None
+        stamps = seen = None
         if self._stamps:
             stamps = np.full((len(self._uris), 3), -1, np.int64)
             stamps[list(self._stamps)] = list(self._stamps.values())
+        if self._numbers:
+            seen = np.full(len(self._uris), -1, np.int64)
+            seen[list(self._numbers)] = list(self._numbers.values())
         known = tuple(self._templates), tuple(self._memory)
-        return References(*names, *known, columns[0], columns[1], columns[2], stamps, self._tables)
+        return References(*names, *known, columns[0], columns[1], columns[2], stamps, self._tables, seen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,11 +326,13 @@ class Matrix:
         return Matrix, tuple(getattr(lean, f.name) for f in fields(lean))
 
 
-def single(template: Template, uri: str | None, variable: str | np.ndarray) -> Matrix:
-    """Return the matrix of one partition that shows a whole sub-array."""
+def single(template: Template, uri: str | None, variable: str | np.ndarray, seen: np.ndarray | None = None) -> Matrix:
+    """Return the matrix of one partition that shows a whole sub-array; ``seen``: as in `References`."""
     edges = tuple(map(_whole, template.shape))
     names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
-    references = References(names[0], names[1], (template,), names[2], _FIRST if names[0] else _INSIDE, _FIRST, _FIRST)
+    references = References(
+        names[0], names[1], (template,), names[2], _FIRST if names[0] else _INSIDE, _FIRST, _FIRST, seen=seen
+    )
     return Matrix(template.dimensions, template.directions, edges, references, _FIRST)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.alike import own_number
 from aggarray.assumed import Assumed
 from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
@@ -100,6 +101,8 @@ class _File:
         self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
+        assumed = structure.assumed
+        self._seen = None if assumed is None else np.array([own_number(structure, assumed)], np.int64)
         self._arrays: dict[str, MasterArray] = {}
 
     def array(self, name: str) -> MasterArray:
@@ -123,7 +126,7 @@ class _File:
                 kind.arrays[name] = (variable, key, made)
             return made
         array = known[2]
-        matrix = single(array._matrix.references.templates[0], self.structure.uri, name)
+        matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._seen)
         return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
     def _array(self, variable: Variable) -> MasterArray:
@@ -140,7 +143,7 @@ class _File:
             template.units,
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
-            single(template, self.structure.uri, variable.name),
+            single(template, self.structure.uri, variable.name, self._seen),
             _descriptions(variable.attrs),
             self._file_attrs(variable),
             {},
