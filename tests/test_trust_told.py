@@ -1,5 +1,6 @@
 """Is everything told of a file that `Rules(trust="assume")` takes for one like the others, and that is not, or no more?"""
 
+import json
 import pickle
 import re
 from collections.abc import Callable
@@ -214,15 +215,19 @@ def test_a_file_of_another_format(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_a_store_in_which_a_variable_is_longer_than_its_coordinate(tmp_path: Path) -> None:
-    for n, path in enumerate(series(tmp_path / "nc", lambda n, _: (file(n), {}))):
+    def make(n: int, _: bool) -> Any:
+        times = (("step",), 3.0 * n + np.arange(3), TIME)
+        values = field(3 * n + np.arange(3), LATS, LONS)
+        return file(n, time=times, tas=(("step", "lat", "lon"), values, {**TAS, "coordinates": "time"})), {}
+
+    for n, path in enumerate(series(tmp_path / "nc", make)):
         with xr.open_dataset(path, decode_cf=False) as opened:
             opened.to_zarr(tmp_path / "zarr" / f"{n}.zarr", zarr_format=2)
     (tmp_path / "zarr" / "4.zarr" / ".zmetadata").unlink()
     meta = tmp_path / "zarr" / "4.zarr" / "tas" / ".zarray"
-    meta.write_text(meta.read_text().replace('[\n    3,\n    3,\n    2\n  ],\n  "zarr', '[4,3,2],\n  "zarr'))
-    assert "[4,3,2]" in meta.read_text()
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "shape": [4, 3, 2]}))
     agg = aa.open(tmp_path / "zarr", rules=ASSUME)
-    text = "'tas': dimension 'time' is of size 4, its coordinate of 3"
+    text = "'tas': dimension 'step' is of size 4, its coordinate of 3"
     with pytest.raises(aa.FormatError, match=text):
         agg["tas"][...]
     assert [text in p.message for p in agg.check().problems] == [True]
@@ -299,7 +304,7 @@ def test_a_file_that_becomes_one_of_another_dataset(tmp_path: Path, kind: str, v
         for n in range(4):
             write(tmp_path / f"r{r}" / f"{n}.nc", file(n), attrs(r), format=kind)
     agg = aa.open(tmp_path, rules=ASSUME)
-    assert len(agg) == 4 and len(assumed_files(agg)) == 10
+    assert len(agg) == 4 and len(assumed_files(agg)) == 12
     for array in agg:
         np.testing.assert_array_equal(array[...], field(np.arange(12), LATS, LONS))
     assert agg.check().ok
