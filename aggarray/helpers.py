@@ -162,7 +162,9 @@ class Crew:
         return [r for r in results if r is not None]
 
     def _hire(self, count: int) -> None:
-        """Start helpers until there are so many."""
+        """Start helpers until there are so many; an embedded Python may not know of a program to start."""
+        if not sys.executable:
+            return
         self._helpers += [_Helper(self._next_batch) for _ in range(count - len(self._helpers))]
 
     def _results(self, work: _Work, results: Sequence[Result | None]) -> Any:

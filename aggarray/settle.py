@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aggarray.access import ANYWHERE, Access
-from aggarray.alike import WAY_OUT, difference
+from aggarray.alike import WAY_OUT, difference, not_the_same, own_number
+from aggarray.assumed import Assumed
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.described import template_of
 from aggarray.helpers import FEW_FILES, Crew
 from aggarray.plan import Along
-from aggarray.table import Assumed, Matrix, References, Step, Template
+from aggarray.table import Matrix, References, Step, Template
 
 #: The descriptions of this many files are kept.
 KEPT_FILES = 16384
@@ -46,19 +47,25 @@ _AGGREGATION_MARKS = ("aggregated_data", "cfa_array", "nca_array")
 class _Description:
     """What a file has: a template per variable, or why it cannot be used; ``numbered``: the names by number, if certain.
 
-    ``compared``: what it was compared with as a whole, and in what it differs from that, if it does.
+    ``compared``: what it was compared with as a whole, in what it differs from that, if it does, and the number for what would
+    be read of it when it was assumed.
     """
 
     state: tuple[int, ...]
     variables: dict[str, Template | str]
     numbered: tuple[str, ...] | None
-    compared: tuple[tuple[Assumed, str | None], ...] = ()
+    compared: tuple[tuple[Assumed, str | None, int], ...] = ()
 
-    def verdict(self, assumed: Assumed | None) -> str | bool | None:
-        """Return in what a file differs from what was assumed of it, None where in nothing, False where nobody has looked."""
-        if assumed is None:
-            return None
-        return next((text for other, text in self.compared if other is assumed or other == assumed), False)
+    def knows(self, assumed: Assumed | None) -> bool:
+        """Tell whether the file was compared with what was assumed of it, if anything was."""
+        return assumed is None or any(other is assumed or other == assumed for other, _, _ in self.compared)
+
+    def verdict(self, assumed: Assumed | None, seen: int | None) -> str | None:
+        """Return in what a file differs from what was assumed and ``seen`` of it, None where in nothing."""
+        for other, text, number in self.compared if assumed is not None else ():
+            if other is assumed or other == assumed:
+                return not_the_same([*sorted(other.read), *other.open]) if text is None and seen not in (None, number) else text
+        return None
 
 
 class _Descriptions:
@@ -84,7 +91,7 @@ class _Descriptions:
         state = _state(uri)
         with self._lock:
             known = self._known.get(uri)
-            if known is not None and known.state == state and known.verdict(assumed) is not False:
+            if known is not None and known.state == state and known.knows(assumed):
                 self._known.move_to_end(uri)
                 return known
         return self._keep(uri, scan(uri), state, assumed)
@@ -96,7 +103,7 @@ class _Descriptions:
             known = self.recall(uri)
             with suppress(AggarrayError):
                 state = _state(uri)
-                if known is None or known.state != state or known.verdict(assumed) is False:
+                if known is None or known.state != state or not known.knows(assumed):
                     states[uri] = state
         if len(states) < FEW_FILES:
             return
@@ -109,7 +116,7 @@ class _Descriptions:
     def _keep(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: Assumed | None) -> _Description:
         found = _describe(structure, state)
         if assumed is not None:
-            found = replace(found, compared=((assumed, difference(structure, assumed)),))
+            found = replace(found, compared=((assumed, difference(structure, assumed), own_number(structure, assumed)),))
         with self._lock:
             known = self._known.get(uri)
             if known is not None and known.state == state:
@@ -190,7 +197,8 @@ def recalled(references: References, row: int, step: Step) -> References | None:
     """
     uri = references.uri_of(row)
     known = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
-    if known is None or known.verdict(references.template_of(row).assumed) is not None:
+    assumed = references.template_of(row).assumed
+    if known is None or not known.knows(assumed) or known.verdict(assumed, references.seen_of(row)) is not None:
         return None  # whoever reads it is told in what it differs
     work = _Settling(references.take(np.array([row])), step)
     try:
@@ -246,7 +254,7 @@ class _Settling:
         except AggarrayError as error:
             text = str(error).removeprefix(f"{uri}: ")
             raise type(error)(f"{uri}, variable {self._name(row)!r}: {text}") from error
-        verdict = described.verdict(assumed)
+        verdict = described.verdict(assumed, self._old.seen_of(row))
         if verdict:
             raise FormatError(f"{uri}, variable {self._name(row)!r}: not what was assumed of it: {verdict}")
         self.put(row, described)

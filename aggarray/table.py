@@ -5,7 +5,7 @@ part of that sub-array. `References` lists the sub-arrays: where each is, and wh
 packing, ...) it follows; an archive has a handful of templates. Plain data that knows no file and no format.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from aggarray.assumed import Assumed
 from aggarray.encoding import Encoding
 from aggarray.errors import AggregationError
 
@@ -25,40 +26,6 @@ class Step:
     calendar: str | None
     dtype: np.dtype[Any]
     encoding: Encoding | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What a file says of one of its variables, as far as it decides about what the values mean.
-
-    ``attrs``: (name, value as text); ``digest``: of the values of a coordinate, None where they were not read; ``falls``:
-    its pairs of bounds run downwards.
-    """
-
-    dtype: str
-    dimensions: tuple[str, ...]
-    shape: tuple[int, ...]
-    attrs: tuple[tuple[str, str], ...]
-    digest: bytes | None = None
-    falls: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """What files are taken to be like that nobody has looked at as a whole, because others of their kind are like that.
-
-    ``model``: the file that speaks for them, ``facts`` of its variables by name, ``attrs``: those global attributes that tell
-    datasets apart. ``read``: coordinates that were read of each file itself, ``along``: the dimensions whose sizes they gave.
-    """
-
-    model: str
-    facts: Mapping[str, Fact]
-    attrs: Mapping[str, str]
-    read: frozenset[str]
-    along: frozenset[str]
-
-    def __hash__(self) -> int:
-        return hash(self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +85,8 @@ class References:
 
     In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
     length. ``stamps``, where known: int64 (uris, 3), what each file was like when it was scanned: bytes (-1: not known),
-    modification time in nanoseconds, checksum. ``tables``, where known: where the chunks of the files are stored.
+    modification time in nanoseconds, checksum. ``tables``, where known: where the chunks of the files are stored. ``seen``,
+    where known: int64 (uris,), a number for what was read of each file that is assumed to be like others, -1 for other files.
     """
 
     uris: Sequence[str]
@@ -130,6 +98,7 @@ class References:
     template: np.ndarray
     stamps: np.ndarray | None = None
     tables: "Tables | None" = None
+    seen: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.template)
@@ -145,6 +114,11 @@ class References:
             return None
         size, time, checksum = self.stamps[self.uri[row]].tolist()
         return None if size < 0 else (size, time, checksum)
+
+    def seen_of(self, row: int) -> int | None:
+        """Return the number for what was read of the file of a sub-array, None where that is not known."""
+        number = -1 if self.seen is None or self.uri[row] < 0 else int(self.seen[self.uri[row]])
+        return None if number < 0 else number
 
     def template_of(self, row: int) -> Template:
         """Return the template that a sub-array follows."""
@@ -169,6 +143,7 @@ class References:
             templates.astype(np.int32),
             None if self.stamps is None else self.stamps[kept],
             self.tables,
+            None if self.seen is None else self.seen[kept],
         )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
@@ -186,6 +161,7 @@ class ReferenceBuilder:
     def __init__(self) -> None:
         self._uris: dict[str, int] = {}
         self._stamps: dict[int, np.ndarray] = {}
+        self._numbers: dict[int, int] = {}
         self._tables: Tables | None = None
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
@@ -225,11 +201,15 @@ class ReferenceBuilder:
             row = self.add(template, other.uris[code], other.variables[name])
             if other.stamps is not None:
                 self._stamps[self._single[-1][0]] = other.stamps[code]
+            if other.seen is not None and other.seen[code] >= 0:
+                self._numbers[self._single[-1][0]] = other.seen[code]
             return row
         self._flush()
         uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
         if other.stamps is not None:
             self._stamps.update(zip(uris.tolist(), other.stamps, strict=True))
+        if other.seen is not None:
+            self._numbers.update((u, n) for u, n in zip(uris.tolist(), other.seen.tolist(), strict=True) if n >= 0)
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
         templates = np.array([self._template(t) for t in other.templates], np.int32)
         inside = other.uri < 0
@@ -253,12 +233,15 @@ class ReferenceBuilder:
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
         names = tuple(self._uris), tuple(self._variables)
-        stamps = None
+        stamps = seen = None
         if self._stamps:
             stamps = np.full((len(self._uris), 3), -1, np.int64)
             stamps[list(self._stamps)] = list(self._stamps.values())
+        if self._numbers:
+            seen = np.full(len(self._uris), -1, np.int64)
+            seen[list(self._numbers)] = list(self._numbers.values())
         known = tuple(self._templates), tuple(self._memory)
-        return References(*names, *known, columns[0], columns[1], columns[2], stamps, self._tables)
+        return References(*names, *known, columns[0], columns[1], columns[2], stamps, self._tables, seen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -343,12 +326,18 @@ class Matrix:
         return Matrix, tuple(getattr(lean, f.name) for f in fields(lean))
 
 
-def single(template: Template, uri: str | None, variable: str | np.ndarray, stamps: np.ndarray | None = None) -> Matrix:
-    """Return the matrix of one partition that shows a whole sub-array; ``stamps``: of `References`, for its one file."""
+def single(
+    template: Template,
+    uri: str | None,
+    variable: str | np.ndarray,
+    stamps: np.ndarray | None = None,
+    seen: np.ndarray | None = None,
+) -> Matrix:
+    """Return the matrix of one partition that shows a whole sub-array; ``stamps``, ``seen``: as in `References`."""
     edges = tuple(map(_whole, template.shape))
     names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
     place = _FIRST if names[0] else _INSIDE
-    references = References(names[0], names[1], (template,), names[2], place, _FIRST, _FIRST, stamps)
+    references = References(names[0], names[1], (template,), names[2], place, _FIRST, _FIRST, stamps, seen=seen)
     return Matrix(template.dimensions, template.directions, edges, references, _FIRST)
 
 

@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aggarray.alike import as_text, fact_of, facts_of, identity_of
+from aggarray.alike import as_text, fact_of, facts_of, groups_of, identity_of
+from aggarray.assumed import Assumed, Fact
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted
 from aggarray.frozen import frozen
 from aggarray.helpers import Result
 from aggarray.scan import Progress, Scan, Scanned
-from aggarray.table import Assumed
 
 #: Of fewer files of a kind each is scanned.
 _FEW = 4
@@ -118,12 +118,22 @@ def agreed(known: Sequence[Structure], judges: Judges) -> Kind | None:
         return None
     if _told_elsewhere(known, columns, judges.identifying):
         return None
+    facts = [facts_of(s, judges.identifying) for s in known]
+    if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(known, facts, strict=True)):
+        return None
     told = [identity_of(s.attrs, judges.identifying) for s in known]
     open_ = tuple(name for name in judges.identifying if len({t[name] for t in told}) > 1)
     wanted = Wanted({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
     fixed = {name: text for name, text in told[0].items() if name not in open_}
-    assumed = Assumed(model.uri, facts_of(model), fixed, frozenset(read), along)
+    groups = groups_of(model, judges.identifying)
+    assumed = Assumed(model.uri, model.format, facts[0], fixed, groups, open_, frozenset(read), along)
     return Kind(_common(known, columns), wanted, assumed)
+
+
+def _parts(structure: Structure, facts: Mapping[str, Fact]) -> object:
+    """Return which part each variable plays, and the global attribute that has a say in it."""
+    stated = as_text(structure.attrs.get("coordinates"))
+    return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
 
 
 def _told_elsewhere(known: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:

@@ -77,6 +77,18 @@ def test_a_helper_that_does_not_exist(tmp_path: Path, paths: list[str], monkeypa
     assert all_there(paths)
 
 
+@pytest.mark.parametrize("program", [None, ""])
+def test_a_python_that_knows_of_no_program_does_without_helpers(
+    program: str | None, paths: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    with Crew(3) as crew:
+        found = crew.run([(path, None) for path in paths])
+        assert not crew._helpers
+    assert [s.uri for s in found if isinstance(s, Structure)] == paths
+    assert capfd.readouterr().err == ""
+
+
 def test_a_helper_that_falls_silent_is_not_waited_for(
     tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +311,7 @@ def test_helpers_import_no_more_than_scanning_needs() -> None:
     layers = {name.split(".")[1] for name in done.stdout.split()}
     assert layers <= {
         "_scan",
+        "assumed",
         "codecs",
         "encoding",
         "errors",

@@ -19,11 +19,12 @@ PACKAGE = "aggarray"
 #: import each other. The last two layers only hand names on.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("options", "frozen"),
+    ("options", "frozen", "assumed"),
     ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
     ("table",),
     ("plan", "conform", "maps"),
     ("formats", "exchange", "tiling"),
+    ("roles",),
     ("alike", "wire"),
     ("helpers",),
     ("settle", "scan", "_scan"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.rules import facet
 from aggarray.formats.base import basename
-from aggarray.formats.described import is_decreasing
+from aggarray.formats.described import is_decreasing, naming
 from aggarray.master import MasterArray
 from aggarray.units import canonical, conversion, is_reference_time
 
@@ -32,9 +32,6 @@ NORTH = ("degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "d
 #: Attributes of which a grid mapping has at least one.
 MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code"))
 
-#: What files write where they have no name for something.
-NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no standard name", "not specified")
-
 #: Attributes without which values mean something else (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
@@ -47,13 +44,7 @@ def identity_of(array: MasterArray) -> str:
 
 def _text(attribute: Any) -> str | None:
     """Return an attribute that names something, None where there is none or it says it does not know."""
-    return _naming(attribute) if isinstance(attribute, str) else None
-
-
-@lru_cache(maxsize=4096)
-def _naming(text: str) -> str | None:
-    text = " ".join(text.split())
-    return None if text.lower() in NO_NAMES else text
+    return naming(attribute) if isinstance(attribute, str) else None
 
 
 def coordinate_identity(coordinate: MasterArray) -> str:

@@ -1,24 +1,24 @@
-"""Which variables of a file are data, and what hangs on them?
+"""What are the data variables of a file as arrays, with all that hangs on them?
 
-Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
-``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
-(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too.
+Which variables those are, `roles` tells. What follows for all files alike is worked out once.
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from aggarray.alike import own_number
+from aggarray.assumed import Assumed
 from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Attributes, Structure, Variable, basename, words
+from aggarray.formats.base import Attributes, Structure, Variable, words
 from aggarray.formats.described import is_decreasing, template_of, text_attribute
 from aggarray.frozen import FrozenDict, Itself, frozen, interned
 from aggarray.master import MasterArray
-from aggarray.table import Assumed, Template, single
+from aggarray.roles import Names, Roles, roles_of
+from aggarray.table import Template, single
 from aggarray.units import normal_calendar
 
 #: Attributes that are parameters of an array, not descriptions of it.
@@ -55,10 +55,6 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
     return arrays, list(dict.fromkeys(skipped))
 
 
-#: What hangs on each variable, by base name; and which variables are data.
-_Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
-
-
 @dataclass(slots=True)
 class _Kind:
     """What is the same for files that are assumed to be alike: data variables, what hangs on each, arrays made of variables.
@@ -66,7 +62,7 @@ class _Kind:
     ``arrays``: by name, with the variable that each was made of and what else it depends on.
     """
 
-    roles: _Roles | None = None
+    roles: Roles | None = None
     arrays: dict[str, tuple[Variable, object, MasterArray]] = field(default_factory=dict)
 
 
@@ -75,126 +71,41 @@ def _kind(assumed: Assumed) -> _Kind:
     return _Kind()
 
 
-def _roles(file: "_File") -> _Roles:
+def _roles(file: "_File") -> Roles:
     """Return the roles of the variables of a file: worked out once for files alike."""
     if file.kind is not None:
         if file.kind.roles is None:
-            file.kind.roles = _found_roles(file)
+            file.kind.roles = roles_of(file.names)
         return file.kind.roles
     variables = file.structure.variables
     if any(type(v.attrs) is not FrozenDict for v in variables):
-        return _found_roles(file)
+        return roles_of(file.names)
     alike = tuple((v.name, v.shape, v.dimensions, Itself(v.attrs)) for v in variables)
     known = _roles_of_alike(alike, tuple(words(file.structure.attrs.get("coordinates"))))
     if not known:
-        known.append(_found_roles(file))
+        known.append(roles_of(file.names))
     return known[0]
 
 
 @lru_cache(maxsize=64)
-def _roles_of_alike(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[_Roles]:
+def _roles_of_alike(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[Roles]:
     """Return where the roles are kept in files that have these variables: an archive has many."""
     return []
-
-
-def _found_roles(file: "_File") -> _Roles:
-    variables, hung = file.structure.variables, set[str]()
-    roles = {v.name: dict(file.hanging(v)) for v in variables}
-    for name, names in roles.items():
-        hung.update(h for h in names.values() if h != name)
-    data = [v.name for v in variables if v.name not in hung and not file.is_coordinate(v)]
-    reached = {h for name in data for h in roles[name].values()}
-    spare = [v for v in variables if v.name not in reached and v.name not in data]
-    return roles, (*data, *(v.name for v in spare if file.stands_alone(v, roles)))
 
 
 class _File:
     """The variables of one file by name, and the arrays made of them."""
 
     def __init__(self, structure: Structure) -> None:
-        self.structure = structure
+        self.structure, self.names = structure, Names(structure)
         self.kind = None if structure.assumed is None else _kind(structure.assumed)
-        self.variables = {v.name: v for v in structure.variables}
+        self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         # What the file was like: reading finds out where it has changed.
         self._stamps = None if structure.stamp is None else np.array([structure.stamp], np.int64)
+        assumed = structure.assumed
+        self._seen = None if assumed is None else np.array([own_number(structure, assumed)], np.int64)
         self._arrays: dict[str, MasterArray] = {}
-        self._parents: dict[str, str] = {}
-        self._roles = [v for v in structure.variables if "cf_role" in v.attrs]
-        for v in structure.variables:
-            for attribute in ("bounds", "climatology"):
-                for found in self.named(v, words(v.attrs.get(attribute))):
-                    self._parents.setdefault(found, v.name)
-
-    def find(self, name: str, group: str) -> str | None:
-        """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
-        if name.startswith("/"):
-            return name[1:] if name[1:] in self.variables else None
-        while True:
-            path = f"{group}/{name}" if group else name
-            if path in self.variables:
-                return path
-            if not group:
-                return None
-            group = group.rpartition("/")[0]
-
-    def named(self, variable: Variable, names: list[str]) -> Iterator[str]:
-        """Yield the variables that names in an attribute of ``variable`` stand for."""
-        group = variable.name.rpartition("/")[0]
-        for name in names:
-            found = self.find(name, group)
-            if found is not None and found != variable.name:
-                yield found
-
-    def coordinate(self, variable: Variable, dimension: str) -> str | None:
-        """Return the coordinate variable of a dimension of a variable."""
-        found = self.find(dimension, variable.name.rpartition("/")[0])
-        if found is None or not self.is_coordinate(self.variables[found]):
-            return None
-        # A group may have a dimension of that name of its own, of another size.
-        size = variable.shape[variable.dimensions.index(dimension)] if dimension in variable.dimensions else None
-        return found if size in (None, self.variables[found].shape[0]) else None
-
-    def is_coordinate(self, variable: Variable) -> bool:
-        """Tell whether a variable is the coordinate variable of its own dimension."""
-        return variable.dimensions == (basename(variable.name),)
-
-    def hanging(self, variable: Variable) -> Iterator[tuple[str, str]]:
-        """Yield (key, variable) for all that hangs on a variable; the key is the base name."""
-        direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
-        stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
-        direct += [c for c in self.named(variable, stated) if set(self.variables[c].dimensions) <= set(variable.dimensions)]
-        direct += self._instances(variable)
-        if not direct and variable.name in self._parents:
-            return
-        for name in dict.fromkeys(direct):
-            yield basename(name), name
-        for name in dict.fromkeys([variable.name, *direct]):
-            yield from ((basename(b), b) for b in self.bounds(self.variables[name]))
-        for name in self.named(variable, [w for w in words(variable.attrs.get("cell_measures")) if not w.endswith(":")]):
-            if set(self.variables[name].dimensions) <= set(variable.dimensions):
-                yield basename(name), name
-        mapping = words(variable.attrs.get("grid_mapping"))
-        stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
-        yield from ((basename(name), name) for name in self.named(variable, stated))
-
-    def _instances(self, variable: Variable) -> list[str]:
-        """Return the variables that say which station, profile or trajectory is which (CF section 9.5)."""
-        return [
-            v.name
-            for v in self._roles
-            if v.dimensions and v.name != variable.name and set(v.dimensions) <= set(variable.dimensions)
-        ]
-
-    def bounds(self, variable: Variable) -> list[str]:
-        """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""
-        found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
-        return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
-
-    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
-        """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
-        parent = self._parents.get(variable.name)
-        return parent is None or variable.name not in roles[parent].values()
 
     def array(self, name: str) -> MasterArray:
         """Return a variable as an array of one partition; bounds take units they lack from their coordinate (CF 7.1)."""
@@ -217,7 +128,7 @@ class _File:
                 kind.arrays[name] = (variable, key, made)
             return made
         array = known[2]
-        matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps)
+        matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps, self._seen)
         return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
     def _array(self, variable: Variable) -> MasterArray:
@@ -234,7 +145,7 @@ class _File:
             template.units,
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
-            single(template, self.structure.uri, variable.name, self._stamps),
+            single(template, self.structure.uri, variable.name, self._stamps, self._seen),
             _descriptions(variable.attrs),
             self._file_attrs(variable),
             {},
@@ -255,7 +166,7 @@ class _File:
         """Directions as the coordinates have them; pairs of bounds that run downwards are a direction too."""
         forward = []
         for d in variable.dimensions:
-            name = variable.name if self.is_coordinate(variable) else self.coordinate(variable, d)
+            name = variable.name if self.names.is_coordinate(variable) else self.names.coordinate(variable, d)
             forward.append(not is_decreasing(self.variables[name].values if name else None))
         pairs, assumed = variable.values, self.structure.assumed
         if assumed is not None and variable.name in assumed.facts and len(forward) == 2 and pairs is None:

@@ -153,7 +153,8 @@ class Aggregation:
         """Report gaps in regular time axes, holes that no file covers, files that only repeat others, and lost files.
 
         Every file is opened, and compared with what it was when it was scanned: size, modification time, with ``checksum``
-        the bytes of its head and tail too, and with what was assumed of it. Values are not read.
+        the bytes of its head and tail too, and with what was assumed of it, down to variables that it has beside those, or
+        lacks. Values are not read.
         """
         problems: list[Problem] = []
         for array in self.arrays:

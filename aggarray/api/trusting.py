@@ -7,7 +7,7 @@ from typing import Any
 from aggarray import indexes
 from aggarray.aggregate.report import Problem
 from aggarray.aggregate.rules import Rules
-from aggarray.alike import difference
+from aggarray.alike import difference, other_variables
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.master import MasterArray
@@ -40,9 +40,15 @@ def verified(structures: Sequence[Structure]) -> list[Structure]:
 
 def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
     """Yield the files that are not what was assumed of them; those that do not open are told of by others."""
-    for assumed, real in _looked_at(structures):
+    for seen, real in _looked_at(structures):
+        text = None
         if isinstance(real, _UnlikeError):
-            yield Problem("unreadable", assumed.uri, str(real))
+            text = str(real)
+        elif isinstance(real, Structure) and seen.assumed is not None:
+            others = other_variables(real, seen.assumed, seen)
+            text = None if others is None else f"{seen.uri}: not what was assumed of it: {others}"
+        if text is not None:
+            yield Problem("unreadable", seen.uri, text)
 
 
 class _UnlikeError(FormatError):

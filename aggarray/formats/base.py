@@ -15,10 +15,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from aggarray.assumed import Assumed
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
-from aggarray.table import Assumed
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20

@@ -47,6 +47,21 @@ def text_attribute(value: Any) -> str | None:
     return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
 
 
+#: What files write where they have no name for something.
+_NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no standard name", "not specified")
+
+
+@functools.lru_cache(maxsize=4096)
+def naming(text: str) -> str | None:
+    """Return a text that names something, blanks put right, None where it says that nobody knows.
+
+    >>> naming("air  temperature"), naming("unknown")
+    ('air temperature', None)
+    """
+    text = " ".join(text.split())
+    return None if text.lower() in _NO_NAMES else text
+
+
 def is_decreasing(values: Any) -> bool:
     """Tell whether the values of a 1-d coordinate run downwards throughout."""
     if values is None or values.ndim != 1 or len(values) < 2 or values.dtype.kind in "OT":

@@ -68,7 +68,8 @@ def glimpsed(
     for variable in variables:
         if wanted.coordinates.get(variable.name) != len(variable.shape) or variable.dtype.kind not in "iuf":
             continue
-        if math.prod(variable.shape) > SCAN_ELEMENTS:
+        # An empty one may be longer in truth: an unlimited dimension is as long as the longest of its variables.
+        if not 0 < math.prod(variable.shape) <= SCAN_ELEMENTS:
             continue
         kept = {name: variable.attrs[name] for name in GLIMPSED if name in variable.attrs}
         values = read(variable) if variable.values is None else variable.values

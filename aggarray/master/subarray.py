@@ -32,6 +32,7 @@ class SubArray:
     template: Template
     uri: str | None
     source: str | np.ndarray
+    _seen: int | None = None
 
     @classmethod
     def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
@@ -152,7 +153,8 @@ class SubArray:
 
     def matrix(self) -> Matrix:
         """Return the matrix of one partition that shows the whole sub-array."""
-        return single(self.template, self.uri, self.source)
+        seen = None if self._seen is None else np.array([self._seen], np.int64)
+        return single(self.template, self.uri, self.source, seen)
 
     def __repr__(self) -> str:
         where = "in memory" if self.uri is None else f"{self.variable!r} of {self.uri}"
@@ -199,7 +201,8 @@ def subarray_at(references: References, row: int) -> SubArray:
     uri, code = references.uri_of(row), references.variable[row]
     template = references.template_of(row)
     template = replace(template, steps=()) if template.steps else template
-    return SubArray(template, uri, references.memory[code] if uri is None else references.variables[code])
+    source = references.memory[code] if uri is None else references.variables[code]
+    return SubArray(template, uri, source, references.seen_of(row))
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:

@@ -1,0 +1,113 @@
+"""Which variables of a file are data, and what hangs on each?
+
+Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
+``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
+(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from aggarray.formats.base import Structure, Variable, basename, words
+
+#: What hangs on each variable, as {key: variable}, the key a base name; and which variables are data.
+Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
+
+
+def roles_of(names: "Names") -> Roles:
+    """Return what hangs on each variable of a file, and the names of its data variables in order."""
+    variables, hung = names.structure.variables, set[str]()
+    roles = {v.name: dict(names.hanging(v)) for v in variables}
+    for name, others in roles.items():
+        hung.update(h for h in others.values() if h != name)
+    data = [v.name for v in variables if v.name not in hung and not names.is_coordinate(v)]
+    reached = {h for name in data for h in roles[name].values()}
+    spare = [v for v in variables if v.name not in reached and v.name not in data]
+    return roles, (*data, *(v.name for v in spare if names.stands_alone(v, roles)))
+
+
+class Names:
+    """The ``variables`` of one file by name, and which one a name in another's attribute stands for.
+
+    ``parents``: of each boundary variable the one whose bounds it is.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.variables = {v.name: v for v in structure.variables}
+        self.parents: dict[str, str] = {}
+        self._roles = [v for v in structure.variables if "cf_role" in v.attrs]
+        for v in structure.variables:
+            for attribute in ("bounds", "climatology"):
+                for found in self.named(v, words(v.attrs.get(attribute))):
+                    self.parents.setdefault(found, v.name)
+
+    def find(self, name: str, group: str) -> str | None:
+        """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
+        if name.startswith("/"):
+            return name[1:] if name[1:] in self.variables else None
+        while True:
+            path = f"{group}/{name}" if group else name
+            if path in self.variables:
+                return path
+            if not group:
+                return None
+            group = group.rpartition("/")[0]
+
+    def named(self, variable: Variable, names: list[str]) -> Iterator[str]:
+        """Yield the variables that names in an attribute of ``variable`` stand for."""
+        group = variable.name.rpartition("/")[0]
+        for name in names:
+            found = self.find(name, group)
+            if found is not None and found != variable.name:
+                yield found
+
+    def coordinate(self, variable: Variable, dimension: str) -> str | None:
+        """Return the coordinate variable of a dimension of a variable."""
+        found = self.find(dimension, variable.name.rpartition("/")[0])
+        if found is None or not self.is_coordinate(self.variables[found]):
+            return None
+        # A group may have a dimension of that name of its own, of another size.
+        size = variable.shape[variable.dimensions.index(dimension)] if dimension in variable.dimensions else None
+        return found if size in (None, self.variables[found].shape[0]) else None
+
+    def is_coordinate(self, variable: Variable) -> bool:
+        """Tell whether a variable is the coordinate variable of its own dimension."""
+        return variable.dimensions == (basename(variable.name),)
+
+    def hanging(self, variable: Variable) -> Iterator[tuple[str, str]]:
+        """Yield (key, variable) for all that hangs on a variable; the key is the base name."""
+        direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
+        stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
+        direct += [c for c in self.named(variable, stated) if set(self.variables[c].dimensions) <= set(variable.dimensions)]
+        direct += self._instances(variable)
+        if not direct and variable.name in self.parents:
+            return
+        for name in dict.fromkeys(direct):
+            yield basename(name), name
+        for name in dict.fromkeys([variable.name, *direct]):
+            yield from ((basename(b), b) for b in self.bounds(self.variables[name]))
+        for name in self.named(variable, [w for w in words(variable.attrs.get("cell_measures")) if not w.endswith(":")]):
+            if set(self.variables[name].dimensions) <= set(variable.dimensions):
+                yield basename(name), name
+        mapping = words(variable.attrs.get("grid_mapping"))
+        stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
+        yield from ((basename(name), name) for name in self.named(variable, stated))
+
+    def _instances(self, variable: Variable) -> list[str]:
+        """Return the variables that say which station, profile or trajectory is which (CF section 9.5)."""
+        return [
+            v.name
+            for v in self._roles
+            if v.dimensions and v.name != variable.name and set(v.dimensions) <= set(variable.dimensions)
+        ]
+
+    def bounds(self, variable: Variable) -> list[str]:
+        """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""
+        found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
+        return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
+
+    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
+        """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
+        parent = self.parents.get(variable.name)
+        return parent is None or variable.name not in roles[parent].values()
