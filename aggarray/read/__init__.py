@@ -14,7 +14,7 @@ from aggarray.conform import Masked
 from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.options import get_options
 from aggarray.plan import Piece, along
-from aggarray.read.blocks import block, held, named, place, raise_named
+from aggarray.read.blocks import held, named, raise_named, read_block
 from aggarray.read.crew import Crew, Work
 from aggarray.read.direct import BATCH, SLAB, batches, carry_out
 from aggarray.read.files import OpenFiles, close_files
@@ -156,5 +156,4 @@ def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
 def _through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
     with held(matrix, group, target.access):
         for piece in group:
-            found = named(matrix, piece, lambda p: block(matrix, p, target))
-            place(*outputs, piece, found, target.fill_value)
+            named(matrix, piece, lambda p: read_block(matrix, p, outputs, target))

@@ -10,13 +10,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aggarray.access import Access
-from aggarray.conform import Masked, arrange, conform
+from aggarray.conform import conform
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import blaming, select_outer
 from aggarray.plan import Piece
+from aggarray.read.chunking import outer, parts_of
 from aggarray.read.files import opened
+from aggarray.read.stored import Outputs, putter
 from aggarray.read.target import Target
 from aggarray.table import Matrix
+
+#: So many elements are read at a time. A chunk that is larger is decoded anew for each part of it.
+PART = 1 << 21
 
 
 def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
@@ -45,42 +50,24 @@ def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndar
     return chosen
 
 
-def block(matrix: Matrix, piece: Piece, target: Target) -> Masked | None:
-    """Return values and mask of a piece in the master's dimensions, dtype and units; None where it is missing."""
-    if piece.ref < 0:
-        return None
-    template = matrix.references.template_of(piece.ref)
-    try:
-        raw = fetch(matrix, piece, target.access)
-    except MissingFileError:
-        if target.access.missing == "fill":
-            return None
-        raise
-    values, mask = conform(*template.encoding.decode(raw), template, target.step)
-
-    def laid(array: np.ndarray) -> np.ndarray:
-        block = arrange(array, template.dimensions, piece.flip, matrix.dimensions)
-        for axis, take in enumerate(piece.take):
-            block = block if take is None else block.take(take, axis=axis)
-        return block
-
-    return laid(values), None if mask is None else laid(mask)
-
-
-def place(out: np.ndarray, mask_out: np.ndarray | None, piece: Piece, block: Masked | None, fill: Any) -> None:
-    """Write a block where its piece goes, missing values filled in, and its mask."""
-    where: Any = piece.out
-    if not all(isinstance(w, slice) for w in where):
-        where = np.ix_(*(np.arange(w.start, w.stop) if isinstance(w, slice) else w for w in where))
-    if block is None:
-        out[where] = fill
-        if mask_out is not None:
-            mask_out[where] = True
-        return
-    values, mask = block
-    out[where] = values if mask is None else np.where(mask, np.asarray(fill, out.dtype), values)
-    if mask_out is not None and mask is not None:
-        mask_out[where] = mask
+def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -> None:
+    """Fetch, decode, conform and place a piece, a large one part by part."""
+    if piece.ref >= 0:
+        template = matrix.references.template_of(piece.ref)
+        put, _ = putter(matrix, piece, outputs, target.fill_value)
+        try:
+            for part, start in parts_of(piece.selection, (1,) * len(piece.selection), PART):
+                raw = fetch(matrix, piece._replace(selection=tuple(part)), target.access)
+                out = tuple(slice(s, s + n) for s, n in zip(start, raw.shape, strict=True))
+                put(out, *conform(*template.encoding.decode(raw), template, target.step))
+            return
+        except MissingFileError:
+            if target.access.missing != "fill":
+                raise
+    where = outer(tuple(slice(o.start, o.stop, 1) if isinstance(o, slice) else o for o in piece.out))
+    outputs[0][where] = target.fill_value
+    if outputs[1] is not None:
+        outputs[1][where] = True
 
 
 @contextmanager

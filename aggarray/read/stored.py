@@ -20,6 +20,8 @@ from aggarray.table import Matrix, Template
 
 Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]
+#: Puts values and mask of a part of a piece, given in its own dimensions, where they go.
+Put = Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
 
 
 class Stored(NamedTuple):
@@ -30,7 +32,7 @@ class Stored(NamedTuple):
     state: State | None
     variable: str
     template: Template
-    put: Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
+    put: Put
     #: Where values can be decoded straight to: the output in the sub-array's dimensions and directions, else None.
     view: np.ndarray | None
     target: Target
@@ -40,13 +42,17 @@ def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, t
     """Return a piece with what puts its values into the outputs (values and mask, in the master's dimensions)."""
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
-    plain = all(t is None for t in piece.take) and all(isinstance(o, slice) for o in piece.out)
-    if plain:
-        see = seen_as_stored(template, piece.flip, matrix.dimensions)
-        views = [None if o is None else see(o[(*piece.out, ...)]) for o in outputs]
-        put = _by_view(views[0], views[1], target.fill_value)
-        return Stored(*found, variable, template, put, views[0], target)
-    return Stored(*found, variable, template, _scattered(matrix, piece, outputs, target.fill_value), None, target)
+    put, view = putter(matrix, piece, outputs, target.fill_value)
+    return Stored(*found, variable, template, put, view, target)
+
+
+def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[Put, np.ndarray | None]:
+    """Return what puts parts of a piece into the outputs, and a view of these in its own dimensions, if there is one."""
+    if any(t is not None for t in piece.take) or not all(isinstance(o, slice) for o in piece.out):
+        return _scattered(matrix, piece, outputs, fill), None
+    see = seen_as_stored(matrix.references.template_of(piece.ref), piece.flip, matrix.dimensions)
+    views = [None if o is None else see(o[(*piece.out, ...)]) for o in outputs]
+    return _by_view(views[0], views[1], fill), views[0]
 
 
 def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence[str]) -> Callable[[np.ndarray], np.ndarray]:
