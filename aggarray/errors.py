@@ -30,6 +30,10 @@ class IndexFileError(AggarrayError, OSError):
     """An index file that cannot be read, written or trusted."""
 
 
+class ChangedFileError(IndexFileError, FormatError):
+    """A data file that is not what it was when it was scanned, or when an index was made of it."""
+
+
 class UnitsError(AggarrayError, ValueError):
     """Units or calendars that do not parse or do not convert into each other."""
 

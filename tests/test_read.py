@@ -214,4 +214,7 @@ def test_a_file_that_was_read_is_free_for_others_to_open_and_to_write(tmp_path: 
         assert array[:].tolist() == [2.0] * 3
     with netCDF4.Dataset(path, "a") as file:
         file["v"][:] = 3.0
-    assert array[:].tolist() == [3.0] * 3
+    # What it was is gone; what it is, nobody has looked at.
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'v': changed since it was scanned"):
+        array[:]
+    assert aa.open(path)["v"][:].tolist() == [3.0] * 3

@@ -32,7 +32,8 @@ class SubArray:
     template: Template
     uri: str | None
     source: str | np.ndarray
-    _seen: int | None = None
+    #: Of `References`: what the file was like when it was scanned.
+    _noted: tuple[int | None, tuple[int, int, int] | None] = (None, None)
 
     @classmethod
     def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
@@ -43,7 +44,7 @@ class SubArray:
         structure = scan(path)
         for found in structure.variables:
             if found.name == variable:
-                return cls(template_of(found, structure), structure.uri, variable)
+                return cls(template_of(found, structure), structure.uri, variable, (None, structure.stamp))
         reason = dict(structure.skipped).get(variable)
         names = ", ".join(v.name for v in structure.variables) or "none"
         raise NotFoundError(f"{structure.uri}: no variable {variable!r}: {reason or f'it has {names}'}")
@@ -153,8 +154,8 @@ class SubArray:
 
     def matrix(self) -> Matrix:
         """Return the matrix of one partition that shows the whole sub-array."""
-        seen = None if self._seen is None else np.array([self._seen], np.int64)
-        return single(self.template, self.uri, self.source, seen)
+        seen, stamp = (None if n is None else np.array([n], np.int64) for n in self._noted)
+        return single(self.template, self.uri, self.source, stamp, seen)
 
     def __repr__(self) -> str:
         where = "in memory" if self.uri is None else f"{self.variable!r} of {self.uri}"
@@ -202,7 +203,7 @@ def subarray_at(references: References, row: int) -> SubArray:
     template = references.template_of(row)
     template = replace(template, steps=()) if template.steps else template
     source = references.memory[code] if uri is None else references.variables[code]
-    return SubArray(template, uri, source, references.seen_of(row))
+    return SubArray(template, uri, source, (references.seen_of(row), references.stamp_of(row)))
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:

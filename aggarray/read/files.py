@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aggarray.access import Access
-from aggarray.errors import FormatError, IndexFileError, MissingFileError
+from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp
 from aggarray.options import get_options
@@ -53,7 +53,7 @@ class OpenFiles:
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
         """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open.
 
-        ``stamp``: what the file was like when it was scanned; IndexFileError where it has changed.
+        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed.
         """
         lease = self._take(path, stamp)
         try:
@@ -114,17 +114,17 @@ class OpenFiles:
         return fresh
 
     def _check(self, path: str, state: tuple[int, ...], stamp: Stamp) -> None:
-        """Raise IndexFileError unless a file is what it was, but for its time: copying changes that."""
+        """Raise ChangedFileError unless a file is what it was, but for its time: copying changes that."""
         if self._same.get(path) == (state, stamp):
             return
         told = telling_file(path)
         status = os.stat(told)
         if status.st_size != stamp[0]:
-            raise IndexFileError(
+            raise ChangedFileError(
                 f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now; open the files anew"
             )
         if status.st_mtime_ns != stamp[1] and checksum(told) != stamp[2]:
-            raise IndexFileError("changed since it was scanned: it was written to; open the files anew")
+            raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
         if len(self._same) > _REMEMBERED:
             self._same.clear()
         self._same[path] = (state, stamp)
@@ -177,6 +177,6 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
 def file_state(path: str, stamp: Stamp | None) -> State:
     """Return what tells whether a file is still the same.
 
-    MissingFileError where it is gone, IndexFileError where it is not what it was when it was scanned.
+    MissingFileError where it is gone, ChangedFileError where it is not what it was when it was scanned.
     """
     return _files.state(path, stamp)
