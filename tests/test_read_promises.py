@@ -142,7 +142,7 @@ def test_files_rewritten_while_an_array_is_open(tmp_path: Path, how: str, read_b
     if read_before:
         a[0]
     changed(path, how)
-    part = a.partitions[0, 0, 0].data
+    part = a.partitions[()].data
     for read in (lambda: a[:], lambda: a.read(copy=None), lambda: a.lazy[1:][:], part.read):
         for kind in (aa.IndexFileError, aa.FormatError):
             with pytest.raises(kind, match=r"a\.nc, variable 'tas': changed since it was scanned.*open the files anew"):
