@@ -109,6 +109,24 @@ def read_into(uri: str, offset: int, *buffers: Any, state: State | None = None) 
         source.read_into(offset, *buffers)
 
 
+def read_file(path: str) -> memoryview | None:
+    """Return all bytes of one of many small files, each of which is read once; None where there is no such file."""
+    try:
+        descriptor = os.open(path, _HOW | _AT_ONCE)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise _unopened(path, error) from error
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        state = _state_in(path, status)
+        return _LocalFile(_Lease(path, descriptor, state))._read(Span(0, state[1], ()))
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def opened(uri: str, state: State | None = None) -> Iterator[Source]:
     """Give an object for several reads; its ``state`` tells whether it is what it was. Raises what `read_ranges` does."""
@@ -348,6 +366,8 @@ class Descriptors:
 
 
 _HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+#: Opening a pipe would wait for its other end.
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 
 
 def _state_of(path: str, opened: str | int) -> State:
@@ -356,7 +376,10 @@ def _state_of(path: str, opened: str | int) -> State:
         status = os.stat(opened)
     except (OSError, ValueError) as error:
         raise _unopened(path, error) from error
-    # Opening a pipe would wait for its other end.
+    return _state_in(path, status)
+
+
+def _state_in(path: str, status: os.stat_result) -> State:
     if not stat.S_ISREG(status.st_mode):
         raise FormatError(f"{path}: not a file; check the path")
     return status.st_mtime_ns, status.st_size, status.st_ino

@@ -56,7 +56,9 @@ def assembled(path: str | os.PathLike[str], table: Chunks) -> np.ndarray:
         offset, length = int(table.offsets[number]), int(table.sizes[number])
         if offset < 0:
             continue
-        name = os.fspath(path) if table.names is None else os.path.join(path, table.names[number])
+        name = os.fspath(path) if table.names is None else os.path.join(path, table.names(number))
+        if table.names is not None and not os.path.exists(name):
+            continue
         with open(name, "rb") as file:
             file.seek(offset)
             data = file.read(length or -1)

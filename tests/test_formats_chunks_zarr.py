@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aggarray as aa
 from aggarray.errors import AggarrayError, FormatError
-from aggarray.formats import base
 from tests.chunking import assembled, known, table_of
 
 NUMBERS = ["bool", "i1", "u1", "<i2", ">i2", "<u4", ">u4", "<i8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]
@@ -122,7 +123,7 @@ def test_a_store_that_is_one_array(tmp_path: Path, version: Any) -> None:
     array(tmp_path / "v", version)
     table = known(tmp_path / "v")
     assert table.names is not None
-    assert table.names[1] == ("0.1" if version == 2 else "c/0/1")
+    assert table.names(1) == ("0.1" if version == 2 else "c/0/1")
     assert table.sizes.tolist() == [24] * 4
     assert assembled(tmp_path / "v", table).tolist() == np.arange(24).reshape(4, 6).tolist()
 
@@ -233,20 +234,48 @@ def test_damaged_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_claims_are_borne_out_before_memory_is_taken(tmp_path: Path, version: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = zarr.create_array(tmp_path / "v", zarr_format=version, shape=(10**12, 10**6), chunks=(1, 10), dtype="f4")
-    made[0, 0] = 1
+@pytest.mark.parametrize("compressors", [None, "auto"])
+def test_chunks_cost_nothing_until_they_are_read(tmp_path: Path, version: Any, compressors: Any) -> None:
+    shape = (10**6, 10**6)
+    made = zarr.create_array(
+        tmp_path / "v", zarr_format=version, shape=shape, chunks=(1, 10), dtype="f4", compressors=compressors, fill_value=7
+    )
+    made[10**5, 10**5 - 5 : 10**5 + 5] = np.arange(10, 20)
+    table = known(tmp_path / "v")
+    assert len(table.offsets) == 10**11 and table.offsets.strides == table.sizes.strides == (0,)
+    found = aa.open(tmp_path / "v")["v"][10**5 - 1 : 10**5 + 1, 10**5 - 5 : 10**5 + 6]
+    absent = np.nan if version == 2 else 7  # in version 2 the fill value says what is missing
+    np.testing.assert_array_equal(found, [[absent] * 11, [*range(10, 20), absent]])
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_more_chunks_than_can_be_numbered_are_left_to_zarr(tmp_path: Path, version: Any) -> None:
+    zarr.create_array(tmp_path / "v", zarr_format=version, shape=(2**62, 2**62), chunks=(1, 1), dtype="f4")
     assert table_of(tmp_path / "v") is None
-    monkeypatch.setattr(base, "FREE_CHUNKS", 10)
-    zarr.create_array(tmp_path / "w", zarr_format=version, shape=(40,), chunks=(1,), dtype="f4")[:] = np.arange(40)
-    assert len(known(tmp_path / "w", "w").offsets) == 40
 
 
-def test_folders_that_are_links_are_left_to_zarr(tmp_path: Path) -> None:
-    array(tmp_path / "v", 3)
+def test_folders_that_are_links(tmp_path: Path) -> None:
+    made = array(tmp_path / "v", 3)
     (tmp_path / "v/c/1").rename(tmp_path / "elsewhere")
     (tmp_path / "v/c/1").symlink_to(tmp_path / "elsewhere")
-    assert table_of(tmp_path / "v") is None
+    (tmp_path / "elsewhere/2").symlink_to(tmp_path / "v")  # round in circles, and no chunk
+    np.testing.assert_array_equal(assembled(tmp_path / "v", known(tmp_path / "v")), made[...])
+    array(tmp_path / "w", 3, shards=(4, 6))
+    (tmp_path / "w/c/1").rename(tmp_path / "other")
+    (tmp_path / "w/c/1").symlink_to(tmp_path / "other")
+    assert table_of(tmp_path / "w") is None  # whose index would have to be looked for
+
+
+def test_what_is_no_file_is_no_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "v"
+    zarr.create_array(path, shape=(6,), chunks=(2,), dtype="f4", fill_value=7)[:] = np.arange(6)
+    (path / "c/1").unlink()
+    (path / "c/1").mkdir()
+    (path / "c/0").unlink()
+    np.testing.assert_array_equal(aa.open(path)["v"][...], zarr.open_array(path)[...])
+    os.mkfifo(path / "c/0")
+    with pytest.raises(FormatError, match=r"c/0: not a file"):
+        aa.open(path)["v"][...]
 
 
 def test_shards_claim_no_more_than_they_hold(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 """Where in a Zarr store do the values of an array lie?
 
-In files named after the chunks, whose metadata tell shape, byte order and codecs; a folder's listing tells which of them are
-there. In a shard several chunks share a file, at places that its index gives. Codecs that are not known here, and settings that
+In files named after the chunks, whose metadata tell shape, byte order and codecs; which of them are there is seen when they are
+read. In a shard several chunks share a file, at places that its index gives. Codecs that are not known here, and settings that
 move elements about (transposition, order F), give None: zarr-python reads such arrays.
 """
 
-import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,8 @@ _PLAIN = {
 }
 #: What stands in a shard's index for a chunk that is not stored.
 _ABSENT = 2**64 - 1
+#: Chunks are numbered in 64 bits.
+_MOST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,6 @@ class _Codecs:
     settings: Mapping[str, Any] | None = None
 
 
-_Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
 def describe(store: str, within: str, layout: Layout) -> Chunks | None:
     """Return where an array in the folder ``within`` of a store is stored, or None. ValueError for damaged metadata."""
     if layout.dtype.kind not in "biufc":
@@ -60,27 +58,21 @@ def describe(store: str, within: str, layout: Layout) -> Chunks | None:
     if fill is None or codecs is None or keys is None:
         return None
     outer = _sides(_outer_chunk(layout), layout.shape)
-    table = Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_no_columns())
-    folder = os.path.join(store, within)
-    present = _listing(folder, keys)
-    if present is None or not worth_a_table(table.grid, len(present)):
-        return None
-    names = keys.names(table.grid)
-    paths = [f"{within}/{name}" for name in names] if within else names
+    chunks = Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_same(0))
     if codecs.settings is not None:
-        found = _sharded(folder, names, present, table, codecs)
-        if found is None:
-            return None
-        offsets, sizes, which = found
-        return replace(table, chunk=codecs.inner, offsets=offsets, sizes=sizes, names=tuple(paths[n] for n in which.tolist()))
-    offsets = np.fromiter((0 if n in present else -1 for n in names), np.int64, len(names))
+        return _of_shards(store, within, keys, chunks, codecs)
+    count = math.prod(chunks.grid)
+    if count > _MOST:
+        return None
     # Chunks whose size varies are whole files, of whatever size when they are read: chunks may be written anew.
-    raw = 0 if codecs.filters else math.prod(outer) * codecs.dtype.itemsize
-    return replace(table, offsets=offsets, sizes=np.where(offsets < 0, 0, raw), names=tuple(paths))
+    size = 0 if codecs.filters else math.prod(outer) * codecs.dtype.itemsize
+    offsets, sizes = _same(count, size)
+    return replace(chunks, offsets=offsets, sizes=sizes, names=_Paths(within, keys, chunks.grid, (1,) * len(outer)))
 
 
-def _no_columns() -> tuple[np.ndarray, np.ndarray]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
+def _same(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return offsets (all 0) and sizes (all equal) of so many chunks, in no memory whatever their number."""
+    return np.broadcast_to(np.int64(0), (count,)), np.broadcast_to(np.int64(size), (count,))
 
 
 # Names of chunks
@@ -90,20 +82,41 @@ def _no_columns() -> tuple[np.ndarray, np.ndarray]:
 class _Keys:
     """How the files of chunks are named: ``lead``, then the position along each dimension, separated.
 
-    >>> _Keys("c/", "/").names((1, 2)), _Keys("", ".").names(()), _Keys("c.", ".").names(())
-    (['c/0/0', 'c/0/1'], ['0'], ['c'])
+    >>> _Keys("c/", "/").name((0, 1)), _Keys("", ".").name(()), _Keys("c.", ".").name(())
+    ('c/0/1', '0', 'c')
     """
 
     lead: str
     separator: str
 
-    def names(self, grid: tuple[int, ...]) -> list[str]:
-        """Return the name of every chunk of a grid, in C order."""
-        if not grid:
-            return [self.lead[:-1] or "0"]
-        parts = [[str(i) for i in range(n)] for n in grid]
-        parts[0] = [self.lead + first for first in parts[0]]
-        return [self.separator.join(p) for p in itertools.product(*parts)]
+    def name(self, place: Sequence[int]) -> str:
+        """Return the name of the chunk at a place of the grid."""
+        return self.lead + self.separator.join(map(str, place)) if place else self.lead[:-1] or "0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The path of the file that holds a chunk, by the chunk's number in C order: made when it is asked for.
+
+    ``grid``: of the chunks; ``per``: how many of them a file holds along each dimension.
+
+    >>> paths = _Paths("tas", _Keys("c/", "/"), (2, 4), (1, 2))
+    >>> paths(5), paths(6)
+    ('tas/c/1/0', 'tas/c/1/1')
+    """
+
+    within: str
+    keys: _Keys
+    grid: tuple[int, ...]
+    per: tuple[int, ...]
+
+    def __call__(self, number: int) -> str:
+        place: list[int] = []
+        for side, many in zip(reversed(self.grid), reversed(self.per), strict=True):
+            number, at = divmod(number, side)
+            place.append(at // many)
+        name = self.keys.name(place[::-1])
+        return f"{self.within}/{name}" if self.within else name
 
 
 def _keys(layout: Layout) -> _Keys | None:
@@ -265,27 +278,30 @@ def _index(settings: Mapping[str, Any]) -> _Index | None:
     return _Index(location == "start", len(names) == 2)
 
 
-def _sharded(folder: str, names: Sequence[str], present: set[str], shards: Chunks, codecs: _Codecs) -> _Columns | None:
-    """Return offset, size and number of the shard of every inner chunk; None where an index is not understood."""
-    index = _index(codecs.settings or {})
-    if index is None:
+def _of_shards(store: str, within: str, keys: _Keys, shards: Chunks, codecs: _Codecs) -> Chunks | None:
+    """Return the inner chunks, each with its place in a shard; None where an index is not understood."""
+    index, chunk = _index(codecs.settings or {}), codecs.inner
+    folder = os.path.join(store, within)
+    present = _listing(folder, keys)
+    if index is None or present is None or not worth_a_table(shards.grid, len(present)):
         return None
-    chunk = codecs.inner
     if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
         raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
     grid, per = grid_of(shards.shape, chunk), grid_of(shards.chunk, chunk)
+    names = {keys.name(place): place for place in np.ndindex(shards.grid)}
+    there = [name for name in present if name in names]
     # A shard that is there has its whole index in it, whatever else is claimed.
-    if not worth_a_table(grid, sum(os.path.getsize(os.path.join(folder, n)) // 16 for n in present.intersection(names))):
+    if not worth_a_table(grid, sum(os.path.getsize(os.path.join(folder, name)) // 16 for name in there)):
         return None
-    offsets, sizes, which = (np.full(grid, start, np.int64) for start in (-1, 0, 0))
-    for number, (name, at) in enumerate(zip(names, np.ndindex(shards.grid), strict=True)):
-        box: Box = tuple(slice(i * n, min((i + 1) * n, most)) for i, n, most in zip(at, per, grid, strict=True))
-        which[box] = number
-        if name in present:
-            part: Box = tuple(slice(0, s.stop - s.start) for s in box)
-            found = _places(os.path.join(folder, name), index, per)
-            offsets[box], sizes[box] = found[0][part], found[1][part]
-    return offsets.ravel(), sizes.ravel(), which.ravel()
+    offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
+    for name in there:
+        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(names[name], per, grid, strict=True)]
+        box: Box = tuple(slice(start, stop) for start, stop in ends)
+        part: Box = tuple(slice(0, stop - start) for start, stop in ends)
+        found = _places(os.path.join(folder, name), index, per)
+        offsets[box], sizes[box] = found[0][part], found[1][part]
+    paths = _Paths(within, keys, grid, per)
+    return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
 
 
 def _places(path: str, index: _Index, per: tuple[int, ...]) -> np.ndarray:

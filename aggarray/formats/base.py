@@ -85,7 +85,8 @@ class Chunks:
     of encoding; ``fill``: what elements of chunks that are not stored are, a native scalar;
     ``offsets``, ``sizes``: int64, one per chunk in C order of the grid, offset -1 = not stored, size 0 = the whole file;
     ``masks``: uint32 per chunk (bit i: filter i was skipped) or None where none was;
-    ``names``: None where all lie in the file itself, else the path of each chunk's file (Zarr), relative to the store.
+    ``names``: None where all lie in the file itself, else tells the path of a chunk's file (Zarr), relative to the store:
+    a file that is not there holds chunks that are not stored.
     The arrays are read-only. Nothing in them has been held against the size of the file.
     """
 
@@ -97,7 +98,7 @@ class Chunks:
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray | None = None
-    names: tuple[str, ...] | None = None
+    names: Callable[[int], str] | None = None
 
     def __post_init__(self) -> None:
         for column in (self.offsets, self.sizes, self.masks):

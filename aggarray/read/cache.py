@@ -58,8 +58,7 @@ def _table_bytes(item: tuple[Any, Chunks | None]) -> int:
     table = item[1]
     if table is None:
         return 1000
-    names = 0 if table.names is None else 100 * len(table.names)
-    return 1000 + table.offsets.nbytes + table.sizes.nbytes + names
+    return 1000 + table.offsets.nbytes + table.sizes.nbytes
 
 
 def _array_bytes(array: np.ndarray) -> int:

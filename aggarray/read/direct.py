@@ -47,6 +47,8 @@ def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
     table = stored.table
     # A chunk decoded, unshuffled, converted in double precision, and its mask.
     each = prod(table.chunk) * (2 * table.dtype.itemsize + 17)
+    # The chunks of a store are whole files, whose sizes nobody has asked for.
+    unknown = prod(table.chunk) * table.dtype.itemsize
     found: list[Slab] = []
     size = most = 0
     for slab in slabs:
@@ -54,7 +56,7 @@ def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
             yield Batch(stored, read_slabs, found, size + most)
             found, size, most = [], 0, 0
         found.append(slab)
-        size += int(table.sizes[slab.numbers[0]] if len(slab.numbers) == 1 else table.sizes[slab.numbers].sum())
+        size += int(table.sizes[slab.numbers[0]] if len(slab.numbers) == 1 else table.sizes[slab.numbers].sum()) or unknown
         most = max(most, len(slab.numbers) * each)
     if found:
         yield Batch(stored, read_slabs, found, size + most)

@@ -18,7 +18,7 @@ from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import Slab
 from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
-from aggarray.source import opened, read_into, read_ranges
+from aggarray.source import read_file, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
@@ -84,21 +84,23 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
 def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks that lie in several files; one that is not there is all fill value."""
     names: Any = stored.table.names
+    paths = [f"{stored.path}/{names(number)}" for number in numbers]
     found: list[Part] = []
     start = 0
     for stop in range(1, len(numbers) + 1):
-        if stop < len(numbers) and names[numbers[stop]] == names[numbers[start]]:
+        if stop < len(numbers) and paths[stop] == paths[start]:
             continue
-        path = f"{stored.path}/{names[numbers[start]]}"
         places = list(zip(offsets[start:stop], sizes[start:stop], strict=True))
+        start, path = stop, paths[start]
+        if places == [(0, 0)]:
+            # The whole file, whatever its size: it may have been written anew since the chunks were listed.
+            found.append(read_file(path))
+            continue
         try:
-            with opened(path) as source:
-                # A size of 0 is that of the file: it may have been written anew since the chunks were listed.
-                data = iter(source.read_ranges([(o, n or source.state[1]) for o, n in places if o >= 0]))
+            data = iter(read_ranges(path, [place for place in places if place[0] >= 0]))
             found += [None if offset < 0 else next(data) for offset, _ in places]
         except MissingFileError:
             found += [None] * len(places)
-        start = stop
     return found
 
 

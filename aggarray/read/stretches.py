@@ -77,7 +77,7 @@ def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator
         return
     found: dict[str, list[int]] = {}
     for place in there.tolist():
-        found.setdefault(names[numbers[place]], []).append(place)
+        found.setdefault(names(int(numbers[place])), []).append(place)
     for name, places in found.items():
         yield f"{stored.path}/{name}", np.array(places, np.int64)
 

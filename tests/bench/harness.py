@@ -5,8 +5,8 @@ turns, the order is reversed from round to round, and medians are compared. A fi
 file system's cache for all alike, and its results must be equal. Whoever has had `PATIENCE` seconds sits the rest out.
 """
 
+import functools
 import importlib
-import importlib.util
 import json
 import pkgutil
 import subprocess
@@ -98,7 +98,16 @@ def present(benchmark: Benchmark) -> tuple[Benchmark, list[str]]:
 
 
 def _absent(modules: Sequence[str]) -> list[str]:
-    return [name for name in modules if importlib.util.find_spec(name) is None]
+    return [name for name in modules if not _loads(name)]
+
+
+@functools.cache
+def _loads(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except (ImportError, OSError):  # it is not there, or a library of the system that it needs is not
+        return False
+    return True
 
 
 def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None]) -> list[Measured]:
