@@ -261,8 +261,8 @@ def test_folders_that_are_links(tmp_path: Path) -> None:
     (tmp_path / "elsewhere/2").symlink_to(tmp_path / "v")  # round in circles, and no chunk
     np.testing.assert_array_equal(assembled(tmp_path / "v", known(tmp_path / "v")), made[...])
     array(tmp_path / "w", 3, shards=(4, 6))
-    (tmp_path / "w/c/1").rename(tmp_path / "other")
-    (tmp_path / "w/c/1").symlink_to(tmp_path / "other")
+    (tmp_path / "w/c/0").rename(tmp_path / "other")
+    (tmp_path / "w/c/0").symlink_to(tmp_path / "other")
     assert table_of(tmp_path / "w") is None  # whose index would have to be looked for
 
 
