@@ -29,8 +29,8 @@ from aggarray.table import Matrix
 
 #: So many files per thread are shared out by the file, a few at a time, once some have shown how much work they are ...
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
-#: ... which is little below so many bytes a file.
-_LIGHT = 1 << 18
+#: ... which is little below so many bytes a file. Files of which so many bytes are wanted are divided all the same.
+_LIGHT, _HEAVY = 1 << 18, 1 << 20
 
 __all__ = ["OpenFiles", "Target", "close_files", "output", "read", "view"]
 
@@ -70,7 +70,7 @@ def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> No
     if crew.threads == 1:
         job.carry_out(groups)
         return
-    if len(groups) < _MANY * crew.threads:
+    if len(groups) < _MANY * crew.threads or job.outputs[0].nbytes >= _HEAVY * len(groups):
         for group in groups:
             for work, size in job.works(group):
                 crew.do(work, size)
@@ -79,8 +79,9 @@ def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> No
     if size < _LIGHT * _FIRST:
         job.carry_out(groups[_FIRST:])
         return
-    for start in range(_FIRST, len(groups), _BUNDLE):
-        crew.do(partial(job.carry_out, groups[start : start + _BUNDLE]), BATCH + SLAB)
+    bundle = min(_BUNDLE, max(1, len(groups) // (_MANY * crew.threads)))
+    for start in range(_FIRST, len(groups), bundle):
+        crew.do(partial(job.carry_out, groups[start : start + bundle]), BATCH + SLAB)
 
 
 class _Job(NamedTuple):
