@@ -14,8 +14,8 @@ from aggarray.source import GAP, Source, opened
 
 #: Rows that lie close together are read by one call of about so many bytes.
 SPAN = 1 << 22
-#: Rows of fewer bytes are picked out of what was read all at once.
-_SHORT = 1 << 9
+#: Rows of fewer bytes are picked out of what was read all at once, rows of more read where they go.
+_SHORT, _LONG = 1 << 9, 1 << 15
 #: More spans than this are read in one go.
 _FEW = 8
 
@@ -113,7 +113,8 @@ def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: 
         order = np.argsort(offsets, kind="stable")
         offsets, places = offsets[order], places[order]
     gaps = np.diff(offsets) - length
-    apart = (gaps > GAP) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
+    # A call costs less than copying a long row out of what was read with it.
+    apart = (gaps > (GAP if length < _LONG else 0)) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
     cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(offsets)]])
     spans = offsets[cuts[1:] - 1] + length - offsets[cuts[:-1]] if len(offsets) else cuts[:0]
     if len(spans) > _FEW and length <= _SHORT and spans.max() <= GAP:
