@@ -148,8 +148,9 @@ def pieces(matrix: Matrix, rows: Sequence[Along]) -> Iterator[Piece]:
     """Yield one piece per touched partition, of rows that `along` or `runs` gave for each dimension."""
     strides = [int(np.prod(matrix.cells[d + 1 :])) for d in range(len(rows))]
     columns = [_entries(r, stride) for r, stride in zip(rows, strides, strict=True)]
+    planner = _Planner(matrix)
     for combination in product(*columns):
-        yield _piece(matrix, sum(entry.offset for entry in combination), combination)
+        yield planner.piece(sum(entry.offset for entry in combination), combination)
 
 
 class _Entry(NamedTuple):
@@ -175,34 +176,69 @@ def _entries(rows: Along, stride: int) -> list[_Entry]:
     return found
 
 
-def _piece(matrix: Matrix, cell: int, entries: tuple[_Entry, ...]) -> Piece:
-    ref = int(matrix.refs[cell])
-    out = tuple(e.out for e in entries)
-    take = tuple(e.take for e in entries)
-    shape = tuple(e.extent for e in entries)
-    if ref < 0:
-        return Piece(ref, (), (), out, take, shape)
-    template = matrix.references.template_of(ref)
-    selection: list[Indices] = []
-    flip = []
-    for position, name in enumerate(template.dimensions):
-        if name in matrix.dimensions:
-            d = matrix.dimensions.index(name)
-            against = template.directions[position] != matrix.directions[d]
-            selection.append(_compose(matrix, cell, d, entries[d], against))
-            if against and entries[d].extent > 1:
-                flip.append(position)
-        else:
+#: So many rows are remembered, however many there are.
+_REMEMBERED = 1 << 12
+
+
+class _Planner:
+    """Plans piece after piece; what many of them have in common is worked out once."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self._axes: dict[int, list[tuple[int | None, str, bool]]] = {}
+        self._composed: dict[tuple[int, int, int, bool], Indices] = {}
+
+    def piece(self, cell: int, entries: tuple[_Entry, ...]) -> Piece:
+        """Return what is read for one row of every dimension, which meet in a cell (by its flat number)."""
+        matrix = self._matrix
+        ref = int(matrix.refs[cell])
+        out = tuple([e.out for e in entries])
+        take = tuple([e.take for e in entries])
+        shape = tuple([e.extent for e in entries])
+        if ref < 0:
+            return Piece(ref, (), (), out, take, shape)
+        selection: list[Indices] = []
+        flip: tuple[int, ...] = ()
+        for position, (d, name, against) in enumerate(self._axes_of(ref)):
             start, step = matrix.parts.at(name, cell)
-            start += int(matrix.parts.picks[-step][0]) if step <= 0 else 0
-            selection.append(slice(start, start + 1, 1))
-    return Piece(ref, tuple(selection), tuple(flip), out, take, shape)
+            if d is None:
+                start += int(matrix.parts.picks[-step][0]) if step <= 0 else 0
+                selection.append(slice(start, start + 1, 1))
+                continue
+            selection.append(self._along(d, entries[d], (start, step), against))
+            if against and shape[d] > 1:
+                flip += (position,)
+        return Piece(ref, tuple(selection), flip, out, take, shape)
+
+    def _axes_of(self, ref: int) -> list[tuple[int | None, str, bool]]:
+        """Return per dimension of a sub-array which of the master's it is, its name, and whether it runs against that."""
+        matrix = self._matrix
+        code = int(matrix.references.template[ref])
+        if code not in self._axes:
+            template = matrix.references.templates[code]
+            axes = [matrix.dimensions.index(n) if n in matrix.dimensions else None for n in template.dimensions]
+            self._axes[code] = [
+                (d, name, d is not None and direction != matrix.directions[d])
+                for d, name, direction in zip(axes, template.dimensions, template.directions, strict=True)
+            ]
+        return self._axes[code]
+
+    def _along(self, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
+        """Return what a row takes of a cell, whose part of its sub-array is known; rows live as long as their plan."""
+        key = (id(entry), *part, against)
+        found = self._composed.get(key)
+        if found is None:
+            if len(self._composed) >= _REMEMBERED:
+                self._composed.clear()
+            edges = self._matrix.edges[d]
+            extent = int(edges[entry.number + 1] - edges[entry.number])
+            found = self._composed[key] = _composed(entry, extent, part, against, self._matrix.parts.picks)
+        return found
 
 
-def _compose(matrix: Matrix, cell: int, d: int, entry: _Entry, against: bool) -> Indices:
-    """Return what a row takes of a cell, in indices of the sub-array, increasing."""
-    extent = int(matrix.edges[d][entry.number + 1] - matrix.edges[d][entry.number])
-    start, step = matrix.parts.at(matrix.dimensions[d], cell)
+def _composed(entry: _Entry, extent: int, part: tuple[int, int], against: bool, picks: Sequence[np.ndarray]) -> Indices:
+    """Return what a row takes of a cell of so many positions, in indices of the sub-array, increasing."""
+    start, step = part
     if entry.pick is None:
         last = entry.first + (entry.extent - 1) * entry.step
         first = extent - 1 - last if against else entry.first
@@ -212,7 +248,7 @@ def _compose(matrix: Matrix, cell: int, d: int, entry: _Entry, against: bool) ->
         local = first + entry.step * np.arange(entry.extent)
     else:
         local = (extent - 1 - entry.pick)[::-1] if against else entry.pick
-    return start + (step * local if step > 0 else matrix.parts.picks[-step][local])
+    return start + (step * local if step > 0 else picks[-step][local])
 
 
 def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[Indices, ...]:
