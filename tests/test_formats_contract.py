@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -257,11 +258,11 @@ def test_plug_ins_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
             return self.found
 
     own = formats.formats()[0]
-    monkeypatch.setattr(formats.metadata, "entry_points", lambda group: [Entry(own)] if group == "aggarray.formats" else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry(own)] if group == "aggarray.formats" else [])
     formats._foreign_formats.cache_clear()
     try:
         assert formats.formats()[-1] is own
-        monkeypatch.setattr(formats.metadata, "entry_points", lambda group: [Entry(None)])
+        monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry(None)])
         formats._foreign_formats.cache_clear()
         with pytest.warns(RuntimeWarning, match="format other .* does not load"):
             assert own in formats.formats()

@@ -319,6 +319,7 @@ def test_helpers_import_no_more_than_scanning_needs() -> None:
         "frozen",
         "helpers",
         "options",
+        "plugins",
         "table",
         "units",
         "wire",

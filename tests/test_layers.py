@@ -19,7 +19,7 @@ PACKAGE = "aggarray"
 #: import each other. The last two layers only hand names on.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("options", "frozen", "assumed"),
+    ("options", "frozen", "assumed", "plugins"),
     ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
     ("table",),
     ("plan", "conform", "maps"),

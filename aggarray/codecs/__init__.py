@@ -2,18 +2,15 @@
 
 A file states an encoding as filters, in the order in which they were applied; they are undone in reverse. A codec is a
 module of this folder with a ``CODEC`` object, or an object that another package registers under the entry point
-``aggarray.codecs``: there is no list to edit. Codecs let other threads
-run while they work on many bytes; where a library does not, its codec works piece by piece.
+``aggarray.codecs``: there is no list to edit. Codecs let other threads run while they work on many bytes; where a library
+does not, its codec works piece by piece.
 """
 
 import functools
-import importlib
-import pkgutil
+import sys
 import threading
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +18,7 @@ import numpy as np
 
 from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Codec, Filter, Parameters
+from aggarray.plugins import foreign_objects, own_objects
 
 #: Bytes that a thread may keep for the next chunks.
 _KEPT = 1 << 22
@@ -39,27 +37,21 @@ def codecs() -> Mapping[str, Codec]:
 
 @functools.cache
 def _own_codecs() -> dict[str, Codec]:
-    found: dict[str, Codec] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")):
-        candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "CODEC", None)
-        if isinstance(candidate, Codec):
-            found.setdefault(candidate.name, candidate)
-    return found
+    return _by_name(own_objects(sys.modules[__name__], "CODEC"))
 
 
 @functools.cache
 def _foreign_codecs() -> dict[str, Codec]:
-    """Return the codecs of other packages. Looking for them takes as long as reading a small file."""
-    found: dict[str, Codec] = {}
-    for entry in metadata.entry_points(group="aggarray.codecs"):
-        try:
-            candidate = entry.load()
-        except (ImportError, AttributeError) as error:
-            warnings.warn(f"codec {entry.name} ({entry.value}) does not load: {error}", RuntimeWarning, stacklevel=2)
-            continue
-        if isinstance(candidate, Codec):
-            found.setdefault(candidate.name, candidate)
-    return found
+    return _by_name(foreign_objects("aggarray.codecs"))
+
+
+def _by_name(found: Iterable[Any]) -> dict[str, Codec]:
+    """Return what is a codec, the first of each name."""
+    named: dict[str, Codec] = {}
+    for one in found:
+        if isinstance(one, Codec):
+            named.setdefault(one.name, one)
+    return named
 
 
 def _codec(name: str) -> Codec | None:
@@ -80,8 +72,8 @@ def known(filters: Sequence[Filter]) -> bool:
 def before_shuffle(filters: tuple[Filter, ...]) -> tuple[Filter, ...] | None:
     """Return the filters that make the planes of a shuffled chunk, where shuffle is the last to be undone; else None.
 
-    Few elements can then be had from the planes (`aggarray.codecs.shuffle.gather`). Of a chunk's mask bit 0 speaks of
-    shuffle itself; shift it by one for the filters returned.
+    Few elements can then be taken from the planes. Of a chunk's mask bit 0 speaks of shuffle itself; shift it by one for the
+    filters returned.
 
     >>> before_shuffle((Filter("shuffle", (4,)), Filter("deflate")))
     (Filter(name='deflate', parameters=()),)

@@ -44,19 +44,6 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
         frame.undo(out[start * itemsize : (start + width) * itemsize])
 
 
-def gather(planes: np.ndarray, itemsize: int, indices: np.ndarray | slice) -> np.ndarray:
-    """Return few elements of a shuffled chunk as uint8 of shape (elements, itemsize), contiguous: only their bytes are touched.
-
-    ``indices``: numbers of elements, each less than ``planes.size // itemsize``; IndexError for others.
-
-    >>> gather(np.array([1, 2, 3, 0, 0, 9], np.uint8), 2, np.array([2, 0])).view("<u2").ravel().tolist()
-    [2307, 1]
-    """
-    count = planes.size // itemsize
-    chosen = planes[: count * itemsize].reshape(itemsize, count)[:, indices]
-    return np.ascontiguousarray(chosen.T)
-
-
 class Shuffle:
     """The codec; no more than `unshuffle_into` in new memory where there is none."""
 

@@ -6,20 +6,18 @@ entry point ``aggarray.formats``: there is no list to edit. Files are known by c
 
 import functools
 import hashlib
-import importlib
 import os
-import pkgutil
 import re
 import stat
-import warnings
+import sys
 from dataclasses import replace
-from importlib import metadata
 from typing import Any
 from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
+from aggarray.plugins import foreign_objects, own_objects
 
 #: Bytes of a file that formats are shown.
 HEAD = 512
@@ -43,27 +41,12 @@ def formats() -> tuple[Format, ...]:
 @functools.cache
 def own_formats() -> tuple[Format, ...]:
     """Return the formats of this folder."""
-    found: list[Format] = []
-    for module in sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")):
-        candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
-        if isinstance(candidate, Format):
-            found.append(candidate)
-    return tuple(found)
+    return tuple(f for f in own_objects(sys.modules[__name__], "FORMAT") if isinstance(f, Format))
 
 
 @functools.cache
 def _foreign_formats() -> tuple[Format, ...]:
-    """Return the formats of other packages. Looking for them takes as long as reading a small file."""
-    found: list[Format] = []
-    for entry in metadata.entry_points(group="aggarray.formats"):
-        try:
-            candidate = entry.load()
-        except (ImportError, AttributeError) as error:
-            warnings.warn(f"format {entry.name} ({entry.value}) does not load: {error}", RuntimeWarning, stacklevel=2)
-            continue
-        if isinstance(candidate, Format):
-            found.append(candidate)
-    return tuple(found)
+    return tuple(f for f in foreign_objects("aggarray.formats") if isinstance(f, Format))
 
 
 def local_path(path: Any) -> str:
