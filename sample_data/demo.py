@@ -1,7 +1,8 @@
 """The story so far, told on the sample data: ``make demo``.
 
 Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those that
-netCDF4-python gives, puts ten tiles together whose edges do not align, sorts out a messy folder, and keeps an index.
+netCDF4-python gives, puts ten tiles together whose edges do not align, sorts out a messy folder, keeps an index, and shows
+what reading costs.
 Every claim is checked; a wrong one fails the run.
 """
 
@@ -211,6 +212,75 @@ def index() -> None:
         check([p.kind for p in problems] == ["missing"], "a file that is gone is found")
 
 
+def write_compressed(folder: Path, count: int) -> list[Path]:
+    """Write files of ten steps on a fine grid, shuffled and deflated, a chunk a step."""
+    lats, lons = np.arange(90) * 2 - 89.0, np.arange(180) * 2.0
+    paths = []
+    for number in range(count):
+        paths.append(folder / f"tas_{number:03}.nc")
+        with netCDF4.Dataset(paths[-1], "w") as file:
+            days = np.arange(10) + 10.0 * number
+            for name, values, units in (
+                ("time", days, "days since 2001-01-01"),
+                ("lat", lats, "degrees_north"),
+                ("lon", lons, "degrees_east"),
+            ):
+                file.createDimension(name, len(values))
+                axis = file.createVariable(name, "f8", (name,))
+                axis.units = units
+                axis[:] = values
+            tas = file.createVariable(
+                "tas", "f4", ("time", "lat", "lon"), zlib=True, chunksizes=(1, 90, 180), fill_value=-999.0
+            )
+            tas.units = "K"
+            tas[:] = (
+                np.round(8 * (280 + np.cos(np.radians(lats))[:, np.newaxis] * np.sin(days[:, np.newaxis, np.newaxis] + lons)))
+                / 8
+            )
+    return paths
+
+
+def by_loop(paths: list[Path], key: Any) -> np.ndarray:
+    """Read the same by a loop over netCDF4-python."""
+    found = []
+    for path in paths:
+        with netCDF4.Dataset(path) as file:
+            found.append(np.ma.filled(file["tas"][key], np.nan))
+    return np.concatenate(found)
+
+
+def speed() -> None:
+    """What it costs to open, to reopen, and to read."""
+    show("Fast: from stored bytes to values, without a library in between")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = write_compressed(folder, 100)
+        point = (slice(None), 45, 90)
+        seconds: dict[str, float] = {}
+        found: dict[str, Any] = {}
+        for what, work in (
+            ("open 100 files", lambda: aa.open(folder)),
+            ("open 100 files, most on trust", lambda: aa.open(folder, rules=aa.Rules(trust="assume"))),
+            ("save an index, chunk tables included", lambda: found["open 100 files"].save(folder / "tas.nca")),
+            ("open the index, read a point's series", lambda: aa.open(folder / "tas.nca")["tas"][point]),
+            ("the same series, a loop over netCDF4", lambda: by_loop(paths, point)),
+            ("open the index, read everything", lambda: aa.open(folder / "tas.nca")["tas"][...]),
+            ("everything, a loop over netCDF4", lambda: by_loop(paths, ...)),
+        ):
+            started = time.perf_counter()
+            found[what] = work()
+            seconds[what] = time.perf_counter() - started
+        print(table([[what, f"{took:.3f} s"] for what, took in seconds.items()], ["what", "takes, in one run"]))
+        series, whole = list(found.values())[3:5], list(found.values())[5:]
+        check(np.array_equal(*series) and series[0].shape == (1000,), "the series is the one that netCDF4-python gives")
+        check(np.array_equal(*whole) and whole[0].shape == (1000, 90, 180), "so is everything else")
+        trusted = found["open 100 files, most on trust"]
+        check(
+            trusted["tas"].shape == (1000, 90, 180) and trusted.check().ok,
+            "what was taken on trust holds, looked at file by file",
+        )
+
+
 def main() -> None:
     """Tell all chapters."""
     archive()
@@ -218,6 +288,7 @@ def main() -> None:
     tiles()
     messy()
     index()
+    speed()
     print("\nEverything that was claimed was checked.")
 
 
