@@ -32,8 +32,8 @@ BATCH = 16
 FEW_FILES = 64
 #: This process works alone for so many seconds, to see how long it would take alone ...
 TRIAL = 0.1
-#: ... and gets help if that is more than so many seconds: helpers take about half as long to start.
-WORTH = 0.6
+#: ... and gets help if that is more than so many seconds: helpers take a fifth of it to start, and what they find travels.
+WORTH = 1.5
 #: Seconds without any answer after which this process does the rest itself.
 PATIENCE = 10.0
 
