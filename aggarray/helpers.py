@@ -31,7 +31,7 @@ BATCH = 16
 #: Fewer files than this are not worth the start of a helper.
 FEW_FILES = 64
 #: This process works alone for so many seconds, to see how long it would take alone ...
-TRIAL = 0.1
+TRIAL = 0.3
 #: ... and gets help if that is more than so many seconds: helpers take a fifth of it to start, and what they find travels.
 WORTH = 1.5
 #: Seconds without any answer after which this process does the rest itself.
