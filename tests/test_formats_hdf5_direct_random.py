@@ -93,6 +93,19 @@ def test_any_structure(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
         check(path)
 
 
+def test_less_written_than_a_dimension_is_long(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        file.createDimension("y", None)
+        file.createVariable("v", "i1", ("x", "y"))[:, 0:1] = [[67], [69]]
+        file.createVariable("u", "f4", ("x", "y"))[:, 0:1] = [[67], [69]]
+        file.createVariable("w", "i1", ("y",))[0:2] = [1, 2]
+        file["w"].coordinates = "v u"
+    values = {v.name: v.values for v in check(tmp_path / "a.nc").variables}
+    np.testing.assert_array_equal(values["v"], [[67, -127], [69, -127]])
+    np.testing.assert_array_equal(values["u"], np.array([[67, 2.0**122 * 1.875], [69, 2.0**122 * 1.875]], "f4"))
+
+
 def two_without_end(path: Path) -> bool:
     """Tell whether a variable has two unlimited dimensions, or the same twice, which netCDF4 does not read reliably."""
     with netCDF4.Dataset(path) as file:
