@@ -5,7 +5,6 @@ Every deliberate error derives from `AggarrayError` and from the builtin that a 
 the value and the way out.
 """
 
-
 from collections.abc import Iterable
 
 

@@ -48,6 +48,10 @@ class Part:
         """Return what has to be the same on all processes that share a rank on the axis, by key."""
         return {}
 
+    def free(self) -> dict[str, Any]:
+        """Return what these may have differently, though a map has one value for all of them, by key."""
+        return {}
+
 
 class Map(ABC):
     """One dimension, shared out to ``nprocs`` processes. Global and local indices are int64, ranks count along the axis."""

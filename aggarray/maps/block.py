@@ -47,6 +47,10 @@ class BlockPart(Part):
         """Return what processes with this rank agree in: all but boundary padding."""
         return {"start": self.start, "stop": self.stop, "padding": self.halo}
 
+    def free(self) -> dict[str, Any]:
+        """Return the padding with that of the boundary."""
+        return {"padding": self.pads}
+
 
 def _inner(pads: tuple[int, int], rank: int, nprocs: int, wraps: bool) -> tuple[int, int]:
     """Return the communication padding: at an end of the dimension it is boundary padding, unless that wraps."""

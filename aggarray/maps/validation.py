@@ -14,6 +14,14 @@ from aggarray.maps.export import Parsed, read_export
 from aggarray.maps.fields import brief
 
 
+class _Axis(NamedTuple):
+    """A dimension as its processes tell of it: ``parts`` by rank along it, of the first process with that rank."""
+
+    kind: type[Kind]
+    parts: list[Part | None]
+    processes: list[int]
+
+
 def validate(export: Any) -> None:
     """Check what one process exports, an object with ``__distarray__`` or its dictionary, by itself (DAP, section 1.5, 1.6).
 
@@ -66,7 +74,23 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
         found.append(tuple(parsed) if isinstance(one, tuple) else None)
     axes = _together(found, version, faults)
     faults.raise_any()
+    _check_one_for_all(found, axes, faults)
+    faults.raise_any()
     return tuple(axis.kind.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
+
+
+def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: Faults) -> None:
+    """Note what processes of one rank may have differently, and do: one map cannot say it."""
+    for process, parts in enumerate(found):
+        for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
+            first = None if parsed is None else axis.parts[parsed[1].rank]
+            if parsed is None or first is None:
+                continue
+            expected = first.free()
+            for key, value in parsed[1].free().items():
+                if value != expected[key]:
+                    rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map for both cannot say it"
+                    faults.note(process, d)(key, value, rule)
 
 
 def _listed(items: Any, what: str) -> list[Any]:
@@ -80,14 +104,6 @@ def _listed(items: Any, what: str) -> list[Any]:
     if not len(items):
         raise ProtocolError(f"{what}: give that of at least one process")
     return list(items)
-
-
-class _Axis(NamedTuple):
-    """A dimension as its processes tell of it: ``parts`` by rank along it, of the first process with that rank."""
-
-    kind: type[Kind]
-    parts: list[Part | None]
-    processes: list[int]
 
 
 def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: Faults) -> list[_Axis]:
