@@ -176,3 +176,14 @@ def test_conversions_that_fail_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(aa.UnitsError, match=r"13\.nc, variable 'v': value 13000000000000 m is beyond the int32"):
         a.read(threads=1)
     np.testing.assert_array_equal(a.read(slice(14, None), threads=1), np.arange(14, FILES))
+
+
+def test_uneven_indices_of_some_files_do_not_join(tmp_path: Path) -> None:
+    for number in range(3):
+        steps = np.arange(6 * number, 6 * number + 6)
+        write(
+            tmp_path / f"{number}.nc", {"time": (("time",), steps * 1.0, NOLEAP), "tas": (("time",), steps.astype("f4"), TAS)}
+        )
+    tas = aa.open(tmp_path)["tas"]
+    for key in ([0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 13], [0, 1, 3, 6, 7, 9, 12, 14, 15], [17, 0, 1, 6, 8, 9, 3]):
+        np.testing.assert_array_equal(tas.read(key, threads=1), np.array(key, "f4"))

@@ -41,12 +41,13 @@ class Sheaf:
     def add(self, piece: Piece, found: Found) -> bool:
         """Add a piece, if it is alike and there is room."""
         first, table, other = self._piece, self._table, found[0]
+        # Plain first: index arrays do not compare as slices do.
         alike = (
-            piece.selection == first.selection
+            is_plain(piece, found)
+            and piece.selection == first.selection
             and self._matrix.references.template[piece.ref] == self._code
             and piece.flip == first.flip
             and (other.shape, other.chunk, other.filters, other.dtype) == (table.shape, table.chunk, table.filters, table.dtype)
-            and is_plain(piece, found)
         )
         if alike and len(self._members) < MOST and (len(self._members) + 1) * self.size <= TOGETHER:
             self._members.append((piece, found))
