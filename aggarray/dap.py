@@ -3,12 +3,14 @@
 `MasterArray.local` gives a process its section; anything with ``__distarray__`` comes in by `LocalArray.from_distarray`.
 """
 
+from aggarray.local import LocalArray
 from aggarray.maps import Block, Cyclic, Distribution, Map, Unstructured, convert, num_owned_indices, validate, validate_all
 
 __all__ = [
     "Block",
     "Cyclic",
     "Distribution",
+    "LocalArray",
     "Map",
     "Unstructured",
     "convert",

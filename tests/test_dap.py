@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributions import VERSIONS, distributions, normal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -23,7 +24,6 @@ from aggarray.dap import (
     validate_all,
 )
 from aggarray.errors import ProtocolError
-from tests.distributions import VERSIONS, distributions, normal
 
 EXAMPLES = json.loads((Path(__file__).parent / "fixtures" / "dap_examples.json").read_text(encoding="utf-8"))
 D = Distribution

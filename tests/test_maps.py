@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributions import blocks, distributions, everywhere, maps
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured
 from aggarray.errors import ProtocolError, SelectionError
-from tests.distributions import blocks, distributions, everywhere, maps
 
 SIZES = st.integers(0, 12)
 ANY = st.one_of(*(SIZES.flatmap(lambda n, v=v: maps(n, v, positions=False)) for v in ("0.10.0", "0.9.0")))

@@ -120,6 +120,10 @@ class Map(ABC):
         found = [s.indices() if isinstance(s, Range) else s for s in self.segments(rank)]
         return np.concatenate([np.zeros(0, np.int64), *found]) if len(found) != 1 else found[0]
 
+    def fits(self, size: int) -> bool:
+        """Tell whether the global indices are positions of a dimension of that size."""
+        return self.size == size
+
     def owned_slice(self, rank: int) -> slice:
         """Return which part of its buffer a process owns."""
         return slice(0, self.extent(rank))

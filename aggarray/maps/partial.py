@@ -45,6 +45,10 @@ class Partial(Map):
             f"{what}: only the part of rank {self.rank} is known; Distribution.from_dim_data takes those of all"
         )
 
+    def fits(self, size: int) -> bool:
+        """Tell whether what is known are positions of a dimension of that size."""
+        return self._map.fits(size)
+
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return what the buffer of the process holds."""
         return self._map.segments(self._mine(rank))

@@ -90,6 +90,10 @@ class Unstructured(Kind):
             raise AttributeError(f"a map does not change: make another to have another {name}")
         object.__setattr__(self, name, value)
 
+    def fits(self, size: int) -> bool:
+        """Tell whether the labels are positions of a dimension of that size, if not all of them."""
+        return not len(self._labels) or (int(self._labels[0]) >= 0 and int(self._labels[-1]) < size)
+
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return the labels of a process, in its order."""
         return [self._lists[self._checked(rank)]]

@@ -43,7 +43,7 @@ def validate_all(exports: Sequence[Any]) -> None:
     ProtocolError names every fault found.
     """
     faults = Faults()
-    items = _listed(exports, "exports")
+    items = listed(exports, "exports")
     found = [read_export(item, faults, process) for process, item in enumerate(items)]
     versions = {e.version for e in found if e is not None}
     if len(versions) > 1:
@@ -59,8 +59,8 @@ def validate_all(exports: Sequence[Any]) -> None:
 def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
     """Return one map per dimension from the dim_data of all processes, by rank; ProtocolError names every fault."""
     faults = Faults()
-    items = _listed(dim_data, "dim_data of every rank")
-    sizes = None if shapes is None else _listed(shapes, "shapes")
+    items = listed(dim_data, "dim_data of every rank")
+    sizes = None if shapes is None else listed(shapes, "shapes")
     if sizes is not None and len(sizes) != len(items):
         raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes: give one of each")
     found: list[tuple[Parsed, ...] | None] = []
@@ -93,7 +93,8 @@ def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequenc
                     faults.note(process, d)(key, value, rule)
 
 
-def _listed(items: Any, what: str) -> list[Any]:
+def listed(items: Any, what: str) -> list[Any]:
+    """Return what is given of all processes as a list; ProtocolError where it is none, or empty."""
     if isinstance(items, Mapping | str | bytes) or not isinstance(items, Sequence):
         try:
             items = list(items) if not isinstance(items, Mapping | str | bytes) else None
