@@ -73,7 +73,7 @@ def test_partitions_stay_whole(data: Any) -> None:
 
 def test_blocks_and_lists() -> None:
     a = tiled([5, 1, 1, 1, 5, 3])
-    assert Distribution.from_partitions(a, 3).maps == (Block([0, 7, 13, 16]),)
+    assert Distribution.from_partitions(a, 3).maps == (Block([0, 6, 13, 16]),)
     assert Distribution.from_partitions(a, 1, balance="cost").maps == (Block([0, 16]),)
     d = Distribution.from_partitions(a, 3, balance="cost")
     assert isinstance(d.maps[0], Unstructured) and d.maps[0].one_to_one
