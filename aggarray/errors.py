@@ -5,6 +5,8 @@ Every deliberate error derives from `AggarrayError` and from the builtin that a 
 the value and the way out.
 """
 
+from collections.abc import Iterable
+
 
 class AggarrayError(Exception):
     """Base of every error that aggarray raises on purpose.
@@ -43,7 +45,11 @@ class AggregationError(AggarrayError, ValueError):
 
 
 class ProtocolError(AggarrayError, ValueError):
-    """A distribution or an export that breaks the Distributed Array Protocol."""
+    """A distribution or an export that breaks the Distributed Array Protocol; ``faults``: what is wrong, a line each."""
+
+    def __init__(self, message: str = "", faults: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults) or (message,)
 
 
 class ExchangeError(AggarrayError, ValueError):

@@ -13,12 +13,15 @@ from aggarray.adapters.coverage import plot_coverage
 from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, SelectionError, UnitsError
 from aggarray.frozen import frozen
-from aggarray.master.build import Wanted, from_subarrays
-from aggarray.master.lazy import needless, select_known, select_matrix
+from aggarray.local import LocalArray
+from aggarray.maps import Distribution
+from aggarray.master.build import Wanted, declared_fill, from_subarrays
+from aggarray.master.lazy import names_of, needless, select_known, select_matrix
 from aggarray.master.locating import located
 from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
-from aggarray.master.reading import Known, Reading, read_known, read_or_view
+from aggarray.master.reading import Known, Reading, read_known, read_or_view, with_nan
+from aggarray.master.sections import sections
 from aggarray.master.subarray import SubArray
 from aggarray.read import Target
 from aggarray.selection import Range, Selector, normalise
@@ -106,8 +109,21 @@ class MasterArray:
         wanted = Wanted(units, calendar, None if dtype is None else plain_dtype(dtype))
         names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
         matrix, step = from_subarrays(list(pieces), names, shape, directions, wanted)
-        declared = fill_value if fill_value is not None else _declared_fill(matrix)
+        declared = fill_value if fill_value is not None else declared_fill(matrix)
         return cls(name, step.dtype, step.units, step.calendar, fill_for(step.dtype, declared), matrix)
+
+    @classmethod
+    def from_locals(
+        cls, exports: Sequence[Any], *, dimensions: Sequence[str] | None = None, name: str | None = None
+    ) -> "MasterArray":
+        """Put the sections of all processes, by rank, together again, whatever their distribution; nothing is copied.
+
+        ``exports``: LocalArrays, or anything that exports by ``__distarray__``. What several processes have is the lowest
+        rank's. ProtocolError where they do not fit together.
+        """
+        found = sections(exports)
+        names = found.names if dimensions is None else dimensions
+        return cls.from_subarrays(found.pieces, dimensions=names, shape=found.shape, name=name).lazy[found.key]
 
     # Parameters
 
@@ -213,12 +229,12 @@ class MasterArray:
         """
         if self.units is None or not is_reference_time(self.units):
             raise UnitsError(f"{self.name or 'array'}: units {self.units!r} are no reference time ('days since ...')")
-        times = _with_nan(*self._values_and_mask())
+        times = with_nan(*self._values_and_mask())
         valid = times[np.isfinite(times)]
         ends = (float(valid.min()), float(valid.max())) if valid.size else (None, None)
         kind = datetime_kind(self.units, self.calendar, *ends)
         values = self.read(key, masked=True)
-        return datetimes(_with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), self.units, self.calendar, kind)
+        return datetimes(with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), self.units, self.calendar, kind)
 
     def _values_and_mask(self) -> Known:
         """The whole array: what is known of it from scanning, else read."""
@@ -226,6 +242,14 @@ class MasterArray:
             return self._known
         values = self.read(masked=True)
         return np.ma.getdata(values), np.ma.getmaskarray(values)
+
+    def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> LocalArray:
+        """Return the section of one process, to be exported by the Distributed Array Protocol; nothing is read yet.
+
+        ``copy``: True gives a native, aligned, writable buffer in C order; None and False as in `read`. ProtocolError where the
+        distribution does not fit the array, or has no such rank.
+        """
+        return LocalArray(self, distribution, rank, copy)
 
     # Lazy operations
 
@@ -254,7 +278,7 @@ class MasterArray:
 
     def transpose(self, *dimensions: str) -> "MasterArray":
         """Return the array with its dimensions in another order; without arguments reversed. Coordinates keep theirs."""
-        wanted = _names(dimensions) or self.dimensions[::-1]
+        wanted = names_of(dimensions) or self.dimensions[::-1]
         if sorted(wanted) != sorted(self.dimensions):
             raise SelectionError(f"transpose to {wanted}: name each of {self.dimensions} once")
         order = [self.dimensions.index(d) for d in wanted]
@@ -265,7 +289,7 @@ class MasterArray:
 
     def flip(self, *dimensions: str) -> "MasterArray":
         """Return the array with dimensions (all, without arguments) turned round; `directions` tells so."""
-        wanted = _names(dimensions) or self.dimensions
+        wanted = names_of(dimensions) or self.dimensions
         for d in wanted:
             self._matrix.axis(d)
         sizes = zip(self.dimensions, self.shape, strict=True)
@@ -360,25 +384,6 @@ class _Lazy:
         array = self._array
         selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
         return array._after("lazy", key, array._chosen(selectors))
-
-
-def _names(dimensions: Sequence[Any]) -> tuple[str, ...]:
-    """Accept names one by one or as one sequence, as NumPy's transpose does; SelectionError for anything but names."""
-    names = dimensions[0] if len(dimensions) == 1 and isinstance(dimensions[0], tuple | list) else dimensions
-    for name in names:
-        if not isinstance(name, str):
-            raise SelectionError(f"dimension {name!r} ({type(name).__name__}): give names of dimensions")
-    return tuple(names)
-
-
-def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    return values if mask is None or not mask.any() else np.where(mask, np.nan, values)
-
-
-def _declared_fill(matrix: Matrix) -> Any:
-    """Return the first missing value that a sub-array declares."""
-    declared = (t.encoding.fill_value for t in matrix.references.templates)
-    return next((f for f in declared if f is not None), None)
 
 
 def require_array(item: Any) -> MasterArray:

@@ -220,3 +220,9 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]], changes: Iterable[Conversion])
 def _nothing_in_common(dtypes: Sequence[np.dtype[Any]]) -> AggregationError:
     names = ", ".join(sorted({str(d) for d in dtypes}))
     return AggregationError(f"data types {names} have nothing in common: join like with like")
+
+
+def declared_fill(matrix: Matrix) -> Any:
+    """Return the first missing value that a sub-array declares."""
+    declared = (t.encoding.fill_value for t in matrix.references.templates)
+    return next((f for f in declared if f is not None), None)

@@ -1,9 +1,11 @@
 """What do lazy operations do to the matrix, the known values and the templates of an array?"""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from aggarray.errors import SelectionError
 from aggarray.master.reading import Known
 from aggarray.plan import along, runs
 from aggarray.selection import Range, Selector, as_range
@@ -47,3 +49,12 @@ def needless(template: Template, now: Step, step: Step) -> bool:
         return False
     change = conversion(before.units, before.calendar, now.units, now.calendar)
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
+
+
+def names_of(dimensions: Sequence[Any]) -> tuple[str, ...]:
+    """Accept names one by one or as one sequence, as NumPy's transpose does; SelectionError for anything but names."""
+    names = dimensions[0] if len(dimensions) == 1 and isinstance(dimensions[0], tuple | list) else dimensions
+    for name in names:
+        if not isinstance(name, str):
+            raise SelectionError(f"dimension {name!r} ({type(name).__name__}): give names of dimensions")
+    return tuple(names)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import SelectionError
+from aggarray.master.cost import slab_costs
 from aggarray.master.subarray import SubArray, subarray_at
 from aggarray.plan import part_of
 from aggarray.settle import recalled
@@ -71,6 +72,13 @@ class PartitionMatrix:
         for edge in found:
             edge.flags.writeable = False
         return found
+
+    def costs(self) -> tuple[np.ndarray, ...]:
+        """Return per master dimension what each slab of partitions across it costs to read: bytes, int64, no file touched.
+
+        Stored bytes where an index knows them, else the bytes of the values; missing partitions cost nothing.
+        """
+        return slab_costs(self._matrix)
 
     def __len__(self) -> int:
         return prod(self._matrix.cells)

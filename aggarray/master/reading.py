@@ -75,3 +75,8 @@ def _taken(values: np.ndarray, selectors: Sequence[Selector]) -> np.ndarray:
         index = chosen.as_slice() if isinstance(chosen, Range) else chosen
         values = np.asarray(values[(*(slice(None),) * axis, index)])
     return values
+
+
+def with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """Return values with NaN where the mask, if there is one, says missing."""
+    return values if mask is None or not mask.any() else np.where(mask, np.nan, values)

@@ -12,6 +12,7 @@ from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import scan
 from aggarray.formats.described import template_of
+from aggarray.local import LocalArray
 from aggarray.master.reading import Reading, read_or_view
 from aggarray.read import Target
 from aggarray.selection import normalise
@@ -73,6 +74,17 @@ class SubArray:
         except TypeError:  # a missing value that does not hash, such as an array of one
             template = _template.__wrapped__(*known, fill_value)
         return cls(template, None, values)
+
+    @classmethod
+    def from_local(cls, local: Any) -> "SubArray":
+        """Return what one process owns of a distributed array, without communication padding and without a copy.
+
+        ``local``: a LocalArray, or anything that exports by ``__distarray__``. Placed at the owned ranges, the sections of all
+        processes of a block grid make a master array; `MasterArray.from_locals` does so for any distribution.
+        """
+        section = local if isinstance(local, LocalArray) else LocalArray.from_distarray(local)
+        named = {name: getattr(section._source, name, None) for name in ("dimensions", "units", "calendar", "directions")}
+        return cls.from_array(section.owned, fill_value=getattr(section._source, "fill_value", None), **named)
 
     @property
     def variable(self) -> str | None:

@@ -1,0 +1,168 @@
+"""Which process gets which partitions? Whole ones, so that each file is read by as few processes as can be.
+
+Decided along each dimension by itself: its slabs of partitions have costs, and go to processes as contiguous blocks whose
+costliest is as cheap as can be, or one by one, the costliest first, to whoever has least.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import ProtocolError
+from aggarray.maps.base import Map, count_of
+from aggarray.maps.block import Block
+from aggarray.maps.fields import brief, integers, whole
+from aggarray.maps.unstructured import Unstructured
+
+
+def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> tuple[Map, ...]:
+    """Return one map per dimension of a master array; arguments and errors as `Distribution.from_partitions`."""
+    if balance not in ("contiguous", "cost"):
+        raise ProtocolError(f"balance {brief(balance)}: give 'contiguous' or 'cost'")
+    edges = array.partitions.edges
+    by_hand = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
+    grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(by_hand))
+    costs: Sequence[np.ndarray] | None = None
+    maps: list[Map] = []
+    for axis, (cuts, count) in enumerate(zip(edges, grid, strict=True)):
+        if axis in by_hand:
+            ranks = _given(by_hand[axis], len(cuts) - 1, count, array.dimensions[axis])
+        elif count == 1:
+            ranks = np.zeros(len(cuts) - 1, np.int64)
+        else:
+            costs = array.partitions.costs() if costs is None else costs
+            ranks = (contiguous if balance == "contiguous" else longest_first)(costs[axis], count)
+        maps.append(_map(cuts, ranks, count))
+    return tuple(maps)
+
+
+def _map(cuts: np.ndarray, ranks: np.ndarray, count: int) -> Map:
+    """Return the map that gives each slab between cuts to its rank: blocks where these ascend."""
+    if (np.diff(ranks) >= 0).all():
+        return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
+    lists = []
+    for rank in range(count):
+        slabs = np.flatnonzero(ranks == rank).tolist()
+        lists.append(np.concatenate([np.zeros(0, np.int64), *(np.arange(cuts[k], cuts[k + 1]) for k in slabs)]))
+    return Unstructured(int(cuts[-1]), lists, one_to_one=True)
+
+
+def contiguous(costs: np.ndarray, count: int) -> np.ndarray:
+    """Return the rank of each slab, ascending, such that the highest sum of costs of a rank is as low as can be.
+
+    As far as that allows, the others get equal shares. Every rank gets a slab where there are enough.
+
+    >>> contiguous(np.array([1, 1, 1, 5, 1, 1]), 3).tolist()
+    [0, 0, 0, 1, 2, 2]
+    """
+    total, slabs = np.concatenate([[0], np.cumsum(costs)]), len(costs)
+    most, ranks = _least_most(total, int(costs.max(initial=0)), count), min(count, slabs)
+    # From where on slabs are few enough for none, one, two, ... ranks.
+    enough = [slabs]
+    for _ in range(1, ranks):
+        enough.append(int(np.searchsorted(total, total[enough[-1]] - most)))
+    starts = [0]
+    for others in reversed(range(1, ranks)):
+        start = starts[-1]
+        share = (int(total[-1]) - int(total[start])) / (others + 1) + int(total[start])
+        after = int(np.searchsorted(total, share))
+        after -= int(share - total[after - 1] < total[after] - share)
+        last = min(int(np.searchsorted(total, total[start] + most, side="right")) - 1, slabs - others)
+        starts.append(min(max(after, start + 1, enough[others]), last))
+    return np.repeat(np.arange(len(starts)), np.diff([*starts, slabs]))
+
+
+def _least_most(total: np.ndarray, dearest: int, count: int) -> int:
+    """Return the lowest highest cost of a rank: with less, the ranks are not enough."""
+    share = -(int(total[-1]) // -count)
+    low, high = max(dearest, share), min(int(total[-1]), share + dearest)
+    while low < high:
+        middle = (low + high) // 2
+        place = 0
+        for _ in range(count):
+            place = int(np.searchsorted(total, total[place] + middle, side="right")) - 1
+            if place == len(total) - 1:
+                break
+        low, high = (low, middle) if place == len(total) - 1 else (middle + 1, high)
+    return low
+
+
+def longest_first(costs: np.ndarray, count: int) -> np.ndarray:
+    """Return the rank of each slab: the costliest slab first, to the rank that has least so far (the lowest of several).
+
+    >>> longest_first(np.array([1, 4, 2, 3]), 2).tolist()
+    [0, 0, 1, 1]
+    """
+    ranks = np.zeros(len(costs), np.int64)
+    least = [(0, 0, rank) for rank in range(count)]
+    for slab in np.argsort(-costs, kind="stable").tolist():
+        cost, slabs, rank = heapq.heappop(least)
+        ranks[slab] = rank
+        # Of ranks that have the same, the one with fewer slabs is next: slabs may cost nothing.
+        heapq.heappush(least, (cost + int(costs[slab]), slabs + 1, rank))
+    return ranks
+
+
+def _given(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:
+    """Return ranks given by hand; ProtocolError unless there is one for each slab."""
+    found = integers(ranks, f"assignment of {dimension!r}")
+    if found.shape != (slabs,) or (found.size and not (int(found.min()) >= 0 and int(found.max()) < count)):
+        raise ProtocolError(
+            f"assignment of {dimension!r}: {brief(ranks)}: give a rank of 0 to {count - 1} for each of its {slabs} partitions"
+        )
+    return found
+
+
+def _axis(dimension: Any, names: Sequence[str]) -> int:
+    number = whole(dimension)
+    if dimension in names:
+        return names.index(dimension)
+    if number is None or not 0 <= number < len(names):
+        raise ProtocolError(f"assignment of dimension {brief(dimension)}: the array has {', '.join(names) or 'no dimensions'}")
+    return number
+
+
+def _grid(nprocs: Any, slabs: Sequence[int], by_hand: Sequence[int]) -> tuple[int, ...]:
+    """Return the processes along each dimension: as given, or of a number all of them along one dimension if that will do."""
+    if whole(nprocs) is None:
+        counts = integers(nprocs, "nprocs")
+        if counts.shape != (len(slabs),) or (counts < 1).any():
+            raise ProtocolError(
+                f"nprocs {brief(nprocs)}: give a number of at least 1, or one for each of {len(slabs)} dimensions"
+            )
+        return tuple(counts.tolist())
+    count = count_of(nprocs, "nprocs", 1)
+    if not slabs:
+        if count > 1:
+            raise ProtocolError(f"nprocs {count}: an array without dimensions has one process only")
+        return ()
+    candidates = by_hand or range(len(slabs))
+    if len(by_hand) > 1:
+        raise ProtocolError(f"nprocs {count} with several assignments: give the grid, one number per dimension")
+    best = max(candidates, key=lambda d: slabs[d])
+    grid = [1] * len(slabs)
+    if by_hand or slabs[best] >= count or prod(slabs) == slabs[best]:
+        grid[best] = count
+        return tuple(grid)
+    for factor in _factors(count):
+        # The dimension with most partitions left for each process is divided.
+        grid[max(range(len(slabs)), key=lambda d: slabs[d] / grid[d])] *= factor
+    return tuple(grid)
+
+
+def _factors(count: int) -> list[int]:
+    """Return the prime factors of a number, the largest first.
+
+    >>> _factors(12)
+    [3, 2, 2]
+    """
+    found, divisor = [], 2
+    while divisor * divisor <= count:
+        while count % divisor == 0:
+            found.append(divisor)
+            count //= divisor
+        divisor += 1
+    return sorted([*found, *([count] if count > 1 else [])], reverse=True)

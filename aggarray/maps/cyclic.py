@@ -1,0 +1,180 @@
+"""Which process has which elements where blocks of them are dealt out like cards?
+
+Everything follows from size, number of processes and size of a block by arithmetic; only what is asked for is listed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from aggarray.errors import ProtocolError
+from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, Entry, version_of
+from aggarray.maps.unstructured import spread
+from aggarray.selection import Range
+
+
+def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:
+    """Return how many elements a rank gets: full blocks, and the partial one if it is its turn.
+
+    >>> [num_dealt(7, 2, 2, rank) for rank in range(2)]
+    [4, 3]
+    """
+    blocks, partial = divmod(size, block_size)
+    full = (blocks - rank + nprocs - 1) // nprocs if blocks > rank else 0
+    return full * block_size + (partial if blocks % nprocs == rank else 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CyclicPart(Part):
+    """What one process says of a cyclic dimension."""
+
+    block_size: int
+
+    @property
+    def count(self) -> int:
+        """How many elements the process owns."""
+        return num_dealt(self.size, self.nprocs, self.block_size, self.rank)
+
+    def constants(self) -> dict[str, Any]:
+        """Return what all processes agree in: the size of a block too."""
+        return {**super(CyclicPart, self).constants(), "block_size": self.block_size}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cyclic(Kind):
+    """Blocks of ``block_size`` elements, dealt to the processes in turn (DAP 0.10.0, section 1.6.2, 'c').
+
+    ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
+
+    >>> m = Cyclic(7, 2, block_size=2)
+    >>> m.indices(0).tolist(), m.indices(1).tolist(), m.owner([0, 3, 6]).tolist()
+    ([0, 1, 4, 5], [2, 3, 6], [0, 1, 1])
+    """
+
+    letter: ClassVar[str] = "c"
+    told_by_one: ClassVar[bool] = True
+    size: int
+    nprocs: int
+    block_size: int = 1
+    _: KW_ONLY
+    periodic: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("size", 0), ("nprocs", 1), ("block_size", 1)):
+            object.__setattr__(self, name, count_of(getattr(self, name), name, least))
+        object.__setattr__(self, "periodic", flag_of(self.periodic, "periodic"))
+
+    @property
+    def _block(self) -> int:
+        # A block larger than the dimension is the whole of it: products stay small.
+        return max(min(self.block_size, self.size), 1)
+
+    def num_owned(self, rank: int) -> int:
+        """Return how many elements a process has."""
+        return num_dealt(self.size, self.nprocs, self.block_size, self._checked(rank))
+
+    def extent(self, rank: int) -> int:
+        """Return the same: there is no padding."""
+        return self.num_owned(rank)
+
+    def segments(self, rank: int) -> list[Range | np.ndarray]:
+        """Return a strided range, or for larger blocks their indices, ascending."""
+        rank, block, count = self._checked(rank), self._block, self.num_owned(rank)
+        if block == 1 or count <= block:
+            return [Range(rank * block, count, self.nprocs if block == 1 else 1)] if count else [Range(0, 0)]
+        local = np.arange(count, dtype=np.int64)
+        return [(local // block * self.nprocs + rank) * block + local % block]
+
+    def owner(self, g: Any) -> Any:
+        """Return whose turn it is at each global index."""
+        return self._owner(self._present(g))[()]
+
+    def _owner(self, g: np.ndarray) -> np.ndarray:
+        turn = g // self._block if self._block > 1 else g
+        if self.nprocs & (self.nprocs - 1) == 0:
+            return np.asarray(turn & (self.nprocs - 1))
+        # NumPy divides by one number several times faster than it takes remainders.
+        return np.asarray(turn - (turn // self.nprocs) * self.nprocs)
+
+    def _holders(self, g: np.ndarray) -> list[np.ndarray]:
+        return list(self._owner(g)[:, np.newaxis])
+
+    def to_local(self, g: Any) -> tuple[Any, Any]:
+        """Return the owner of each global index and its position there."""
+        g = self._present(g)
+        block = self._block
+        return self._owner(g)[()], ((g // block // self.nprocs) * block + g % block)[()]
+
+    def to_global(self, rank: Any, local: Any) -> Any:
+        """Return global indices of positions."""
+        block = self._block
+        ranks, places = self._local(rank, local, self._counts)
+        return ((places // block * self.nprocs + ranks) * block + places % block)[()]
+
+    def _counts(self, ranks: np.ndarray) -> np.ndarray:
+        blocks, partial = divmod(self.size, self._block)
+        full = np.maximum((blocks - ranks + self.nprocs - 1) // self.nprocs, 0)
+        return np.asarray(full * self._block + np.where(ranks == blocks % self.nprocs, partial, 0))
+
+    def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
+        """Return the dictionary of a process: the same in both versions, but that only 0.9.0 has ``periodic`` here."""
+        version, rank = version_of(version), self._checked(rank)
+        found = {**self._common(rank), "start": rank * self.block_size}
+        if self.block_size != 1:
+            found["block_size"] = self.block_size
+        if self.periodic and version != OLD:
+            raise ProtocolError("0.10.0 has periodic dimensions of dist_type 'b' only, not 'c': write 0.9.0")
+        return found | ({"periodic": True} if self.periodic else {})
+
+    def sliced(self, chosen: Range) -> Map:
+        """Return a cyclic map where the slice begins with a turn of the first process, else an unstructured one."""
+        if chosen.is_full(self.size):
+            return self
+        begins = chosen.count == 0 or chosen.start % (self._block * self.nprocs) == 0
+        if (chosen.step == 1 and begins) or (self.nprocs == 1 and chosen.step > 0):
+            return Cyclic(chosen.count, self.nprocs, self.block_size)
+        return spread(self, chosen)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.size, self.nprocs, self.block_size, self.periodic
+
+    @classmethod
+    def _again(cls, size: int, nprocs: int, block_size: int, periodic: bool) -> "Cyclic":
+        return cls(size, nprocs, block_size, periodic=periodic)
+
+    @classmethod
+    def parse(cls, entry: Entry, common: tuple[int, int, int]) -> CyclicPart | None:
+        """Return what a dictionary says; ``start`` may be rank * block_size, or size where there is nothing left."""
+        size, nprocs, rank = common
+        start, block = entry.integer("start"), entry.integer("block_size", 1, 1)
+        periodic = entry.flag("periodic")
+        entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
+        if start is None or block is None:
+            return None
+        beyond = start == size and rank * block >= size
+        if start != rank * block and not beyond:
+            entry.note("start", start, f"must be proc_grid_rank * block_size ({rank * block})")
+        part = CyclicPart(*common, periodic, block)
+        entry.expect_extent(part.count, f"so many of {size} elements fall to rank {rank} of {nprocs} in blocks of {block}")
+        return part
+
+    @classmethod
+    def clashes(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Clash]:
+        """Yield nothing: where the constants agree, everything does."""
+        yield from ()
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[CyclicPart]) -> "Cyclic":
+        """Return the map: every part says all of it."""
+        return cls.from_part(parts[0])
+
+    @classmethod
+    def from_part(cls, part: CyclicPart) -> "Cyclic":
+        """Return the map."""
+        return cls(part.size, part.nprocs, part.block_size, periodic=part.periodic)
+
+
+MAP = Cyclic

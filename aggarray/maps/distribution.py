@@ -1,0 +1,177 @@
+"""Which process has which section of an array? One map per dimension, and the processes form a grid over them in C order."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import ProtocolError, SelectionError
+from aggarray.maps.balance import shared
+from aggarray.maps.base import Map
+from aggarray.maps.block import Block
+from aggarray.maps.cyclic import Cyclic
+from aggarray.maps.fields import NEWEST, brief, numbers_of, version_of, whole
+from aggarray.maps.validation import maps_of_all
+from aggarray.selection import Range, normalise
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """An array shared out to processes: one map per dimension. ProtocolError for anything but maps.
+
+    >>> d = Distribution.regular((5, 9), "bc", (2, 2))
+    >>> d.nprocs, d.coords(3), d.local_shape(3), [i.tolist() for i in d.indices(3)]
+    (4, (1, 1), (2, 4), [[3, 4], [1, 3, 5, 7]])
+    >>> d[1:].local_shape(0), d.owner((4, 0)).tolist()
+    ((2, 5), 2)
+    """
+
+    maps: tuple[Map, ...]
+
+    def __post_init__(self) -> None:
+        given: Any = self.maps
+        try:
+            maps = tuple(given)
+        except TypeError:
+            maps = (given,)
+        for number, one in enumerate(maps):
+            if not isinstance(one, Map):
+                raise ProtocolError(f"dimension {number}: {type(one).__name__} is no map: give a Block, Cyclic or Unstructured")
+        object.__setattr__(self, "maps", maps)
+
+    @classmethod
+    def regular(
+        cls,
+        shape: Sequence[int],
+        dist_types: str | Sequence[str],
+        grid: Sequence[int],
+        block_size: Mapping[int, int] = {},
+        padding: Mapping[int, Any] = {},
+        periodic: Collection[int] = (),
+        outer: str = "boundary",
+    ) -> "Distribution":
+        """Return a distribution of even blocks and cyclic dimensions.
+
+        ``dist_types``: 'b' or 'c' for each dimension, as text ("bc", "b,c") or a sequence; ``grid``: processes along each;
+        ``block_size``, ``padding``: by number of dimension, of cyclic and of block dimensions; ``periodic``: numbers of block
+        dimensions; ``outer``: what the outer padding of these is. ProtocolError for anything that does not fit.
+        """
+        sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
+        types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
+        if not len(sizes) == len(counts) == len(types):
+            raise ProtocolError(f"shape {sizes}, dist_types {brief(dist_types)}, grid {counts}: give one of each per dimension")
+        for what, keys in (("block_size", block_size), ("padding", padding), ("periodic", periodic)):
+            letter = "c" if what == "block_size" else "b"
+            for d in keys:
+                if (number := whole(d)) is None or not 0 <= number < len(types) or types[number] != letter:
+                    raise ProtocolError(f"{what} of dimension {brief(d)}: name dimensions with dist_type {letter!r} by number")
+        if outer != "boundary" and not periodic:
+            raise ProtocolError(f"outer={brief(outer)} without periodic dimensions: name these in periodic")
+        maps: list[Map] = []
+        for d, letter in enumerate(types):
+            if letter == "c":
+                maps.append(Cyclic(sizes[d], counts[d], block_size.get(d, 1)))
+            elif letter == "b":
+                around = d in periodic
+                maps.append(Block.even(sizes[d], counts[d], padding.get(d), around, outer if around else "boundary"))
+            else:
+                raise ProtocolError(f"dist_type {brief(letter)} of dimension {d}: give 'b' or 'c'")
+        return cls(tuple(maps))
+
+    @classmethod
+    def from_partitions(
+        cls,
+        array: Any,
+        nprocs: int | Sequence[int],
+        assignment: Mapping[Any, Sequence[int]] | None = None,
+        balance: str = "contiguous",
+    ) -> "Distribution":
+        """Return a distribution in which every process has whole partitions of a master array.
+
+        ``nprocs``: a number, or one per dimension; ``balance``: "contiguous" (neighbours stay together: irregular blocks, the
+        costliest as cheap as can be) or "cost" (the costliest slab of partitions first, each to who has least: unstructured).
+        A slab costs the bytes that its files store, where an index knows them, else the bytes of its values. ``assignment``: by
+        dimension (name or number), the rank of each slab of partitions along it. Whoever is left over gets nothing.
+        """
+        return cls(shared(array, nprocs, assignment or {}, balance))
+
+    @classmethod
+    def from_dim_data(
+        cls, dim_data_of_every_rank: Sequence[Any], version: str = NEWEST, shapes: Sequence[Sequence[int]] | None = None
+    ) -> "Distribution":
+        """Return the distribution that the dim_data of all processes, by rank, describe.
+
+        ``shapes``: the local shapes, which {} needs. ProtocolError names every fault; so does padding of 0.9.0 that wraps.
+        """
+        return cls(maps_of_all(dim_data_of_every_rank, version_of(version), shapes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The global shape."""
+        return tuple(m.size for m in self.maps)
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The number of processes along each dimension."""
+        return tuple(m.nprocs for m in self.maps)
+
+    @property
+    def nprocs(self) -> int:
+        """The number of processes."""
+        return prod(self.grid)
+
+    def coords(self, rank: int) -> tuple[int, ...]:
+        """Return the place of a process in the grid; ProtocolError where there is no such process."""
+        number = whole(rank)
+        if number is None or not 0 <= number < self.nprocs:
+            raise ProtocolError(f"rank {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
+        found = []
+        for count in reversed(self.grid):
+            number, place = divmod(number, count)
+            found.append(place)
+        return tuple(found[::-1])
+
+    def _along(self, rank: int) -> list[tuple[Map, int]]:
+        return list(zip(self.maps, self.coords(rank), strict=True))
+
+    def dim_data(self, rank: int, version: str = NEWEST) -> tuple[dict[str, Any], ...]:
+        """Return the dimension dictionaries of a process; ProtocolError where that version cannot say it."""
+        return tuple(m.dim_dict(place, version) for m, place in self._along(rank))
+
+    def indices(self, rank: int) -> tuple[np.ndarray, ...]:
+        """Return the global indices of a process's buffer along each dimension, padding included."""
+        return tuple(m.indices(place) for m, place in self._along(rank))
+
+    def local_shape(self, rank: int) -> tuple[int, ...]:
+        """Return the shape of a process's buffer, padding included."""
+        return tuple(m.extent(place) for m, place in self._along(rank))
+
+    def owned_slices(self, rank: int) -> tuple[slice, ...]:
+        """Return which part of its buffer a process owns."""
+        return tuple(m.owned_slice(place) for m, place in self._along(rank))
+
+    def segments(self, rank: int) -> tuple[list[Range | np.ndarray], ...]:
+        """Return what a process's buffer holds along each dimension, one part after the other."""
+        return tuple(m.segments(place) for m, place in self._along(rank))
+
+    def owner(self, index: Any) -> Any:
+        """Return the rank that owns each element: ``index`` has one integer, or array of integers, per dimension.
+
+        Raises SelectionError, an IndexError, for elements that are not there.
+        """
+        given = index if isinstance(index, tuple | list) else (index,)
+        if len(given) != len(self.maps):
+            raise SelectionError(f"{len(given)} indices for {len(self.maps)} dimensions: give one per dimension")
+        found: Any = np.int64(0)
+        for one, place in zip(self.maps, given, strict=True):
+            found = found * one.nprocs + one.owner(place)
+        return found
+
+    def __getitem__(self, key: Any) -> "Distribution":
+        """Return the distribution of a part, cut out by slices: every element stays on its process."""
+        chosen = normalise(key, self.shape)
+        if not all(isinstance(c, Range) for c in chosen):
+            raise SelectionError(f"{brief(key)}: slices alone cut a distribution into one of as many dimensions")
+        return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, chosen, strict=True) if isinstance(c, Range)))

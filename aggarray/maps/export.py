@@ -1,0 +1,80 @@
+"""What does an exporter hand over? A version, a buffer and the dim_data of one process, taken apart and not trusted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import AggarrayError, ProtocolError
+from aggarray.maps.base import Kind, Part
+from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
+from aggarray.maps.fields import buffer_of, version_of
+
+Parsed = tuple[type[Kind], Part] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Export:
+    """What one process exports: ``parts`` has what is told of each dimension, None where that cannot be read."""
+
+    version: str
+    buffer: np.ndarray
+    dim_data: tuple[Any, ...]
+    parts: tuple[Parsed, ...]
+
+
+def envelope(item: Any) -> Mapping[Any, Any]:
+    """Return the dictionary of an exporter (an object with ``__distarray__``), or the dictionary that was given."""
+    if isinstance(item, Mapping):
+        return item
+    try:
+        method = getattr(item, "__distarray__", None)
+        found = method() if callable(method) else None
+    except AggarrayError:
+        raise  # it says itself what is wrong
+    except Exception as error:  # the code of others may raise anything
+        raise ProtocolError(f"__distarray__ of {type(item).__name__} fails: {type(error).__name__}: {error}") from error
+    if not callable(method):
+        raise ProtocolError(f"{type(item).__name__} has no method __distarray__ and is no dictionary of one: give an exporter")
+    if not isinstance(found, Mapping):
+        raise ProtocolError(
+            f"__distarray__ of {type(item).__name__} returns {type(found).__name__}: it must return a dictionary"
+        )
+    return found
+
+
+def read_export(item: Any, faults: Faults, process: int | None = None) -> Export | None:
+    """Take apart what a process exports, noting every fault; None where nothing can be made of it."""
+    note = faults.note(process)
+    before = len(faults.lines)
+    try:
+        found = envelope(item)
+    except ProtocolError as error:
+        note(None, None, str(error))
+        return None
+    for key in ("__version__", "buffer", "dim_data"):
+        if key not in found:
+            note(key, None, "the key is missing")
+    version = buffer = None
+    if "__version__" in found:
+        try:
+            version = version_of(found["__version__"])
+        except ProtocolError as error:
+            note("__version__", found["__version__"], str(error))
+    if "buffer" in found:
+        try:
+            buffer = buffer_of(found["buffer"])
+        except ProtocolError as error:
+            note("buffer", None, str(error))
+    dim_data = tuple(check_tuple(found["dim_data"], note)) if "dim_data" in found else ()
+    if buffer is not None and len(dim_data) != buffer.ndim and len(faults.lines) == before:
+        note(
+            "dim_data", None, f"{len(dim_data)} dictionaries for a buffer of {buffer.ndim} dimensions, of shape {buffer.shape}"
+        )
+        buffer = None
+    if version is None:
+        return None
+    shape = buffer.shape if buffer is not None and buffer.ndim == len(dim_data) else (None,) * len(dim_data)
+    parts = (parse_dimension(values, version, shape[d], faults.note(process, d)) for d, values in enumerate(dim_data))
+    return Export(version, np.empty(0) if buffer is None else buffer, dim_data, tuple(parts))

@@ -1,0 +1,182 @@
+"""How is a value that somebody else wrote read, and what is wrong with it?
+
+Dimension dictionaries come from other programs: nothing in them is taken for granted. An `Entry` reads the values of one of
+them, key by key, and notes what breaks a rule; reading goes on, so that all faults are found at once.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import ProtocolError
+
+#: The versions of the protocol that are spoken here, the newest first: 0.10 and 0.9 of any patch level.
+VERSIONS = ("0.10.0", "0.9.0")
+NEWEST, OLD = VERSIONS
+_VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
+_LARGEST = np.iinfo(np.int64).max
+
+#: Takes note of a fault: key (None: of the dictionary as a whole), value, the rule that is broken.
+Note = Callable[[str | None, Any, str], None]
+
+
+def version_of(version: Any) -> str:
+    """Return which of `VERSIONS` a version is; ProtocolError for others, and for what is none.
+
+    >>> version_of("0.9.3")
+    '0.9.0'
+    """
+    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if found is None:
+        raise ProtocolError(f"version {brief(version)}: give text of the form 'major.minor.patch', such as '{NEWEST}'")
+    for known in VERSIONS:
+        if known.split(".")[:2] == list(found.groups())[:2]:
+            return known
+    raise ProtocolError(f"version {version!r}: only 0.9 and 0.10 are known; ask for one of these")
+
+
+def brief(value: Any) -> str:
+    """Return a value as one short line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def whole(value: Any) -> int | None:
+    """Return an integer, Python's or NumPy's, that fits into 64 bits; None for anything else, truth values included.
+
+    >>> whole(np.int16(3)), whole(True), whole(3.0), whole(2**63)
+    (3, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return None
+    return int(value) if -_LARGEST - 1 <= int(value) <= _LARGEST else None
+
+
+def truth(value: Any) -> bool | None:
+    """Return a truth value, Python's or NumPy's; None for anything else."""
+    return bool(value) if isinstance(value, bool | np.bool) else None
+
+
+def integers(values: Any, what: str) -> np.ndarray:
+    """Return a list or an array of integers as a new read-only int64 array of the same shape; ProtocolError for others.
+
+    An empty array may have any type: NumPy takes [] for floats.
+    """
+    try:
+        array = np.asarray(values, object if isinstance(values, list | tuple) else None)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ProtocolError(f"{what} {brief(values)}: give an array of integers ({error})") from error
+    if array.dtype == object:  # a list: what its items are tells more than the type that NumPy would give all of them
+        numbers = all(whole(v) is not None for v in array.ravel().tolist())
+    else:
+        numbers = array.size == 0 or array.dtype.kind == "i" or (array.dtype.kind == "u" and int(array.max()) <= _LARGEST)
+    if not numbers:
+        raise ProtocolError(f"{what} {brief(values)} ({array.dtype}): give integers of at most 64 bits")
+    found = array.astype(np.int64)
+    found.flags.writeable = False
+    return found
+
+
+def numbers_of(given: Any, what: str) -> tuple[int, ...]:
+    """Return integers that are not negative, a single one as a tuple too; ProtocolError for anything else."""
+    try:
+        values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
+    except TypeError as error:
+        raise ProtocolError(f"{what} {brief(given)}: give integers, one per dimension") from error
+    found = tuple(whole(v) for v in values)
+    if any(n is None or n < 0 for n in found):
+        raise ProtocolError(f"{what} {brief(given)}: give integers of at least 0, one per dimension")
+    return tuple(n for n in found if n is not None)
+
+
+def buffer_of(item: Any) -> np.ndarray:
+    """Return anything with a buffer (PEP 3118) as an array on the same memory; ProtocolError where it has none.
+
+    >>> buffer_of(b"abc").tolist()
+    [97, 98, 99]
+    """
+    if isinstance(item, np.ndarray):
+        return np.asarray(item)
+    try:
+        # By way of a memoryview: NumPy takes bytes for text.
+        return np.asarray(memoryview(item))
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise ProtocolError(f"{type(item).__name__} has no buffer that can be used: {error}; give a NumPy array") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One dimension dictionary, as it was found, and where faults are noted.
+
+    ``version``: one of `VERSIONS`; ``extent``: the size of the buffer along the dimension, None where it is not known.
+    """
+
+    values: Mapping[Any, Any]
+    version: str
+    extent: int | None
+    note: Note
+
+    def integer(self, key: str, least: int = 0, default: int | None = None) -> int | None:
+        """Return an integer of at least ``least``, ``default`` where the key is absent; None after noting a fault."""
+        if key not in self.values:
+            if default is None:
+                self.note(key, None, "the key is missing")
+            return default
+        found = whole(self.values[key])
+        if found is None or found < least:
+            self.note(key, self.values[key], f"must be an integer of at least {least}")
+            return None
+        return found
+
+    def flag(self, key: str) -> bool:
+        """Return a truth value, False where the key is absent or after noting a fault."""
+        if key not in self.values:
+            return False
+        found = truth(self.values[key])
+        if found is None:
+            self.note(key, self.values[key], "must be True or False")
+        return bool(found)
+
+    def pair(self, key: str) -> tuple[int, int] | None:
+        """Return two integers that are not negative, (0, 0) where the key is absent; None after noting a fault."""
+        value = self.values.get(key, (0, 0))
+        numbers = [whole(v) for v in value] if isinstance(value, tuple | list) else []
+        if len(numbers) != 2 or any(n is None or n < 0 for n in numbers):
+            self.note(key, value, "must be a tuple of two integers of at least 0")
+            return None
+        return numbers[0] or 0, numbers[1] or 0
+
+    def labels(self, key: str) -> np.ndarray | None:
+        """Return a one-dimensional buffer of integers as int64; None after noting a fault. 0.9.0 may have a list."""
+        if key not in self.values:
+            self.note(key, None, "the key is missing")
+            return None
+        value = self.values[key]
+        try:
+            found = integers(value if self.version == OLD and isinstance(value, list) else buffer_of(value), key)
+        except ProtocolError as error:
+            self.note(key, value, f"must be a buffer of integers: {error}")
+            return None
+        if found.ndim != 1:
+            self.note(key, value, f"must be one-dimensional, not of shape {found.shape}")
+            return None
+        return found
+
+    def expect_extent(self, extent: int, why: str) -> None:
+        """Note a buffer of another size than the dictionary says."""
+        if self.extent is not None and self.extent != extent:
+            self.note("buffer", self.extent, f"the buffer must have size {extent} along the dimension: {why}")
+
+    def refuse(self, *keys: str) -> None:
+        """Note keys that say something which this type of distribution cannot be."""
+        for key in keys:
+            value = self.values.get(key)
+            if value is not None and truth(value) is not False and not _zero_pair(value):
+                self.note(key, value, f"has no meaning for dist_type {brief(self.values.get('dist_type'))} in {self.version}")
+
+
+def _zero_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(whole(v) == 0 for v in value)

@@ -1,0 +1,243 @@
+"""Which process has which elements where each simply lists its own?
+
+Global indices are labels here: negative, unordered, of any size. All labels are sorted once; questions are answered by binary
+search.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from aggarray.errors import ProtocolError, SelectionError
+from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of, positions
+from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, version_of
+from aggarray.selection import Range
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnstructuredPart(Part):
+    """What one process says of an unstructured dimension."""
+
+    labels: np.ndarray
+    one_to_one: bool
+
+    @property
+    def count(self) -> int:
+        """How many elements the process has."""
+        return len(self.labels)
+
+    def constants(self) -> dict[str, Any]:
+        """Return what all processes agree in: whether labels repeat, too."""
+        return {**super(UnstructuredPart, self).constants(), "one_to_one": self.one_to_one}
+
+    def own(self) -> dict[str, Any]:
+        """Return what processes with this rank agree in."""
+        return {"indices": self.labels}
+
+
+class Unstructured(Kind):
+    """Every process lists its global indices (DAP 0.10.0, section 1.6.2, 'u').
+
+    ``indices``: one integer array per process, each without repeats; ``one_to_one``: no two processes have the same. ``size``
+    counts distinct labels. ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
+
+    >>> m = Unstructured(4, [[30, -1], [7, 30, 2]])
+    >>> m.owner([2, 30]).tolist(), m.holders(30).tolist(), m.indices(0).tolist()
+    ([1, 0], [0, 1], [30, -1])
+    """
+
+    __slots__ = ("_labels", "_lists", "_places", "_ranks", "nprocs", "one_to_one", "periodic", "size")
+    letter: ClassVar[str] = "u"
+
+    def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, *, periodic: bool = False) -> None:
+        # The argument is called as the method is: a dataclass could not have both.
+        self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
+        self.one_to_one = flag_of(one_to_one, "one_to_one")
+        try:
+            self._lists = tuple(_labels(one, rank) for rank, one in enumerate(indices))
+        except TypeError as error:
+            raise ProtocolError(f"indices {brief(indices)}: give one array of integers for each process") from error
+        self.nprocs = count_of(len(self._lists), "number of index arrays", 1)
+        counts = [len(one) for one in self._lists]
+        labels = np.concatenate(self._lists)
+        # Of equal labels the lowest rank comes first.
+        order = np.argsort(labels, kind="stable")
+        self._labels = labels[order]
+        self._ranks = np.repeat(np.arange(self.nprocs, dtype=np.int64), counts)[order]
+        self._places = np.concatenate([np.arange(n, dtype=np.int64) for n in counts])[order]
+        self._check()
+
+    def _check(self) -> None:
+        same = self._labels[1:] == self._labels[:-1]
+        within = np.flatnonzero(same & (self._ranks[1:] == self._ranks[:-1]))
+        if within.size:
+            i = int(within[0])
+            raise ProtocolError(f"indices of rank {self._ranks[i]} have {self._labels[i]} twice: give each once")
+        if self.one_to_one and same.any():
+            i = int(np.flatnonzero(same)[0])
+            who = f"ranks {self._ranks[i]} and {self._ranks[i + 1]}"
+            raise ProtocolError(
+                f"{who} both have index {self._labels[i]}, with one_to_one: give it to one, or one_to_one=False"
+            )
+        distinct = len(self._labels) - int(same.sum())
+        if distinct != self.size:
+            raise ProtocolError(f"{distinct} distinct indices for a dimension of size {self.size}: give as many")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, name):
+            raise AttributeError(f"a map does not change: make another to have another {name}")
+        object.__setattr__(self, name, value)
+
+    def fits(self, size: int) -> bool:
+        """Tell whether the labels are positions of a dimension of that size, if not all of them."""
+        return not len(self._labels) or (int(self._labels[0]) >= 0 and int(self._labels[-1]) < size)
+
+    def segments(self, rank: int) -> list[Range | np.ndarray]:
+        """Return the labels of a process, in its order."""
+        return [self._lists[self._checked(rank)]]
+
+    def extent(self, rank: int) -> int:
+        """Return how many elements a process has."""
+        return len(self._lists[self._checked(rank)])
+
+    def num_owned(self, rank: int) -> int:
+        """Return the same: there is no padding."""
+        return self.extent(rank)
+
+    def _present(self, g: Any) -> np.ndarray:
+        found = positions(g, "global index")
+        first = np.searchsorted(self._labels, found)
+        last = len(self._labels) - 1
+        there = (first <= last) & (self._labels[np.minimum(first, last)] == found if last >= 0 else False)
+        if not there.all():
+            raise SelectionError(f"global index {found.ravel()[~there.ravel()][0]}: no process has it")
+        return found
+
+    def owner(self, g: Any) -> Any:
+        """Return the lowest rank that has each label."""
+        return self._ranks[self._first(g)]
+
+    def _first(self, g: Any) -> Any:
+        return np.searchsorted(self._labels, self._present(g))
+
+    def _holders(self, g: np.ndarray) -> list[np.ndarray]:
+        ends = zip(np.searchsorted(self._labels, g), np.searchsorted(self._labels, g, side="right"), strict=True)
+        return [self._ranks[low:high].copy() for low, high in ends]
+
+    def to_local(self, g: Any) -> tuple[Any, Any]:
+        """Return the lowest rank that has each label, and its place there."""
+        first = self._first(g)
+        return self._ranks[first], self._places[first]
+
+    def to_global(self, rank: Any, local: Any) -> Any:
+        """Return the labels at positions."""
+        sizes = np.array([len(one) for one in self._lists])
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        ranks, places = self._local(rank, local, lambda r: sizes[r])
+        return np.concatenate(self._lists)[starts[ranks] + places]
+
+    def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
+        """Return the dictionary of a process: the same in both versions, but that only 0.9.0 has ``periodic`` here."""
+        version = version_of(version)
+        found = {**self._common(self._checked(rank)), "indices": self._lists[rank]}
+        if self.one_to_one:
+            found["one_to_one"] = True
+        if self.periodic and version != OLD:
+            raise ProtocolError("0.10.0 has periodic dimensions of dist_type 'b' only, not 'u': write 0.9.0")
+        return found | ({"periodic": True} if self.periodic else {})
+
+    def sliced(self, chosen: Range) -> Map:
+        """Return the map of a slice; ProtocolError where labels are not positions, 0 to size - 1."""
+        if chosen.is_full(self.size):
+            return self
+        if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
+            raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, no positions to slice")
+        lists = []
+        for own in self._lists:
+            number, beside = np.divmod(own - chosen.start, chosen.step)
+            lists.append(number[(beside == 0) & (number >= 0) & (number < chosen.count)])
+        return Unstructured(chosen.count, lists, self.one_to_one)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.size, self._lists, self.one_to_one, self.periodic
+
+    @classmethod
+    def _again(cls, size: int, lists: Any, one_to_one: bool, periodic: bool) -> "Unstructured":
+        return cls(size, lists, one_to_one, periodic=periodic)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(str(len(one)) for one in self._lists[:4]) + (", ..." if self.nprocs > 4 else "")
+        return f"Unstructured(size={self.size}, indices of {counts}, one_to_one={self.one_to_one})"
+
+    @classmethod
+    def parse(cls, entry: Entry, common: tuple[int, int, int]) -> UnstructuredPart | None:
+        """Return what a dictionary says; labels do not repeat."""
+        labels, one_to_one, periodic = entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
+        entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
+        if labels is None:
+            return None
+        distinct, counts = np.unique(labels, return_counts=True)
+        if len(distinct) < len(labels):
+            entry.note("indices", int(distinct[counts > 1][0]), "must not repeat within a process")
+        if len(distinct) > common[0]:
+            entry.note("indices", labels, f"must not be more than size ({common[0]})")
+        elif common[1] == 1 and len(distinct) < common[0]:
+            entry.note("indices", labels, f"must be as many as size ({common[0]}): there is one process")
+        entry.expect_extent(len(labels), "so many indices are listed")
+        return UnstructuredPart(*common, periodic, labels, one_to_one)
+
+    @classmethod
+    def clashes(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Clash]:
+        """Yield labels that several processes have although each is to have one owner, and a size that does not count them."""
+        known = [p for p in parts if p is not None]
+        if len(known) < len(parts):
+            return
+        labels = np.concatenate([np.unique(p.labels) for p in known])
+        ranks = np.repeat([p.rank for p in known], [len(np.unique(p.labels)) for p in known])
+        order = np.argsort(labels, kind="stable")
+        repeats = np.flatnonzero(np.diff(labels[order]) == 0)
+        if known[0].one_to_one and repeats.size:
+            i = int(repeats[0])
+            first, second = int(ranks[order[i]]), int(ranks[order[i + 1]])
+            yield Clash(second, "indices", int(labels[order[i]]), f"rank {first} has it too, although one_to_one is True")
+        distinct = len(labels) - len(repeats)
+        if distinct != known[0].size:
+            yield Clash(0, "size", known[0].size, f"the processes have {distinct} distinct indices")
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[UnstructuredPart]) -> "Unstructured":
+        """Return the map."""
+        first = parts[0]
+        return cls(first.size, [p.labels for p in parts], first.one_to_one, periodic=first.periodic)
+
+    @classmethod
+    def from_part(cls, part: UnstructuredPart) -> "Unstructured":
+        """Return a map in which the other processes have nothing."""
+        lists = [np.zeros(0, np.int64)] * part.nprocs
+        lists[part.rank] = part.labels
+        found = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
+        object.__setattr__(found, "size", part.size)
+        return found
+
+
+def _labels(given: Any, rank: int) -> np.ndarray:
+    found = integers(given, f"indices of rank {rank}")
+    if found.ndim != 1:
+        raise ProtocolError(f"indices of rank {rank} of shape {found.shape}: give one dimension")
+    return found
+
+
+def spread(map_: Map, chosen: Range) -> Unstructured:
+    """Return the unstructured map of a slice of a map without repeats: labels are positions in the slice, in the old order."""
+    old, new = chosen.indices(), np.arange(chosen.count, dtype=np.int64)
+    if chosen.step < 0:
+        old, new = old[::-1], new[::-1]
+    owners = map_.owner(old)
+    order = np.argsort(owners, kind="stable")
+    lists = np.split(new[order], np.searchsorted(owners[order], np.arange(1, map_.nprocs)))
+    return Unstructured(chosen.count, lists, one_to_one=True)
+
+
+MAP = Unstructured

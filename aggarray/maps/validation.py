@@ -1,0 +1,189 @@
+"""Is what processes export a distributed array? Every fault is named with its process, dimension, key, value and the rule."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aggarray.errors import ProtocolError
+from aggarray.maps.base import Kind, Map, Part
+from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
+from aggarray.maps.export import Parsed, read_export
+from aggarray.maps.fields import brief, numbers_of
+
+
+class _Axis(NamedTuple):
+    """A dimension as its processes tell of it: ``parts`` by rank along it, of the first process with that rank."""
+
+    kind: type[Kind]
+    parts: list[Part | None]
+    processes: list[int]
+
+
+def validate(export: Any) -> None:
+    """Check what one process exports, an object with ``__distarray__`` or its dictionary, by itself (DAP, section 1.5, 1.6).
+
+    ProtocolError names every fault found (each is a line of its ``faults``).
+
+    >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": ({},)})
+    >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": {}})
+    Traceback (most recent call last):
+    aggarray.errors.ProtocolError: 'dim_data': must be a tuple of dictionaries, not dict; ...
+    """
+    faults = Faults()
+    read_export(export, faults)
+    faults.raise_any()
+
+
+def validate_all(exports: Sequence[Any]) -> None:
+    """Check what all processes export, by rank: each by itself, and whether they fit together.
+
+    ProtocolError names every fault found.
+    """
+    faults = Faults()
+    items = listed(exports, "exports")
+    found = [read_export(item, faults, process) for process, item in enumerate(items)]
+    versions = {e.version for e in found if e is not None}
+    if len(versions) > 1:
+        who = ", ".join(
+            f"{v} on process {next(i for i, e in enumerate(found) if e and e.version == v)}" for v in sorted(versions)
+        )
+        faults.note(None)("__version__", None, f"must be the same on all processes: {who}")
+    elif versions:
+        _together([None if e is None else e.parts for e in found], versions.pop(), faults)
+    faults.raise_any()
+
+
+def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
+    """Return one map per dimension from the dim_data of all processes, by rank; ProtocolError names every fault."""
+    faults = Faults()
+    items = listed(dim_data, "dim_data of every rank")
+    sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
+    if sizes is not None and len(sizes) != len(items):
+        raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes: give one of each")
+    found: list[tuple[Parsed, ...] | None] = []
+    for process, one in enumerate(items):
+        entries = check_tuple(one, faults.note(process))
+        shape: tuple[int | None, ...] = (None,) * len(entries) if sizes is None else sizes[process]
+        if len(shape) != len(entries):
+            faults.note(process)("dim_data", None, f"{len(entries)} dictionaries for a buffer of shape {shape}")
+            shape = (None,) * len(entries)
+        parsed = (parse_dimension(v, version, shape[d], faults.note(process, d)) for d, v in enumerate(entries))
+        found.append(tuple(parsed) if isinstance(one, tuple) else None)
+    axes = _together(found, version, faults)
+    faults.raise_any()
+    _check_one_for_all(found, axes, faults)
+    faults.raise_any()
+    return tuple(axis.kind.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
+
+
+def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: Faults) -> None:
+    """Note what processes of one rank may have differently, and do: one map cannot say it."""
+    for process, parts in enumerate(found):
+        for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
+            first = None if parsed is None else axis.parts[parsed[1].rank]
+            if parsed is None or first is None:
+                continue
+            expected = first.free()
+            for key, value in parsed[1].free().items():
+                if value != expected[key]:
+                    rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map for both cannot say it"
+                    faults.note(process, d)(key, value, rule)
+
+
+def listed(items: Any, what: str) -> list[Any]:
+    """Return what is given of all processes as a list; ProtocolError where it is none, or empty."""
+    if isinstance(items, Mapping | str | bytes) or not isinstance(items, Sequence):
+        try:
+            items = list(items) if not isinstance(items, Mapping | str | bytes) else None
+        except TypeError:
+            items = None
+        if items is None:
+            raise ProtocolError(f"{what}: give a list with one of every process, by rank")
+    if not len(items):
+        raise ProtocolError(f"{what}: give that of at least one process")
+    return list(items)
+
+
+def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: Faults) -> list[_Axis]:
+    """Note what is wrong between processes; return the dimensions, none where the grid itself is wrong."""
+    counts = {len(parts) for parts in found if parts is not None}
+    if len(counts) > 1:
+        who = {len(parts): process for process, parts in reversed(list(enumerate(found))) if parts is not None}
+        what = ", ".join(f"{n} on process {p}" for n, p in sorted(who.items()))
+        faults.note(None)("dim_data", None, f"must have the same length on all processes: {what}")
+    if len(counts) != 1:
+        return []
+    columns = [[None if parts is None else parts[d] for parts in found] for d in range(counts.pop())]
+    constant = [_constants(column, faults, d) for d, column in enumerate(columns)]
+    grid = _grid(columns, len(found), faults)
+    if grid is None:
+        return []
+    axes = []
+    for d, column in enumerate(columns):
+        axis = _axis(column, grid, d, faults)
+        if axis is None or not constant[d]:
+            continue
+        axes.append(axis)
+        for clash in axis.kind.clashes(axis.parts, version):
+            faults.note(axis.processes[clash.rank], d)(clash.key, clash.value, clash.rule)
+    return axes
+
+
+def _constants(column: Sequence[Parsed], faults: Faults, d: int) -> bool:
+    """Note what differs between processes though it must not; tell whether nothing does."""
+    before = len(faults.lines)
+    first: tuple[int, type[Kind], Part] | None = None
+    for process, parsed in enumerate(column):
+        if parsed is None:
+            continue
+        kind, part = parsed
+        first = first or (process, kind, part)
+        if kind is not first[1]:
+            faults.note(process, d)("dist_type", kind.letter, f"process {first[0]} has {first[1].letter!r}")
+            continue
+        expected = first[2].constants()
+        for key, value in part.constants().items():
+            if value != expected[key]:
+                faults.note(process, d)(key, value, f"process {first[0]} has {expected[key]!r}")
+    return len(faults.lines) == before
+
+
+def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: Faults) -> tuple[int, ...] | None:
+    """Return the process grid; None after noting that it does not fit the number of processes."""
+    known = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
+    grid = tuple(n for n in known if n is not None)
+    if len(grid) < len(columns):
+        return None
+    if prod(grid) != nprocs:
+        faults.note(None)("proc_grid_size", grid, f"a grid of {prod(grid)} processes, but there are {nprocs}")
+        return None
+    return grid
+
+
+def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: Faults) -> _Axis | None:
+    """Return a dimension by its ranks, after noting processes that are not where they should be or differ from their like."""
+    parts: list[Part | None] = [None] * grid[d]
+    processes = [0] * grid[d]
+    kind: type[Kind] | None = None
+    for process, (coords, parsed) in enumerate(zip(product(*map(range, grid)), column, strict=True)):
+        if parsed is None:
+            continue
+        here, part = coords[d], parsed[1]
+        kind = kind or parsed[0]
+        if part.rank != here:
+            rule = f"must be {here}: ranks lie in C order over a grid of {brief(tuple(grid))}"
+            faults.note(process, d)("proc_grid_rank", part.rank, rule)
+            continue
+        if parts[here] is None:
+            parts[here], processes[here] = part, process
+            continue
+        first = parts[here]
+        expected = {} if first is None or type(first) is not type(part) else first.own()
+        for key, value in part.own().items():
+            if key in expected and not np.array_equal(value, expected[key]):
+                rule = f"process {processes[here]}, of the same proc_grid_rank, has {brief(expected[key])}"
+                faults.note(process, d)(key, value, rule)
+    return None if kind is None else _Axis(kind, parts, processes)
