@@ -343,6 +343,20 @@ CHANGES: list[Callable[[Made], None]] = [
 ]
 
 
+@pytest.mark.parametrize("steps", [(0, 1), (1, 1), (1, 2)])
+@pytest.mark.parametrize("turned", [(), (0,), (1,), (0, 1)])
+def test_two_dimensions_of_one_identity_in_any_order(tmp_path: Path, steps: tuple[int, int], turned: tuple[int, ...]) -> None:
+    for number, start in enumerate((0, steps[0])):
+        made = cube(range(start, start + steps[number]))
+        two_times(made)
+        if number in turned:
+            transposed(made)
+        write(tmp_path / f"{number}.nc", made)
+    (found,) = (a for a in aa.open(tmp_path) if a.name == "tas")
+    assert sorted(found.shape) == sorted((sum(steps), *cube([0])["tas"][1].shape[1:]))
+    assert not aa.open(tmp_path).refusals
+
+
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_mixture_of_odd_files_opens(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -200,10 +200,12 @@ def _kind(array: MasterArray) -> tuple[Any, ...]:
 def _find_places(found: Candidate, runs: Runs) -> None:
     array, hung = found.array, found.bounds.values()
     measures = _measures(array)
-    for name, size in zip(array.dimensions, array.shape, strict=True):
-        coordinate = _coordinate_along(name, array)
-        key = name if coordinate is None else coordinate_identity(coordinate)
-        found.places[key if key not in found.places else name] = _place(name, size, coordinate, runs)
+    along = [_coordinate_along(name, array) for name in array.dimensions]
+    keys = [name if c is None else coordinate_identity(c) for name, c in zip(array.dimensions, along, strict=True)]
+    for name, size, coordinate, key in zip(array.dimensions, array.shape, along, keys, strict=True):
+        # Of several with one identity, whatever their order, each is known by its name.
+        own = key if keys.count(key) == 1 else name
+        found.places[own if own not in found.places else f"dimension {name}"] = _place(name, size, coordinate, runs)
     for name, coordinate in array.coords.items():
         if not coordinate._matrix.dimensions and not is_mapping(coordinate) and name not in measures and name not in hung:
             found.places.setdefault(found.identities[name], _place(name, 1, coordinate, runs))
