@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numcodecs
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats import _zarr_chunks
 from tests.chunking import assembled, known, table_of
 
 NUMBERS = ["bool", "i1", "u1", "<i2", ">i2", "<u4", ">u4", "<i8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]
@@ -286,3 +288,53 @@ def test_shards_claim_no_more_than_they_hold(tmp_path: Path) -> None:
     meta["chunk_grid"]["configuration"]["chunk_shape"] = [10**9, 10**9]
     (tmp_path / "v/zarr.json").write_text(json.dumps(meta))
     assert table_of(tmp_path / "v") is None
+
+
+def rewritten_index(shard: Path, place: int, pair: tuple[int, int]) -> None:
+    """Write another entry into the index of a shard, its checksum right."""
+    content = shard.read_bytes()
+    entries = np.frombuffer(content[-68:-4], "<u8").reshape(4, 2).copy()
+    entries[place] = pair
+    index = entries.tobytes()
+    shard.write_bytes(content[:-68] + index + google_crc32c.value(index).to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("compressors", [None, "auto"])
+def test_a_chunk_without_bytes_in_a_shard_is_not_the_whole_shard(tmp_path: Path, compressors: Any) -> None:
+    array(tmp_path / "v", 3, shards=(4, 6), compressors=compressors)
+    rewritten_index(tmp_path / "v/c/0/0", 2, (0, 0))
+    with pytest.raises(FormatError, match="damaged: a chunk of 0 bytes at 0"):
+        table_of(tmp_path / "v")
+    with pytest.raises(FormatError):
+        aa.open(tmp_path / "v")["v"][...]
+
+
+def test_a_chunk_of_another_size_in_a_shard(tmp_path: Path) -> None:
+    array(tmp_path / "v", 3, shards=(4, 6))
+    rewritten_index(tmp_path / "v/c/0/0", 1, (0, 12))
+    with pytest.raises(FormatError, match="a chunk of 12 bytes in a shard where 24 should be"):
+        table_of(tmp_path / "v")
+    with pytest.raises(FormatError, match="cannot be read"):
+        aa.open(tmp_path / "v")["v"][...]
+
+
+@pytest.mark.parametrize("rank", [31, 32])
+def test_many_dimensions(tmp_path: Path, rank: int) -> None:
+    made = zarr.create_array(tmp_path / "v", shape=(2, *[1] * (rank - 1)), chunks=(1,) * rank, dtype="f4")
+    made[...] = np.arange(2).reshape(made.shape)
+    assert aa.open(tmp_path / "v")["v"][...].ravel().tolist() == [0, 1]
+
+
+def test_a_chunk_that_is_not_there_takes_no_memory(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "v", shape=(2**20, 2**20), chunks=(2**20, 2**20), dtype="f4", fill_value=3)
+    assert aa.open(tmp_path / "v")["v"][5:7, 9].tolist() == [3, 3]
+
+
+def test_files_of_chunks_are_named_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = zarr.create_array(tmp_path / "v", shape=(2, 300, 300), chunks=(1, 300, 300), dtype="f4", compressors=None)
+    made[...] = np.arange(made.size).reshape(made.shape)
+    opened, named, name = aa.open(tmp_path / "v")["v"], [], _zarr_chunks._Paths.__call__
+    monkeypatch.setattr(_zarr_chunks._Paths, "__call__", lambda self, number: named.append(number) or name(self, number))
+    np.testing.assert_array_equal(opened[:, ::7, ::9], made[:, ::7, ::9])
+    np.testing.assert_array_equal(opened[::-1, :, [250, 3]], made[...][::-1, :, [250, 3]])
+    assert len(named) < 20

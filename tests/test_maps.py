@@ -340,3 +340,38 @@ def test_many_indices_are_found_as_few_are(cuts: list[int], size: int) -> None:
     asked = np.resize(np.arange(size), 5000)
     assert between(edges, asked).tolist() == (np.searchsorted(edges, asked, side="right") - 1).tolist()
     assert Block(edges).owner(asked).tolist() == between(edges, asked[:size])[asked].tolist()
+
+
+class Hostile:
+    """An object that cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise KeyError("boom")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"block_size": 2},
+        {"padding": 1},
+        {"padding": ()},
+        {"periodic": True},
+        {"periodic": None},
+        {"dist_types": None},
+        {"dist_types": Hostile()},
+        {"shape": (10**5000,)},
+    ],
+)
+def test_what_is_no_argument_of_a_regular_distribution(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        Distribution.regular(**{"shape": (4,), "dist_types": "b", "grid": (2,), **wrong})
+
+
+def test_what_is_nothing_with_partitions() -> None:
+    with pytest.raises(ProtocolError, match="NoneType has no partitions"):
+        Distribution.from_partitions(None, 2)
+
+
+def test_indices_that_do_not_broadcast() -> None:
+    with pytest.raises(SelectionError, match="broadcast"):
+        Distribution.regular((4, 4), "bb", (2, 2)).owner((np.arange(3), np.arange(2)))

@@ -300,6 +300,10 @@ def _of_shards(store: str, within: str, keys: _Keys, shards: Chunks, codecs: _Co
         part: Box = tuple(slice(0, stop - start) for start, stop in ends)
         found = _places(os.path.join(folder, name), index, per)
         offsets[box], sizes[box] = found[0][part], found[1][part]
+    raw = math.prod(chunk) * shards.dtype.itemsize
+    if not codecs.filters and ((offsets >= 0) & (sizes != raw)).any():
+        size = int(sizes[(offsets >= 0) & (sizes != raw)][0])
+        raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
     paths = _Paths(within, keys, grid, per)
     return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
 
@@ -317,7 +321,9 @@ def _places(path: str, index: _Index, per: tuple[int, ...]) -> np.ndarray:
         raise FormatError(f"{path}: damaged: the checksum of the shard's index does not agree; write it again")
     pairs = np.frombuffer(data, "<u8", 2 * count).reshape(count, 2)
     absent = (pairs == _ABSENT).all(axis=1)
-    wrong = ~absent & ((pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length)))
+    wrong = ~absent & (
+        (pairs[:, 1] == 0) | (pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length))
+    )
     if wrong.any():
         offset, bytes_ = pairs[wrong][0].tolist()
         raise FormatError(f"{path}: damaged: a chunk of {bytes_} bytes at {offset} of {length} bytes; write it again")

@@ -22,6 +22,10 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
     """Return one map per dimension of a master array; arguments and errors as `Distribution.from_partitions`."""
     if balance not in ("contiguous", "cost"):
         raise ProtocolError(f"balance {brief(balance)}: give 'contiguous' or 'cost'")
+    if not hasattr(array, "partitions"):
+        raise ProtocolError(f"{type(array).__name__} has no partitions: give a master array")
+    if not isinstance(assignment, Mapping):
+        raise ProtocolError(f"assignment {brief(assignment)}: give the ranks by dimension, such as {{'time': [0, 0, 1]}}")
     edges = array.partitions.edges
     by_hand = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
     grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(by_hand))

@@ -59,6 +59,13 @@ class Distribution:
         dimensions; ``outer``: what the outer padding of these is. ProtocolError for anything that does not fit.
         """
         sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
+        if not isinstance(dist_types, str | Sequence):
+            raise ProtocolError(f"dist_types {brief(dist_types)}: give 'b' or 'c' for each dimension, as text or a sequence")
+        for what, by_number in (("block_size", block_size), ("padding", padding)):
+            if not isinstance(by_number, Mapping):
+                raise ProtocolError(f"{what} {brief(by_number)}: give a dictionary by number of dimension, such as {{0: ...}}")
+        if not isinstance(periodic, Collection):
+            raise ProtocolError(f"periodic {brief(periodic)}: give the numbers of the dimensions, such as (0,)")
         types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
         if not len(sizes) == len(counts) == len(types):
             raise ProtocolError(f"shape {sizes}, dist_types {brief(dist_types)}, grid {counts}: give one of each per dimension")
@@ -166,7 +173,11 @@ class Distribution:
             raise SelectionError(f"{len(given)} indices for {len(self.maps)} dimensions: give one per dimension")
         found: Any = np.int64(0)
         for one, place in zip(self.maps, given, strict=True):
-            found = found * one.nprocs + one.owner(place)
+            ranks = one.owner(place)
+            try:
+                found = found * one.nprocs + ranks
+            except ValueError as error:
+                raise SelectionError(f"indices of shapes {[np.shape(g) for g in given]}: give shapes that broadcast") from error
         return found
 
     def __getitem__(self, key: Any) -> "Distribution":

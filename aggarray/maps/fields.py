@@ -39,8 +39,11 @@ def version_of(version: Any) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a value as one short line."""
-    text = " ".join(repr(value).split())
+    """Return a value as one short line, whatever it is: a hostile one by its type."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of another's code, or a number of more digits than Python writes
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -71,13 +71,14 @@ def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> No
         job.carry_out(groups)
         return
     if len(groups) < _MANY * crew.threads or job.outputs[0].nbytes >= _HEAVY * len(groups):
-        for group in groups:
-            for work, size in job.works(group):
-                crew.do(work, size)
+        job.hand_out(groups, crew)
         return
     size = max(job.carry_out(groups[:_FIRST]), 1)
     if size < _LIGHT * _FIRST:
         job.carry_out(groups[_FIRST:])
+        return
+    if size > (BATCH + SLAB) * _FIRST:
+        job.hand_out(groups[_FIRST:], crew)
         return
     bundle = min(_BUNDLE, max(1, len(groups) // (_MANY * crew.threads)))
     for start in range(_FIRST, len(groups), bundle):
@@ -111,6 +112,12 @@ class _Job(NamedTuple):
         if sheaf is not None:
             sheaf.read(self.outputs, self._alone)
         return total
+
+    def hand_out(self, groups: Sequence[Sequence[Piece]], crew: Crew) -> None:
+        """Have a crew read the pieces of files, a few chunks at a time."""
+        for group in groups:
+            for work, size in self.works(group):
+                crew.do(work, size)
 
     def _alone(self, piece: Piece, found: Found) -> int:
         return self._all(self._works_of(piece, found))

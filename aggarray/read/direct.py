@@ -21,6 +21,8 @@ BATCH = 1 << 21
 SMALL, SLAB = 1 << 16, 1 << 20
 #: Of larger ones without filters so many bytes, and so many chunks at most, are read at a time.
 PART, MOST = 1 << 21, 1 << 12
+#: Bytes of bookkeeping for a chunk, and for an element that is read by itself.
+_EACH, _PLACES = 1000, 50
 
 
 class Batch(NamedTuple):
@@ -37,7 +39,7 @@ def batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
     table = stored.table
     chunk = prod(table.chunk) * table.dtype.itemsize
     if table.filters or chunk < SMALL:
-        most = 1 if chunk >= SMALL else SLAB // chunk
+        most = 1 if chunk >= SMALL else min(SLAB // chunk, MOST)
         yield from _slab_batches(stored, slabs_of(table, selection, most))
     else:
         yield from _stretch_batches(stored, selection)
@@ -50,26 +52,30 @@ def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
     # The chunks of a store are whole files, whose sizes nobody has asked for.
     unknown = prod(table.chunk) * table.dtype.itemsize
     found: list[Slab] = []
-    size = most = 0
+    size = most = count = 0
     for slab in slabs:
-        if found and size >= BATCH:
-            yield Batch(stored, read_slabs, found, size + most)
-            found, size, most = [], 0, 0
+        if found and (size >= BATCH or count >= MOST):
+            yield Batch(stored, read_slabs, found, size + most + count * _EACH)
+            found, size, most, count = [], 0, 0, 0
         found.append(slab)
+        count += len(slab.numbers)
         size += int(table.sizes[slab.numbers[0]] if len(slab.numbers) == 1 else table.sizes[slab.numbers].sum()) or unknown
         most = max(most, len(slab.numbers) * each)
     if found:
-        yield Batch(stored, read_slabs, found, size + most)
+        yield Batch(stored, read_slabs, found, size + most + count * _EACH)
 
 
 def _stretch_batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
     table = stored.table
     itemsize = table.dtype.itemsize
-    for part, start in parts_of(selection, table.chunk, PART // itemsize):
+    last = selection[-1] if selection else slice(0, 1, 1)
+    # Elements that are read one by one need room for where they are.
+    single = not (isinstance(last, slice) and last.step == 1)
+    each = 2 * itemsize + 17 + _PLACES * single
+    for part, start in parts_of(selection, table.chunk, PART // itemsize // (4 if single else 1)):
         for slab in slabs_of(table, part, MOST):
-            stretch = Stretch(slab, tuple(start))
             # What is read, picked out of it, converted in double precision, and its mask.
-            yield Batch(stored, read_stretches, [stretch], SPAN + prod(slab.shape) * (2 * itemsize + 17))
+            yield Batch(stored, read_stretches, [Stretch(slab, tuple(start))], SPAN + prod(slab.shape) * each)
 
 
 def carry_out(batch: Batch) -> None:

@@ -38,6 +38,10 @@ def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
     parts = iter(_parts(stored, [n for slab in slabs for n in slab.numbers]))
     for slab in slabs:
         own = [next(parts) for _ in range(len(slab.numbers))]
+        if all(part is None for part in own):
+            fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
+            put_conformed(stored, slab.out, np.broadcast_to(fill, slab.shape))
+            continue
         try:
             if keep or not _in_place(stored, slab, own[0]):
                 put_conformed(stored, slab.out, native(_values(stored, slab, own, keep)))

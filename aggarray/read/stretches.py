@@ -75,11 +75,12 @@ def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator
     if names is None:
         yield stored.path, there
         return
-    found: dict[str, list[int]] = {}
-    for place in there.tolist():
-        found.setdefault(names(int(numbers[place])), []).append(place)
-    for name, places in found.items():
-        yield f"{stored.path}/{name}", np.array(places, np.int64)
+    chunks, own = np.unique(numbers[there], return_inverse=True)
+    order = np.argsort(own, kind="stable")
+    paths = [f"{stored.path}/{names(number)}" for number in chunks.tolist()]
+    ends = np.searchsorted(own[order], np.arange(len(paths) + 1)).tolist()
+    for path, (begin, end) in zip(paths, pairwise(ends), strict=True):
+        yield path, there[order[begin:end]]
 
 
 def _place(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:

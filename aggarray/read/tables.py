@@ -18,6 +18,8 @@ from aggarray.source import State
 from aggarray.table import References
 
 Found = tuple[Chunks, str, State | None]
+#: Arrays of chunks, which have twice as many dimensions and one more, are arrays to NumPy up to this.
+_RANK = 31
 
 
 class Entry(NamedTuple):
@@ -41,7 +43,7 @@ def find_table(references: References, row: int, access: Access) -> Found | None
     state, table = _look_up(references, row, uri, access)
     template = references.template_of(row)
     stored = template.encoding.stored
-    if table is None or table.shape != template.shape or not known(table.filters):
+    if table is None or table.shape != template.shape or len(table.shape) > _RANK or not known(table.filters):
         return None
     if table.dtype != stored and table.dtype.newbyteorder("=") != stored:
         return None
