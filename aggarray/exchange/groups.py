@@ -20,13 +20,11 @@ def union(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def neighbours(
-    shape: Sequence[int], periodic: Sequence[bool], index: Sequence[int]
-) -> tuple[tuple[int | None, int | None], ...]:
+def neighbours(shape: Sequence[int], periodic: Sequence[bool], index: Sequence[int]) -> list[tuple[int | None, int | None]]:
     """Return for each dimension the ranks, in the grid, of the left and right neighbour of a place; None beyond an edge.
 
     >>> neighbours((2, 3), (False, True), (0, 0))
-    ((None, 3), (2, 1))
+    [(None, 3), (2, 1)]
     """
     found = []
     for d, (size, around) in enumerate(zip(shape, periodic, strict=True)):
@@ -36,7 +34,7 @@ def neighbours(
             inside = around or 0 <= place < size
             pair.append(rank_at(shape, there) if inside else None)
         found.append((pair[0], pair[1]))
-    return tuple(found)
+    return found
 
 
 def rank_at(shape: Sequence[int], index: Sequence[int]) -> int:
