@@ -3,6 +3,7 @@
 `MasterArray.local` gives a process its section; anything with ``__distarray__`` comes in by `LocalArray.from_distarray`.
 """
 
+from aggarray.adapters.ownership import picture
 from aggarray.local import LocalArray
 from aggarray.maps import Block, Cyclic, Distribution, Map, Unstructured, convert, num_owned_indices, validate, validate_all
 
@@ -15,6 +16,7 @@ __all__ = [
     "Unstructured",
     "convert",
     "num_owned_indices",
+    "picture",
     "validate",
     "validate_all",
 ]

@@ -6,14 +6,15 @@ what reading them changes.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aggarray.aggregate.apart import facets_of, labels
 from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, ProtocolError
+from aggarray.maps import Distribution
 from aggarray.master import MasterArray
 from aggarray.table import Template
 from aggarray.units import is_reference_time
@@ -171,6 +172,79 @@ def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+class Wanted(NamedTuple):
+    """How an array is to be distributed: over a grid, 'b' or 'c' for each dimension (None: blocks), or whole partitions.
+
+    Dimensions that are not mentioned are not divided.
+    """
+
+    grid: tuple[int, ...]
+    dist: str | None = None
+    block_size: int | None = None
+    partitions: str | None = None
+
+
+def distributed(array: MasterArray, wanted: Wanted) -> Distribution:
+    """Return the distribution that is wanted of an array; ProtocolError where it does not fit."""
+    types = (wanted.dist or "").replace(",", "").replace(" ", "")
+    if len(types) > array.ndim:
+        raise ProtocolError(f"dist {wanted.dist!r} for {array.ndim} dimensions: give one letter for each at most")
+    grid = (*wanted.grid, *[1] * array.ndim)[: array.ndim]
+    if wanted.partitions is not None:
+        return Distribution.from_partitions(array, grid, balance=wanted.partitions)
+    types = types.ljust(array.ndim, "b")
+    cyclic = [d for d, letter in enumerate(types) if letter == "c"]
+    if wanted.block_size and not cyclic:
+        raise ProtocolError(f"block_size {wanted.block_size} without a cyclic dimension: leave it out, or name one 'c' in dist")
+    return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, wanted.block_size or 1))
+
+
+def distribution_facts(array: MasterArray, wanted: Wanted, version: str) -> dict[str, Any]:
+    """Return what `aggarray distribute` says: the array, the process grid, and the dim_data of every rank in that version."""
+    found = distributed(array, wanted)
+    ranks = [
+        {
+            "rank": rank,
+            "coords": list(found.coords(rank)),
+            "local_shape": list(found.local_shape(rank)),
+            "dim_data": [{k: _listed(v) for k, v in entry.items()} for entry in found.dim_data(rank, version)],
+        }
+        for rank in range(found.nprocs)
+    ]
+    about = {"name": array.name, "dimensions": list(array.dimensions), "shape": list(array.shape), "grid": list(found.grid)}
+    return {**about, "version": version, "ranks": ranks}
+
+
+def section_rows(found: dict[str, Any]) -> list[list[str]]:
+    """Return a row for each rank of `distribution_facts`: what it has along each dimension, as Python would slice it."""
+    shown = []
+    for one in found["ranks"]:
+        entries = zip(one["dim_data"], one["local_shape"], strict=True)
+        shape = " x ".join(map(str, one["local_shape"])) or "scalar"
+        shown.append([str(one["rank"]), *(_section(e, n) for e, n in entries), shape])
+    return shown
+
+
+def _section(entry: dict[str, Any], extent: int) -> str:
+    """Return in a few words what a dimension dictionary says."""
+    kind = entry["dist_type"]
+    if not extent:
+        return f"{kind} nothing"
+    if kind == "u":
+        first = ", ".join(map(str, entry["indices"][:4]))
+        return f"u {first}{', ...' if extent > 4 else ''}"
+    if kind == "n":
+        return f"n 0:{entry['size']}"
+    if kind == "c":
+        block = entry.get("block_size", 1)
+        return f"c {entry['start']}::{entry['proc_grid_size'] * block}" + (f" in blocks of {block}" if block > 1 else "")
+    return f"b {entry['start']}:{entry['stop']}"
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else _plain(value)
 
 
 def printable(text: Any) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from aggarray.cli import main
+from aggarray.dap import validate_all
 from aggarray.errors import MissingFileError
 
 
@@ -187,3 +188,90 @@ def test_the_package_runs_as_the_command_does(sample_tiles: Path) -> None:
     assert done.returncode == 0 and "4 y x 6 x" in done.stdout and done.stderr == ""
     wrong = subprocess.run([*command, "nonsense"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "Usage: aggarray" in wrong.stderr
+
+
+def test_distribute_prints_the_sections_of_every_rank(capsys: pytest.CaptureFixture[str], sample_archive: Path) -> None:
+    status, out, err = run(
+        capsys, "distribute", sample_archive, "-v", "tas", "-n", 4, "--dist", "b,c", "--grid", "2x2", "--block-size", 2
+    )
+    rows = [re.split(r"\s{2,}", line) for line in out.splitlines()]
+    assert (status, err) == (0, "")
+    assert rows[0] == ["rank", "time", "lat", "lon", "local shape"]
+    assert rows[2:] == [
+        ["0", "b 0:183", "c 0::4 in blocks of 2", "b 0:36", "183 x 10 x 36"],
+        ["1", "b 0:183", "c 2::4 in blocks of 2", "b 0:36", "183 x 8 x 36"],
+        ["2", "b 183:365", "c 0::4 in blocks of 2", "b 0:36", "182 x 10 x 36"],
+        ["3", "b 183:365", "c 2::4 in blocks of 2", "b 0:36", "182 x 8 x 36"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "version"),
+    [
+        (["-n", 4, "--dist", "b,c", "--grid", "2x2"], "0.10.0"),
+        (["-n", 3], "0.10.0"),
+        (["--grid", "3", "--protocol", "0.9.0"], "0.9.0"),
+        (["-n", 5, "--partitions", "contiguous"], "0.10.0"),
+        (["-n", 5, "--partitions", "cost"], "0.10.0"),
+        (["--grid", "1X1x2", "--dist", "bcc"], "0.10.0"),
+    ],
+)
+def test_distribute_json_is_dim_data(
+    capsys: pytest.CaptureFixture[str], sample_archive: Path, options: list[object], version: str
+) -> None:
+    status, out, _ = run(capsys, "distribute", sample_archive, *options, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["name"] == "tas" and found["shape"] == [365, 18, 36] and found["version"] == version
+    exports = []
+    for rank, one in enumerate(found["ranks"]):
+        entries = tuple({k: np.array(v) if k == "indices" else v for k, v in entry.items()} for entry in one["dim_data"])
+        exports.append({"__version__": version, "buffer": np.zeros(one["local_shape"], "i1"), "dim_data": entries})
+        assert one["rank"] == rank and len(one["coords"]) == 3
+    validate_all(exports)
+
+
+def test_distribute_tables_of_other_kinds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0, 1, 2, 3, 4])
+    write(tmp_path / "b.nc", [5])
+    write(tmp_path / "c.nc", [6, 7, 8])
+    _, out, _ = run(capsys, "distribute", tmp_path, "-n", 4, "--partitions", "cost")
+    assert [re.split(r"\s{2,}", line)[1] for line in out.splitlines()[2:]] == [
+        "u 0, 1, 2, 3, ...",
+        "u 6, 7, 8",
+        "u 5",
+        "u nothing",
+    ]
+    _, out, _ = run(capsys, "distribute", tmp_path, "-n", 1, "--protocol", "0.9.0")
+    assert out.splitlines()[2].split() == ["0", "n", "0:9", "9"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        ([], 2, "Give -n, or --grid"),
+        (["-n", 0], 2, "-n"),
+        (["-n", 4, "--grid", "3x2"], 2, "has 6 processes, not 4"),
+        (["--grid", "2*2"], 2, "such as 2x2"),
+        (["--grid", "0x2"], 2, "such as 2x2"),
+        (["--grid", "1x1x1x2"], 2, "4 numbers in the grid"),
+        (["-n", 2, "--partitions", "cost", "--dist", "b"], 2, "--partitions decides"),
+        (["-n", 2, "--partitions", "odd"], 2, "contiguous"),
+        (["-n", 2, "--dist", "u"], 1, "give 'b' or 'c'"),
+        (["-n", 2, "--dist", "b,b,b,b"], 1, "3 dimensions"),
+        (["-n", 2, "--block-size", 2], 1, "without a cyclic dimension"),
+        (["-n", 2, "--protocol", "1.0.0"], 1, "0.9 and 0.10"),
+        (["-n", 2, "-v", "pr"], 1, "pr"),
+    ],
+)
+def test_distribute_tells_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], sample_archive: Path, options: list[object], status: int, words: str
+) -> None:
+    found, out, err = run(capsys, "distribute", sample_archive, *options)
+    assert (found, out) == (status, "") and words in err
+
+
+def test_distribute_asks_which_variable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", [0], name="tas")
+    write(tmp_path / "b.nc", [0], name="pr")
+    status, _, err = run(capsys, "distribute", tmp_path, "-n", 2)
+    assert status == 2 and "choose one by -v" in err and "tas" in err and "pr" in err

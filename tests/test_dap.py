@@ -24,6 +24,8 @@ from aggarray.dap import (
     validate_all,
 )
 from aggarray.errors import ProtocolError
+from aggarray.maps.dimdata import Faults, parse_dimension
+from aggarray.maps.kinds import kinds
 
 EXAMPLES = json.loads((Path(__file__).parent / "fixtures" / "dap_examples.json").read_text(encoding="utf-8"))
 D = Distribution
@@ -257,11 +259,20 @@ class Odd:
     """Nothing in particular."""
 
 
+class Broken:
+    """An object that cannot even say whether it exports."""
+
+    @property
+    def __distarray__(self) -> Any:
+        raise RuntimeError("not today")
+
+
 #: What is wrong with one export, and words of the fault that is named.
 WRONG: list[tuple[Any, str]] = [
     (None, "no method __distarray__"),
     (5, "no method __distarray__"),
     (Exporter(None), "returns NoneType"),
+    (Broken(), "fails: RuntimeError: not today"),
     (Exporter([1]), "returns list"),
     (Exporter(RuntimeError("broken")), "fails: RuntimeError: broken"),
     (Exporter(KeyError("x")), "fails: KeyError"),
@@ -505,8 +516,13 @@ def test_versions_and_shapes_that_do_not_fit() -> None:
         D.from_dim_data(dim_data, shapes=[(5,), (5,), (5,)])
     with pytest.raises(ProtocolError):
         D.from_dim_data(dim_data, shapes=[(5, 1), (6,), (5,)])
-    with pytest.raises(ProtocolError):
-        convert(dim_data[0], "0.9.0", shape=(5, 1))
+    for wrong in ([None] * 3, ["a", "b", "c"], [(5.0,)] * 3, 5, {}):
+        with pytest.raises(ProtocolError, match="shape"):
+            D.from_dim_data(dim_data, shapes=wrong)
+    for wrong in ((5, 1), "a", (None,), 5.0, -1):
+        with pytest.raises(ProtocolError):
+            convert(dim_data[0], "0.9.0", shape=wrong)
+    assert convert(({},), "0.9.0", shape=4) == ({"dist_type": "n", "size": 4},)
     with pytest.raises(ProtocolError):
         num_owned_indices(5)
 
@@ -535,6 +551,27 @@ VALUES = st.one_of(
     st.lists(st.integers(-2, 12), max_size=4),
     st.lists(st.integers(-2, 12), max_size=4).map(np.array),
 )
+
+
+@pytest.mark.parametrize("kind", kinds().values())
+def test_every_type_of_distribution_reads_its_examples(kind: Any) -> None:
+    """The contract of a module of `aggarray.maps`: what one process says gives back that process, and fits what all say."""
+    found = 0
+    for section, example in EXAMPLES.items():
+        for rank, dim_data in enumerate(e["dim_data"] for e in exports_of(section)):
+            for d, entry in enumerate(dim_data):
+                faults = Faults()
+                parsed = parse_dimension(entry, example["version"], example["local_shapes"][rank][d], faults.note(rank, d))
+                assert not faults.lines and parsed is not None
+                if parsed[0] is not kind:
+                    continue
+                part, found = parsed[1], found + 1
+                alone = kind.from_part(part)
+                assert alone.dist_type == kind.letter and (alone.size, alone.nprocs) == (part.size, part.nprocs)
+                assert alone.indices(part.rank).tolist() == example["indices"][rank][d]
+                assert alone.num_owned(part.rank) == part.count == example["num_owned"][rank][d]
+                assert part.constants()["size"] == part.size
+    assert found
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([*KEYS, "one_to_one", 5]), VALUES), max_size=2), st.sampled_from(VERSIONS))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured
 from aggarray.errors import ProtocolError, SelectionError
+from aggarray.maps.search import between
 
 SIZES = st.integers(0, 12)
 ANY = st.one_of(*(SIZES.flatmap(lambda n, v=v: maps(n, v, positions=False)) for v in ("0.10.0", "0.9.0")))
@@ -331,3 +332,11 @@ def test_what_a_version_cannot_say_is_an_error(m: Block) -> None:
     periodic = Block([0, 5, 10], [(1, 0), (0, 0)], periodic=True)
     with pytest.raises(ProtocolError, match=r"0\.9\.0"):
         periodic.dim_dict(1, "0.9.0")
+
+
+@given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 300))
+def test_many_indices_are_found_as_few_are(cuts: list[int], size: int) -> None:
+    edges = np.array([0, *sorted(c for c in cuts if c <= size), size])
+    asked = np.resize(np.arange(size), 5000)
+    assert between(edges, asked).tolist() == (np.searchsorted(edges, asked, side="right") - 1).tolist()
+    assert Block(edges).owner(asked).tolist() == between(edges, asked[:size])[asked].tolist()

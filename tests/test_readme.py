@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, and give what their comments say."""
+"""The examples of the README and of other pages run as they stand, and give what their comments say."""
 
 import ast
 import re
@@ -12,12 +12,21 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("README.md", "docs/distributed-arrays.md")
 
 
-def blocks(language: str) -> list[str]:
+def blocks(page: str, language: str) -> list[str]:
     """Return the fenced code blocks of a language."""
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def is_expression(code: str) -> bool:
+    """Tell whether a line is an expression by itself."""
+    try:
+        ast.parse(code, mode="eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def promised(comment: str) -> Any:
@@ -30,15 +39,16 @@ def promised(comment: str) -> Any:
     return None
 
 
-def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     compared = 0
-    for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), names)
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), names)
         for line in block.splitlines():
             code, _, comment = line.partition("#")
-            if not comment or not re.match(r"[\w.\[\], ]+$", code.strip()) or "=" in code:
+            if not comment or not is_expression(code.strip()):
                 continue
             expected = promised(comment.strip())
             if expected is not None:
@@ -48,11 +58,12 @@ def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.Monkey
     assert compared >= 6
 
 
-def test_shell_examples_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_shell_examples_run(tmp_path: Path, page: str) -> None:
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     commands = [
         shlex.split(line, comments=True)
-        for block in blocks("sh")
+        for block in blocks(page, "sh")
         for line in block.splitlines()
         if line.startswith("aggarray ")
     ]
@@ -61,4 +72,4 @@ def test_shell_examples_run(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0 and re.search("tas|no problems", done.stdout), done.stderr
+        assert done.returncode == 0 and re.search("tas|no problems|rank", done.stdout), done.stderr

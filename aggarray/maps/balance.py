@@ -53,54 +53,41 @@ def _map(cuts: np.ndarray, ranks: np.ndarray, count: int) -> Map:
 def contiguous(costs: np.ndarray, count: int) -> np.ndarray:
     """Return the rank of each slab, ascending, such that the highest sum of costs of a rank is as low as can be.
 
-    Every rank gets a slab where there are enough.
+    As far as that allows, the others get equal shares. Every rank gets a slab where there are enough.
 
     >>> contiguous(np.array([1, 1, 1, 5, 1, 1]), 3).tolist()
     [0, 0, 0, 1, 2, 2]
     """
-    total = np.concatenate([[0], np.cumsum(costs)])
-    low, high = int(costs.max(initial=0)), int(total[-1])
+    total, slabs = np.concatenate([[0], np.cumsum(costs)]), len(costs)
+    most, ranks = _least_most(total, int(costs.max(initial=0)), count), min(count, slabs)
+    # From where on slabs are few enough for none, one, two, ... ranks.
+    enough = [slabs]
+    for _ in range(1, ranks):
+        enough.append(int(np.searchsorted(total, total[enough[-1]] - most)))
+    starts = [0]
+    for others in reversed(range(1, ranks)):
+        start = starts[-1]
+        share = (int(total[-1]) - int(total[start])) / (others + 1) + int(total[start])
+        after = int(np.searchsorted(total, share))
+        after -= int(share - total[after - 1] < total[after] - share)
+        last = min(int(np.searchsorted(total, total[start] + most, side="right")) - 1, slabs - others)
+        starts.append(min(max(after, start + 1, enough[others]), last))
+    return np.repeat(np.arange(len(starts)), np.diff([*starts, slabs]))
+
+
+def _least_most(total: np.ndarray, dearest: int, count: int) -> int:
+    """Return the lowest highest cost of a rank: with less, the ranks are not enough."""
+    share = -(int(total[-1]) // -count)
+    low, high = max(dearest, share), min(int(total[-1]), share + dearest)
     while low < high:
         middle = (low + high) // 2
-        if len(_filled(total, middle, count)) <= count:
-            high = middle
-        else:
-            low = middle + 1
-    starts = _filled(total, high, count)
-    if len(starts) < min(count, len(costs)):
-        starts = _split(total, starts, min(count, len(costs)))
-    return np.repeat(np.arange(len(starts)), np.diff([*starts, len(costs)]))
-
-
-def _filled(total: np.ndarray, most: int, count: int) -> list[int]:
-    """Return where ranks start that take slabs as long as they cost no more than ``most``; a few more than count will do."""
-    starts, slabs = [0], len(total) - 1
-    while len(starts) <= count:
-        # A slab that is dearer by itself cannot be: `most` is at least the highest cost.
-        after = int(np.searchsorted(total, total[starts[-1]] + most, side="right")) - 1
-        if after >= slabs:
-            break
-        starts.append(after)
-    return starts
-
-
-def _split(total: np.ndarray, starts: list[int], wanted: int) -> list[int]:
-    """Cut the dearest runs of several slabs in two, near the middle of their cost, until there are as many as wanted."""
-    slabs = len(total) - 1
-    runs = [(-int(total[b] - total[a]), a, b) for a, b in zip(starts, [*starts[1:], slabs], strict=True)]
-    many = [run for run in runs if run[2] - run[1] > 1]
-    single = [run[1] for run in runs if run[2] - run[1] == 1]
-    heapq.heapify(many)
-    while len(many) + len(single) < wanted:
-        _, a, b = heapq.heappop(many)
-        middle = (int(total[a]) + int(total[b])) / 2
-        cut = min(max(int(np.searchsorted(total[a : b + 1], middle)) + a, a + 1), b - 1)
-        for begin, end in ((a, cut), (cut, b)):
-            if end - begin > 1:
-                heapq.heappush(many, (-int(total[end] - total[begin]), begin, end))
-            else:
-                single.append(begin)
-    return sorted([*single, *(a for _, a, _ in many)])
+        place = 0
+        for _ in range(count):
+            place = int(np.searchsorted(total, total[place] + middle, side="right")) - 1
+            if place == len(total) - 1:
+                break
+        low, high = (low, middle) if place == len(total) - 1 else (middle + 1, high)
+    return low
 
 
 def longest_first(costs: np.ndarray, count: int) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, version_of
+from aggarray.maps.search import between
 from aggarray.maps.unstructured import spread
 from aggarray.selection import Range
 
@@ -81,7 +82,6 @@ class Block(Kind):
     _edges: np.ndarray = field(init=False, repr=False)
     _pads: np.ndarray = field(init=False, repr=False)
     _halo: np.ndarray = field(init=False, repr=False)
-    _even: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         edges = integers(self.bounds, "bounds")
@@ -100,8 +100,7 @@ class Block(Kind):
         _check_widths(np.diff(edges), pads, halo)
         pads.flags.writeable = halo.flags.writeable = False
         found = {"bounds": edges, "padding": None if self.padding is None else pads, "periodic": periodic}
-        even = int(edges[-1]) >= nprocs and np.array_equal(edges, _even_cuts(int(edges[-1]), nprocs))
-        for name, value in {**found, "_edges": edges, "_pads": pads, "_halo": halo, "_even": even}.items():
+        for name, value in {**found, "_edges": edges, "_pads": pads, "_halo": halo}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -112,7 +111,9 @@ class Block(Kind):
         [0, 3, 6, 8, 10]
         """
         size, nprocs = count_of(size, "size", 0), count_of(nprocs, "nprocs", 1)
-        return cls(_even_cuts(size, nprocs), padding, periodic, outer)
+        each, more = divmod(size, nprocs)
+        ranks = np.arange(nprocs + 1, dtype=np.int64)
+        return cls(ranks * each + np.minimum(ranks, more), padding, periodic, outer)
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -160,11 +161,7 @@ class Block(Kind):
         return self._owner(self._present(g))
 
     def _owner(self, g: np.ndarray) -> Any:
-        if not self._even:
-            return np.searchsorted(self._edges, g, side="right") - 1
-        # Several times faster; the first is right before the last of the larger blocks, and too low behind it.
-        each, more = divmod(self.size, self.nprocs)
-        return np.maximum(g // (each + 1), (g - more) // each)
+        return between(self._edges, g)[()]
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
         # Padding is at most what the neighbour owns: nobody but the neighbours of its owner holds an element.
@@ -327,12 +324,6 @@ class Block(Kind):
             pads[rank + 1, 0] = min(right, part.count)
         pads[rank] = part.pads
         return cls(edges, pads, part.periodic, outer)
-
-
-def _even_cuts(size: int, nprocs: int) -> np.ndarray:
-    each, more = divmod(size, nprocs)
-    ranks = np.arange(nprocs + 1, dtype=np.int64)
-    return np.asarray(ranks * each + np.minimum(ranks, more))
 
 
 def _padding(given: Any, nprocs: int) -> np.ndarray:

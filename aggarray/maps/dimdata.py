@@ -10,7 +10,7 @@ from typing import Any
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Kind, Map, Part
-from aggarray.maps.fields import NEWEST, OLD, Entry, Note, brief, version_of, whole
+from aggarray.maps.fields import NEWEST, OLD, Entry, Note, brief, numbers_of, version_of, whole
 from aggarray.maps.kinds import kinds
 from aggarray.maps.partial import Partial
 
@@ -110,6 +110,7 @@ def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> 
     ProtocolError names every fault.
     """
     faults = Faults()
+    shape = None if shape is None else numbers_of(shape, "shape")
     entries = check_tuple(dim_data, faults.note(None))
     if shape is not None and len(shape) != len(entries) and not faults.lines:
         faults.note(None)("dim_data", None, f"{len(entries)} dictionaries for a buffer of {len(shape)} dimensions")

@@ -12,7 +12,7 @@ from aggarray.maps.balance import shared
 from aggarray.maps.base import Map
 from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic
-from aggarray.maps.fields import NEWEST, brief, version_of, whole
+from aggarray.maps.fields import NEWEST, brief, numbers_of, version_of, whole
 from aggarray.maps.validation import maps_of_all
 from aggarray.selection import Range, normalise
 
@@ -58,7 +58,7 @@ class Distribution:
         ``block_size``, ``padding``: by number of dimension, of cyclic and of block dimensions; ``periodic``: numbers of block
         dimensions; ``outer``: what the outer padding of these is. ProtocolError for anything that does not fit.
         """
-        sizes, counts = _numbers(shape, "shape"), _numbers(grid, "grid")
+        sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
         types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
         if not len(sizes) == len(counts) == len(types):
             raise ProtocolError(f"shape {sizes}, dist_types {brief(dist_types)}, grid {counts}: give one of each per dimension")
@@ -175,15 +175,3 @@ class Distribution:
         if not all(isinstance(c, Range) for c in chosen):
             raise SelectionError(f"{brief(key)}: slices alone cut a distribution into one of as many dimensions")
         return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, chosen, strict=True) if isinstance(c, Range)))
-
-
-def _numbers(given: Any, what: str) -> tuple[int, ...]:
-    """Return integers that are not negative, a single one as a tuple too; ProtocolError for anything else."""
-    try:
-        values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
-    except TypeError as error:
-        raise ProtocolError(f"{what} {brief(given)}: give integers, one per dimension") from error
-    found = tuple(whole(v) for v in values)
-    if any(n is None or n < 0 for n in found):
-        raise ProtocolError(f"{what} {brief(given)}: give integers of at least 0, one per dimension")
-    return tuple(n for n in found if n is not None)

@@ -28,15 +28,15 @@ def envelope(item: Any) -> Mapping[Any, Any]:
     """Return the dictionary of an exporter (an object with ``__distarray__``), or the dictionary that was given."""
     if isinstance(item, Mapping):
         return item
-    method = getattr(item, "__distarray__", None)
-    if not callable(method):
-        raise ProtocolError(f"{type(item).__name__} has no method __distarray__ and is no dictionary of one: give an exporter")
     try:
-        found = method()
+        method = getattr(item, "__distarray__", None)
+        found = method() if callable(method) else None
     except AggarrayError:
         raise  # it says itself what is wrong
     except Exception as error:  # the code of others may raise anything
         raise ProtocolError(f"__distarray__ of {type(item).__name__} fails: {type(error).__name__}: {error}") from error
+    if not callable(method):
+        raise ProtocolError(f"{type(item).__name__} has no method __distarray__ and is no dictionary of one: give an exporter")
     if not isinstance(found, Mapping):
         raise ProtocolError(
             f"__distarray__ of {type(item).__name__} returns {type(found).__name__}: it must return a dictionary"

@@ -80,6 +80,18 @@ def integers(values: Any, what: str) -> np.ndarray:
     return found
 
 
+def numbers_of(given: Any, what: str) -> tuple[int, ...]:
+    """Return integers that are not negative, a single one as a tuple too; ProtocolError for anything else."""
+    try:
+        values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
+    except TypeError as error:
+        raise ProtocolError(f"{what} {brief(given)}: give integers, one per dimension") from error
+    found = tuple(whole(v) for v in values)
+    if any(n is None or n < 0 for n in found):
+        raise ProtocolError(f"{what} {brief(given)}: give integers of at least 0, one per dimension")
+    return tuple(n for n in found if n is not None)
+
+
 def buffer_of(item: Any) -> np.ndarray:
     """Return anything with a buffer (PEP 3118) as an array on the same memory; ProtocolError where it has none.
 

@@ -11,7 +11,7 @@ from aggarray.errors import ProtocolError
 from aggarray.maps.base import Kind, Map, Part
 from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import brief, numbers_of
 
 
 class _Axis(NamedTuple):
@@ -60,13 +60,13 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
     """Return one map per dimension from the dim_data of all processes, by rank; ProtocolError names every fault."""
     faults = Faults()
     items = listed(dim_data, "dim_data of every rank")
-    sizes = None if shapes is None else listed(shapes, "shapes")
+    sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
     if sizes is not None and len(sizes) != len(items):
         raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes: give one of each")
     found: list[tuple[Parsed, ...] | None] = []
     for process, one in enumerate(items):
         entries = check_tuple(one, faults.note(process))
-        shape = (None,) * len(entries) if sizes is None else tuple(sizes[process])
+        shape: tuple[int | None, ...] = (None,) * len(entries) if sizes is None else sizes[process]
         if len(shape) != len(entries):
             faults.note(process)("dim_data", None, f"{len(entries)} dictionaries for a buffer of shape {shape}")
             shape = (None,) * len(entries)

@@ -1,0 +1,83 @@
+"""Which process has which element? Drawn as an SVG picture, by hand: no library is needed, and the text is always the same."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from aggarray.errors import ProtocolError
+from aggarray.maps import Distribution, Map
+
+#: More elements than this along a dimension are not told apart by the eye.
+MOST = 64
+#: Side of an element, gap between rows, width of the column of names, in pixels.
+_CELL, _GAP, _NAMES = 24, 8, 72
+_COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")
+
+
+def picture(distribution: Distribution | Map) -> str:
+    """Return a picture of a distribution of one or two dimensions, or of a map, as SVG text.
+
+    Of one dimension: who owns each element, and below it the buffer of each process, one cell per element with its global
+    index, pale where it is communication padding. Of two: the rank that owns each element. ProtocolError for more
+    dimensions, or more than 64 elements along one: take a part.
+
+    >>> picture(Distribution.regular((6,), "b", (2,)))[:4]
+    '<svg'
+    """
+    whole = Distribution((distribution,)) if isinstance(distribution, Map) else distribution
+    if not 1 <= len(whole.maps) <= 2 or max(whole.shape, default=0) > MOST or (len(whole.maps) == 1 and whole.nprocs > MOST):
+        raise ProtocolError(f"shape {whole.shape}: a picture has one or two dimensions of up to {MOST} elements; take a part")
+    shapes = list(_strips(whole.maps[0]) if len(whole.maps) == 1 else _plane(whole))
+    width = max([x + w for x, _, w, *_ in shapes], default=0) + 2
+    height = max([y + _CELL for _, y, *_ in shapes], default=0) + 2
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="11" text-anchor="middle">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        *(_drawn(*shape) for shape in shapes),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+#: Left, top, width, colour (None: a name without a box), pale, text.
+_Shape = tuple[int, int, int, str | None, bool, str]
+
+
+def _strips(m: Map) -> Iterator[_Shape]:
+    """Yield the dimension by owner, then one row per process: what is in its buffer, in its order."""
+    labels = np.unique(np.concatenate([np.zeros(0, np.int64), *(m.owned(rank) for rank in range(m.nprocs))]))
+    yield 0, 0, _NAMES, None, False, "owner"
+    for place, owner in enumerate(m.owner(labels).tolist()):
+        yield _NAMES + place * _CELL, 0, _CELL, _colour(owner), False, str(owner)
+    for rank in range(m.nprocs):
+        top = (rank + 1) * (_CELL + _GAP)
+        yield 0, top, _NAMES, None, False, f"process {rank}"
+        own = m.owned_slice(rank)
+        for place, index in enumerate(m.indices(rank).tolist()):
+            padding = not own.start <= place < own.stop
+            yield _NAMES + place * _CELL, top, _CELL, _colour(rank), padding, str(index)
+
+
+def _plane(d: Distribution) -> Iterator[_Shape]:
+    """Yield every element of two dimensions with the rank that owns it."""
+    rows, columns = d.shape
+    owners = d.owner(tuple(np.indices(d.shape))) if rows and columns else np.zeros(d.shape, int)
+    for i in range(rows):
+        for j in range(columns):
+            owner = int(owners[i, j])
+            yield j * _CELL, i * _CELL, _CELL, _colour(owner), False, str(owner)
+
+
+def _colour(rank: int) -> str:
+    return _COLOURS[rank % len(_COLOURS)]
+
+
+def _drawn(x: int, y: int, width: int, colour: str | None, pale: bool, text: str) -> str:
+    """Return the SVG of one shape."""
+    where = f'x="{x + width // 2}" y="{y + _CELL // 2 + 4}"'
+    if colour is None:
+        return f"<text {where}>{text}</text>"
+    style = f'fill="{colour}" stroke="white"' if not pale else f'fill="{colour}" fill-opacity=".25" stroke="white"'
+    box = f'<rect x="{x + 1}" y="{y + 1}" width="{width}" height="{_CELL}" {style}/>'
+    return f'{box}<text {where} fill="{"#555" if pale else "white"}">{text}</text>'

@@ -1,0 +1,30 @@
+"""Draws the pictures of docs/distributed-arrays.md: ``python -m sample_data.pictures``."""
+
+from pathlib import Path
+
+from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured, picture
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
+
+#: By name of the file, what is drawn: a map for each type of distribution, and a grid of processes.
+DRAWN: dict[str, Map | Distribution] = {
+    "block": Block.even(14, 3),
+    "irregular": Block([0, 2, 9, 14]),
+    "padded": Block.even(14, 3, padding=(2, 2)),
+    "wrapped": Block.even(14, 3, padding=(2, 2), periodic=True, outer="wrap"),
+    "cyclic": Cyclic(14, 3),
+    "block-cyclic": Cyclic(14, 3, block_size=2),
+    "unstructured": Unstructured(14, [[9, 4, 0, 13], [2, 1, 7, 12, 5], [3, 6, 8, 10, 11]], one_to_one=True),
+    "grid": Distribution.regular((6, 14), "bc", (2, 2), block_size={1: 3}),
+}
+
+
+def main() -> None:
+    """Write all pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, drawn in DRAWN.items():
+        (FOLDER / f"{name}.svg").write_text(picture(drawn), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
