@@ -4,6 +4,7 @@ import sys
 import time
 
 import mpi_checks
+import mpi_files
 from mpi4py import MPI
 
 from aggarray.mpi import ProcessGroup
@@ -12,7 +13,10 @@ from aggarray.mpi import ProcessGroup
 def main() -> None:
     """Run the checks; an error ends the program on all ranks."""
     comm = MPI.COMM_WORLD
-    for check in mpi_checks.CHECKS:
+    wanted = [name for name in sys.argv[1:] if name.startswith("check_")]
+    for check in (*mpi_checks.CHECKS, *mpi_files.FILE_CHECKS):
+        if wanted and check.__name__ not in wanted:
+            continue
         start = time.perf_counter()
         with ProcessGroup(comm) as root:
             assert root.size == comm.size and root.rank == comm.rank

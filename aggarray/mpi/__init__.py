@@ -5,6 +5,17 @@ Under MPI over a communicator of mpi4py (the extra ``mpi``), or by one process a
 
 from aggarray.mpi.fans import AllSumReduce, Broadcast, SumReduce
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
+from aggarray.mpi.reading import local, open
 from aggarray.mpi.redistribution import HaloExchange, Repartition
 
-__all__ = ["AllSumReduce", "Broadcast", "HaloExchange", "ProcessGrid", "ProcessGroup", "Repartition", "SumReduce"]
+__all__ = [
+    "AllSumReduce",
+    "Broadcast",
+    "HaloExchange",
+    "ProcessGrid",
+    "ProcessGroup",
+    "Repartition",
+    "SumReduce",
+    "local",
+    "open",
+]
