@@ -32,25 +32,48 @@ class Units:
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in ("boxes", "costs", "chunks")))
 
 
-def deal(units: Units, target: Distribution, count: int) -> list[np.ndarray] | None:
-    """Return the boxes that each of ``count`` processes reads for all; None where no chunk is wanted twice.
+def deal(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:
+    """Return for each round the boxes that each of ``count`` processes reads for all; None where no chunk is wanted twice.
 
-    Chunks that nobody wants are left out.
+    Chunks that nobody wants are left out. In a round a process reads no more than ``most`` elements, unless it is one chunk.
     """
     wanted, preferred = _demand(units.boxes, target)
     kept = np.flatnonzero(wanted)
+    boxes = units.boxes[kept]
     _, group = np.unique(units.chunks[kept], axis=0, return_inverse=True)
-    # The first unit of each chunk speaks for it.
+    group = group.reshape(-1)
+    # The first unit of each chunk speaks for it: the parts of a chunk are read together, for the price of one.
     _, first = np.unique(group, return_index=True)
     homes = preferred[kept][first]
     if (wanted <= 1).all() and (homes[group] == preferred[kept]).all():
         return None
-    starts = units.boxes[kept][first, :, 0]
-    order = np.lexsort([*starts.T[::-1], homes])
-    reader = np.empty(len(order), np.int64)
-    # The parts of a chunk are read together, for the price of one.
-    reader[order] = contiguous(np.maximum(units.costs[kept][first][order], 1), count)
-    return [join_boxes(units.boxes[kept][reader[group] == rank]) for rank in range(count)]
+    order = np.lexsort([*boxes[first, :, 0].T[::-1], homes])
+    sizes = np.bincount(group, (boxes[..., 1] - boxes[..., 0]).prod(axis=1)).astype(np.int64)
+    readers = contiguous(np.maximum(units.costs[kept][first][order], 1), count)
+    reader, turn = np.empty_like(readers), np.empty_like(readers)
+    reader[order], turn[order] = readers, _rounds(sizes[order], readers, most)
+    return [
+        [join_boxes(boxes[(reader[group] == rank) & (turn[group] == number)]) for rank in range(count)]
+        for number in range(int(turn.max(initial=-1)) + 1)
+    ]
+
+
+def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
+    """Return the round of each chunk: those of a reader, which stand together, fill one round after the other.
+
+    >>> _rounds(np.array([2, 2, 2, 9, 1]), np.array([0, 0, 0, 1, 1]), 4).tolist()
+    [0, 0, 1, 0, 1]
+    """
+    turns = np.zeros(len(sizes), np.int64)
+    number, filled, before = 0, 0, -1
+    for place, (size, reader) in enumerate(zip(sizes.tolist(), readers.tolist(), strict=True)):
+        if reader != before:
+            number, filled, before = 0, 0, reader
+        elif filled + size > most:
+            number, filled = number + 1, 0
+        filled += size
+        turns[place] = number
+    return turns
 
 
 def _demand(boxes: np.ndarray, target: Distribution) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from aggarray.transport import Link, Parcel, Part, hand_round, move, shared, tog
 
 #: Arrays of up to so many bytes are read by one process and handed round.
 _SMALL = 1 << 18
+#: Bytes of values that a process reads before they are moved.
+_ROUND = 16 << 20
 
 
 @contextmanager
@@ -107,24 +111,36 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
     units = Units.joined(together(link, lambda: units_of(matrix, a._access, a.dtype.itemsize, share)))
-    dealt = deal(units, distribution, link.size)
+    dealt = deal(units, distribution, link.size, _ROUND // a.dtype.itemsize)
     if dealt is None:
         return _alone(link, section)
-    arrays: list[np.ndarray] = []
-
-    def read() -> None:
-        for box in dealt[link.rank].tolist():
-            arrays.append(a.read(tuple(slice(low, high) for low, high in box)))
-
-    together(link, read)
     result = np.empty(section.shape, a.dtype)
-    given = [
-        Parcel(m.peer, tuple(Part(arrays[box.array], box.source, box.shape) for box in m.boxes))
-        for m in dealt_out(dealt[link.rank], distribution)
-    ]
-    taken = [
-        Parcel(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
-        for m in dealt_in(dealt, distribution, link.rank)
-    ]
-    move(link, given, taken, a.dtype)
+    # One buffer serves all rounds: memory that is new to the process costs about as much as decoding.
+    buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in dealt), default=0), a.dtype)
+    for boxes in dealt:
+        arrays: list[np.ndarray] = []
+        together(link, partial(_read, a, boxes[link.rank], buffer, arrays))
+        given = [
+            Parcel(m.peer, tuple(Part(arrays[box.array], box.source, box.shape) for box in m.boxes))
+            for m in dealt_out(boxes[link.rank], distribution)
+        ]
+        taken = [
+            Parcel(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
+            for m in dealt_in(boxes, distribution, link.rank)
+        ]
+        move(link, given, taken, a.dtype)
     return LocalArray._holding(result, distribution, link.rank, a)
+
+
+def _elements(boxes: np.ndarray) -> int:
+    return int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())
+
+
+def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray, arrays: list[np.ndarray]) -> None:
+    """Read boxes of an array into a buffer, one behind the other, and list them in ``arrays``."""
+    start = 0
+    for box in boxes.tolist():
+        shape = [high - low for low, high in box]
+        out = buffer[start : start + prod(shape)].reshape(shape)
+        arrays.append(a.read(tuple(slice(low, high) for low, high in box), out=out))
+        start += out.size

@@ -1,7 +1,12 @@
-"""How do processes under MPI reach each other? Through a duplicate of their communicator, freed when the link is closed."""
+"""How do processes under MPI reach each other? Through a duplicate of their communicator, freed when the link is closed.
+
+MPI waits by asking again and again, which takes a processor from those that still work. Here whoever has waited for a moment
+sleeps between questions.
+"""
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +21,7 @@ class MPILink(Link):
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
 
-        self._comm, self._byte, self._waitany = comm, MPI.BYTE, MPI.Request.Waitany
+        self._comm, self._byte, self._testany = comm, MPI.BYTE, MPI.Request.Testany
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
 
     @classmethod
@@ -33,7 +38,8 @@ class MPILink(Link):
         return cls(comm.Dup())
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all say."""
+        """Return what all say; until they do, this one sleeps."""
+        _wait_for(self._comm.Ibarrier().Test)
         found: list[Any] = self._comm.allgather(item)
         return found
 
@@ -47,12 +53,32 @@ class MPILink(Link):
 
     def first(self, pending: Sequence[Any]) -> int:
         """Wait for one."""
-        return int(self._waitany(list(pending)))
+        requests, done = list(pending), [0]
+
+        def ready() -> bool:
+            done[0], found = self._testany(requests)
+            return bool(found)
+
+        _wait_for(ready)
+        return int(done[0])
 
     def close(self) -> None:
         """Free the duplicate."""
         if self._comm:
             self._comm.Free()
+
+
+#: Seconds of asking without a break, and the longest break.
+_BUSY, _BREAK = 5e-4, 1e-3
+
+
+def _wait_for(ready: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    until, pause = time.perf_counter() + _BUSY, 2e-5
+    while not ready():
+        if time.perf_counter() > until:
+            time.sleep(pause)
+            pause = min(2 * pause, _BREAK)
 
 
 LINK = MPILink
