@@ -12,7 +12,10 @@ from unittest import mock
 import netCDF4
 import numpy as np
 import pytest
+import xarray
+import zarr
 from mpi_checks import factors, random_map, refuses, section
+from zarr.storage import LocalStore
 
 import aggarray as aa
 from aggarray import mpi
@@ -209,4 +212,137 @@ def check_opening(root: ProcessGroup) -> None:
             mpi.local(agg["tas"], Distribution.regular(SHAPE, "bbb", (1, root.size, 1)), root)
 
 
-FILE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (check_reading, check_even, check_opening)
+_NUMPY: dict[str, Callable[..., Any]] = {
+    "sum": np.nansum,
+    "mean": np.nanmean,
+    "min": np.nanmin,
+    "max": np.nanmax,
+    "std": np.nanstd,
+    "count": lambda values, axis: (~np.isnan(values)).sum(axis=axis),
+}
+
+
+def check_reducing(root: ProcessGroup) -> None:
+    """Reductions over any dimensions, of any distribution, equal NumPy's, missing values left out."""
+    with folder_of_all(root) as folder:
+        whole = shared(root.link, lambda: write_files(folder, (6, 30, 40)))
+        tas = mpi.open(str(folder), root)["tas"]
+        for number, distribution in enumerate(d for d in across(root) if d.shape == SHAPE):
+            local = mpi.local(tas, distribution, root)
+            for operation, dimensions in (
+                *((one, "time") for one in _NUMPY),
+                *((one, ("lon", "time")) for one in _NUMPY),
+                ("mean", None),
+                ("std", ("time", "lat", "lon")),
+                ("sum", ()),
+            )[number % 2 :: 2]:
+                found = mpi.reduce(local, operation, dimensions, root)
+                names = (
+                    ("time", "lat", "lon")
+                    if dimensions is None
+                    else (dimensions,)
+                    if isinstance(dimensions, str)
+                    else dimensions
+                )
+                axes = tuple(d for d, name in enumerate(("time", "lat", "lon")) if name in names)
+                wanted = section(np.asarray(_NUMPY[operation](whole.astype("f8"), axis=axes)), found.distribution, found.rank)
+                assert found.shape == wanted.shape
+                assert np.allclose(found.buffer, wanted, rtol=1e-12, atol=0, equal_nan=True), (operation, dimensions)
+                kind = {"count": "i8", "min": "f4", "max": "f4"}.get(operation, "f8")
+                assert found.dtype == kind
+        every = mpi.local(tas, Distribution.regular(SHAPE, "bbb", (root.size, 1, 1)), root)
+        for wrong in (("time",) * 2, "height", 3):
+            refuses(root, "dimension", lambda w=wrong: mpi.reduce(every, "mean", w, root))  # type: ignore[misc]
+        refuses(root, "operation 'median'", lambda: mpi.reduce(every, "median", "time", root))
+        refuses(root, "is no LocalArray", lambda: mpi.reduce(whole, "mean", "time", root))  # type: ignore[arg-type]
+    # Integers have a fill value; extremes keep their type; large means do not spoil deviations.
+    numbers = np.arange(3 * root.size * 2, dtype="i4").reshape(3, -1) + 2**30
+    numbers[0, 0], numbers[:, 1] = -1, -1
+    piece = aa.SubArray.from_array(numbers, dimensions=("y", "x"), fill_value=-1)
+    array = aa.MasterArray.from_subarrays([([(0, n) for n in numbers.shape], piece)], dimensions=("y", "x"), name="n")
+    local = mpi.local(array, Distribution.regular(numbers.shape, "bc", (1, root.size)), root)
+    masked = np.ma.masked_equal(numbers, -1)
+    lowest = mpi.reduce(local, "min", "y", root)
+    assert lowest.dtype == "i4"
+    assert np.array_equal(lowest.buffer, section(masked.min(axis=0).filled(-1), lowest.distribution, lowest.rank))
+    assert np.isclose(mpi.reduce(local, "std", None, root).buffer, masked.astype("f8").std(), rtol=1e-12, atol=0)
+    assert np.isnan(mpi.reduce(local, "mean", "y", root).buffer[1]) == (root.size == 1) or root.rank
+
+
+def check_writing(root: ProcessGroup) -> None:
+    """What all write is read back by zarr and xarray; no chunk is written by two; exporters that know no names are taken."""
+    n, me = root.size, root.rank or 0
+    with folder_of_all(root) as folder:
+        whole = shared(root.link, lambda: write_files(folder, (6, 30, 40)))
+        tas = mpi.open(str(folder / "part_*.nc"), root)["tas"]
+        for number, distribution in enumerate(across(root)):
+            local = mpi.local(tas, distribution, root)
+            store = folder / f"out_{number}.zarr"
+            written = _written(root, lambda a=local, s=store: mpi.write(a, root, s))  # type: ignore[misc]
+            assert len(written) == len(set(written)), "two processes wrote one chunk"
+            found = zarr.open_group(store, mode="r")
+            times = np.arange(24) if distribution.shape == SHAPE else np.array([5, 9])
+            assert np.array_equal(found["tas"][:], whole[times], equal_nan=True)
+            assert found["tas"].metadata.dimension_names == ("time", "lat", "lon")
+            assert found["tas"].attrs["long_name"] == "air temperature" and found["tas"].attrs["units"] == "K"
+            assert found["time"][:].tolist() == times.tolist() and found["time"].attrs["units"].startswith("days since 2000")
+            again = aa.open(store)["tas"]
+            assert again.units == "K" and np.array_equal(again[:], whole[times], equal_nan=True)
+        mean = mpi.reduce(mpi.local(tas, across(root)[3], root), "mean", "time", root)
+        mpi.write(mean, root, store, "climatology")
+        with xarray.open_zarr(store, consolidated=False) as dataset:
+            assert np.allclose(dataset["climatology"], np.nanmean(whole.astype("f8"), axis=0), rtol=1e-12, atol=0)
+            assert (
+                dataset["climatology"].dims == ("lat", "lon") and dataset["climatology"].attrs["cell_methods"] == "time: mean"
+            )
+        total = mpi.reduce(mean, "count", None, root)
+        mpi.write(total, root, store, "cells")
+        assert zarr.open_group(store, mode="r")["cells"][()] == 30 * 40
+        plain = Distribution.regular((5, 7), "cb", (1, n))
+        values = np.arange(35, dtype=">i2").reshape(5, 7)
+        exporter = _Exporter(section(values, plain, me), plain.dim_data(me))
+        mpi.write(exporter, root, folder / "plain.zarr", "numbers")
+        back = zarr.open_group(folder / "plain.zarr", mode="r")["numbers"]
+        assert np.array_equal(back[:], values) and back.metadata.dimension_names == ("dim_0", "dim_1")
+        refuses(root, "there is an array 'cells' already", lambda: mpi.write(total, root, store, "cells"))
+        refuses(root, "give the array a name", lambda: mpi.write(exporter, root, folder / "x.zarr"))
+        refuses(root, "does not export", lambda: mpi.write(values, root, folder / "x.zarr", "x"))
+        refuses(root, "no Zarr store", lambda: mpi.write(total, root, folder, "x"))
+        if n > 1:
+            one = Distribution.regular((4,), "b", (n,)).dim_data(0)
+            export = _Exporter(np.zeros(-(-4 // n)), one)
+            refuses(root, "proc_grid_rank", lambda: mpi.write(export, root, folder / "x.zarr", "x"))
+
+
+class _Exporter:
+    """What another library exports."""
+
+    def __init__(self, values: np.ndarray, dim_data: Any) -> None:
+        self._export = {"__version__": "0.10.0", "buffer": values, "dim_data": dim_data}
+
+    def __distarray__(self) -> dict[str, Any]:
+        return self._export
+
+
+def _written(root: ProcessGroup, write: Callable[[], None]) -> list[str]:
+    """The chunks that were written, once for each process that did."""
+    keys: list[str] = []
+    put = LocalStore.set
+
+    async def noting(store: Any, key: str, *rest: Any, **named: Any) -> None:
+        if "tas/c/" in key:
+            keys.append(key)
+        await put(store, key, *rest, **named)
+
+    with mock.patch.object(LocalStore, "set", noting):
+        write()
+    return [key for found in root.link.allgather(keys) for key in found]
+
+
+FILE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
+    check_reading,
+    check_even,
+    check_opening,
+    check_reducing,
+    check_writing,
+)

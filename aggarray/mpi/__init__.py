@@ -7,6 +7,8 @@ from aggarray.mpi.fans import AllSumReduce, Broadcast, SumReduce
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.reading import local, open
 from aggarray.mpi.redistribution import HaloExchange, Repartition
+from aggarray.mpi.reducing import reduce
+from aggarray.mpi.writing import write
 
 __all__ = [
     "AllSumReduce",
@@ -18,4 +20,6 @@ __all__ = [
     "SumReduce",
     "local",
     "open",
+    "reduce",
+    "write",
 ]

@@ -41,13 +41,16 @@ def copy_down(link: Link, group: Sequence[int], values: np.ndarray) -> None:
     link.wait([link.send(piece, group[p], TREE) for p in _below(place, len(group)) for piece in pieces_of(data)])
 
 
-def add_up(link: Link, group: Sequence[int], values: np.ndarray) -> None:
-    """Add the values of all members, C-contiguous, to those of the root; those of others change too. Collective."""
+def add_up(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
+    """Add the values of all members, C-contiguous, to those of the root; those of others change too. Collective.
+
+    ``combine``: what is done instead of adding.
+    """
     place = group.index(link.rank)
     for p in reversed(_below(place, len(group))):
         more = np.empty_like(values)
         link.wait([link.receive(piece, group[p], TREE) for piece in pieces_of(bytes_of(more))])
-        np.add(values, more, out=values)
+        combine(values, more, out=values)
     if place:
         link.wait([link.send(piece, group[_above(place)], TREE) for piece in pieces_of(bytes_of(values))])
 
