@@ -176,6 +176,12 @@ def check_even(root: ProcessGroup) -> None:
         assert np.array_equal(mpi.local(holed, every, root).buffer, expected, equal_nan=True)
 
 
+def refuses_alone(words: str, call: Callable[[], Any]) -> None:
+    """An error on this worker."""
+    with pytest.raises(aa.ExchangeError, match=words):
+        call()
+
+
 def check_opening(root: ProcessGroup) -> None:
     """One worker opens files or an index: the others need neither; errors are everybody's."""
     with folder_of_all(root) as folder:
@@ -195,6 +201,17 @@ def check_opening(root: ProcessGroup) -> None:
         root.link.allgather(None)
         assert np.array_equal(again["tas"][:], whole, equal_nan=True)
         assert dict(again["tas"].attrs) == dict(agg["tas"].attrs) and again["tas"].coords.keys() == agg["tas"].coords.keys()
+        # Some of the workers by themselves, in an order of their own.
+        with root.include(list(range(root.size))[::-2]) as some:
+            if some.rank is None:
+                refuses_alone("inactive", lambda: mpi.open(str(folder), some))
+            else:
+                own = mpi.open(str(folder), some)["tas"]
+                across_ = Distribution.regular(SHAPE, "bbb", (1, some.size, 1))
+                with mock.patch("aggarray.mpi.reading._SMALL", 0):
+                    mine = mpi.local(own, across_, some)
+                assert np.array_equal(mine.buffer, section(whole, across_, some.rank), equal_nan=True)
+                assert mpi.reduce(mine, "count", None, some).buffer == whole.size - 1
         with pytest.raises(aa.MissingFileError):
             mpi.open(str(folder / "nothing.nc"), root)
         with pytest.raises(aa.NotFoundError):

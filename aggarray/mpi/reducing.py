@@ -43,22 +43,7 @@ def reduce(local: LocalArray, operation: str, dimensions: Any, comm: Any) -> Loc
     """
     with group_over(comm) as group:
         link = group.section
-        known: list[About] = []
-        axes: tuple[int, ...] = ()
-
-        def check() -> None:
-            nonlocal axes
-            if not isinstance(local, LocalArray):
-                raise ExchangeError(f"{type(local).__name__} is no LocalArray: take an export in by LocalArray.from_distarray")
-            if operation not in OPERATIONS:
-                raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
-            if local.dtype.kind not in "iufb":
-                raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
-            known.append(about(local))
-            axes = axes_of(dimensions, known[0])
-            local.buffer  # noqa: B018 (errors of reading are everybody's)
-
-        together(link, check, ("reduce", operation, brief(dimensions)))
+        known, axes = _agreed(link, local, operation, dimensions)
         held = holders(link, local, "reduce")
         kept = [d for d in range(len(local.distribution.maps)) if d not in axes]
         result = Distribution(tuple(_bare(local.distribution.maps[d]) for d in kept))
@@ -70,9 +55,28 @@ def reduce(local: LocalArray, operation: str, dimensions: Any, comm: Any) -> Loc
         if team is None:
             values = np.empty(result.local_shape(rank), _result_dtype(operation, local.dtype))
         else:
-            values = _Reduction(link, team, _owned(local), axes, known[0].fill_value).carry_out(operation)
+            values = _Reduction(link, team, _owned(local), axes, known.fill_value).carry_out(operation)
         copy_down(link, held[local.rank], values)
-    return Result.of(values, result, rank, _described(known[0], operation, axes, values.dtype))
+    return Result.of(values, result, rank, _described(known, operation, axes, values.dtype))
+
+
+def _agreed(link: Link, local: Any, operation: str, dimensions: Any) -> tuple[About, tuple[int, ...]]:
+    """Return what is known of an array, and the axes that vanish, once all processes want the same and have their values."""
+
+    def check() -> None:
+        if not isinstance(local, LocalArray):
+            raise ExchangeError(f"{type(local).__name__} is no LocalArray: take an export in by LocalArray.from_distarray")
+        if operation not in OPERATIONS:
+            raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
+        if local.dtype.kind not in "iufb":
+            raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
+        known = about(local)
+        found.append((known, axes_of(dimensions, known)))
+        local.buffer  # noqa: B018 (errors of reading are everybody's)
+
+    found: list[tuple[About, tuple[int, ...]]] = []
+    together(link, check, ("reduce", operation, brief(dimensions)))
+    return found[0]
 
 
 def _result_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
