@@ -314,6 +314,19 @@ def test_wrong_exports_do_not_come_in() -> None:
         MasterArray.from_locals([a.local(d, 0), a.local(d, 1)])
 
 
+def test_sections_that_only_the_old_version_can_say_are_put_together() -> None:
+    for m in (
+        Block([0, 0, 0, 1], [(0, 0), (0, 1), (0, 0)]),
+        Block([0, 4, 8], [(0, 1), (2, 0)]),
+        Block.even(8, 2, (1, 2), True, "wrap"),
+    ):
+        a, values = master((m.size,))
+        locals_ = [a.local(Distribution((m,)), rank) for rank in range(m.nprocs)]
+        imported = [LocalArray.from_distarray(one.__distarray__("0.9.0")) for one in locals_]
+        for given_ in (locals_, imported):
+            np.testing.assert_array_equal(MasterArray.from_locals(given_)[...], values)
+
+
 def test_sections_are_sub_arrays() -> None:
     values = np.arange(24.0).reshape(6, 4)
     s = SubArray.from_array(values, dimensions=("y", "x"), units="m", directions=(True, False))

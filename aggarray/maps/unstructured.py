@@ -154,7 +154,11 @@ class Unstructured(Kind):
             return self
         if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
             raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, no positions to slice")
-        return spread(self, chosen)
+        lists = []
+        for own in self._lists:
+            number, beside = np.divmod(own - chosen.start, chosen.step)
+            lists.append(number[(beside == 0) & (number >= 0) & (number < chosen.count)])
+        return Unstructured(chosen.count, lists, self.one_to_one)
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.size, self._lists, self.one_to_one, self.periodic
@@ -226,13 +230,14 @@ def _labels(given: Any, rank: int) -> np.ndarray:
 
 
 def spread(map_: Map, chosen: Range) -> Unstructured:
-    """Return the unstructured map of a slice of a dimension: its labels are positions in the slice."""
-    lists = []
-    for rank in range(map_.nprocs):
-        offset, step = map_.owned(rank) - chosen.start, chosen.step
-        number = offset // step
-        lists.append(number[(offset % step == 0) & (number >= 0) & (number < chosen.count)])
-    return Unstructured(chosen.count, lists, getattr(map_, "one_to_one", True))
+    """Return the unstructured map of a slice of a map without repeats: labels are positions in the slice, in the old order."""
+    old, new = chosen.indices(), np.arange(chosen.count, dtype=np.int64)
+    if chosen.step < 0:
+        old, new = old[::-1], new[::-1]
+    owners = map_.owner(old)
+    order = np.argsort(owners, kind="stable")
+    lists = np.split(new[order], np.searchsorted(owners[order], np.arange(1, map_.nprocs)))
+    return Unstructured(chosen.count, lists, one_to_one=True)
 
 
 MAP = Unstructured

@@ -26,7 +26,7 @@ class Sections(NamedTuple):
 def sections(exports: Sequence[Any]) -> Sections:
     """Return the sections of all processes, by rank, as sub-arrays; ProtocolError where they do not fit together."""
     locals_ = [one if isinstance(one, LocalArray) else LocalArray.from_distarray(one) for one in listed(exports, "exports")]
-    validate_all([_written(one) for one in locals_])
+    _check(locals_)
     grid = locals_[0].distribution.grid
     coords = list(product(*map(range, grid)))
     key: list[slice | np.ndarray] = []
@@ -47,9 +47,12 @@ def sections(exports: Sequence[Any]) -> Sections:
     return Sections(pieces, tuple(key), tuple(e[-1] for e in edges), pieces[0][1].dimensions)
 
 
-def _written(local: LocalArray) -> dict[str, Any]:
-    """Return what a section exports, in the old version what the new one has no words for."""
+def _check(locals_: Sequence[LocalArray]) -> None:
+    """Hold all sections against each other, in the old version what the new one has no words for."""
     try:
-        return local.__distarray__()
-    except ProtocolError:
-        return local.__distarray__(OLD)
+        validate_all([one.__distarray__() for one in locals_])
+    except ProtocolError as error:
+        try:
+            validate_all([one.__distarray__(OLD) for one in locals_])
+        except ProtocolError:
+            raise error from None
