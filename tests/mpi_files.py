@@ -64,7 +64,7 @@ def write_files(folder: Path, chunks: tuple[int, int, int] | None, files: int = 
     return whole
 
 
-_COUNTING = threading.Lock()
+_COUNTING = threading.Lock()  # files are read by several threads
 
 
 @contextmanager
@@ -129,7 +129,6 @@ def check_reading(root: ProcessGroup) -> None:
                     wanted = section(whole, distribution, root.rank or 0)
                     assert found.shape == wanted.shape and np.array_equal(found.buffer, wanted, equal_nan=True)
                     assert found.distribution == distribution and found.rank == root.rank and found.buffer.flags.writeable
-                    # Threads count together, processes each for itself.
                     counts = root.link.allgather(decodes[0])
                     if distribution.shape == SHAPE:
                         _require_once(root, counts, count)
@@ -145,9 +144,8 @@ def check_reading(root: ProcessGroup) -> None:
 
 def _require_once(root: ProcessGroup, counts: list[int], wanted: int) -> None:
     """Each chunk was decoded once in all, by many."""
-    if root.link.__class__.__name__ != "ThreadLink":
-        assert sum(counts) == wanted, (counts, wanted)
-        assert max(counts) <= 2 * wanted / root.size + 1, counts
+    assert sum(counts) == wanted, (counts, wanted)
+    assert max(counts) <= 2 * wanted / root.size + 1, counts
 
 
 def check_even(root: ProcessGroup) -> None:

@@ -1,4 +1,4 @@
-"""Do many workers read, reduce and write as one would? Over threads and over a single process; `test_mpi_run` has MPI."""
+"""Do many workers read, reduce and write as one would? Here by a single process; `test_mpi_run` has MPI."""
 
 from collections.abc import Callable
 
