@@ -17,6 +17,7 @@ import netCDF4
 import numpy as np
 
 import aggarray as aa
+from aggarray import mpi
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.facts import conformed, table
 
@@ -312,6 +313,24 @@ def distributed() -> None:
     check(sorted(month for found in reads for month in found) == list(range(12)), "every file is read by one process")
 
 
+def together() -> None:
+    """The same program for one process or many: read, reduce, write."""
+    show("Together: as many processes as there are, here one")
+    with mpi.ProcessGroup.serial() as group, tempfile.TemporaryDirectory() as name:
+        tas = mpi.open(str(HERE / "archive"), group)["tas"]
+        local = mpi.local(tas, Distribution.regular(tas.shape, "bcb", (1, 1, 1)), group)
+        mean = mpi.reduce(local, "mean", "time", group)
+        mpi.write(mean, group, f"{name}/climatology.zarr", "tas_mean")
+        found = aa.open(f"{name}/climatology.zarr")["tas_mean"]
+        print(f"{found!r}\n")
+        values = np.ma.masked_invalid(tas.astype("f8")[:])
+        check(np.allclose(found[:], values.mean(axis=0).filled(np.nan), equal_nan=True), "the mean over time is NumPy's")
+        wide = Distribution.regular((8,), "b", (1,), padding={0: (1, 1)}, periodic=(0,), outer="wrap")
+        field = mpi.HaloExchange(group, wide)(np.pad(np.arange(8.0), 1))
+        check(field[0] == 7 and field[-1] == 0, "a halo that goes round is filled from the other end")
+    print("\nwith four processes: mpiexec -n 4 python -m mpi4py examples/climatology.py")
+
+
 def _starts(export: dict[str, Any]) -> list[str]:
     """Say what a process has of the first two dimensions."""
     block, cyclic = export["dim_data"][:2]
@@ -327,6 +346,7 @@ def main() -> None:
     index()
     speed()
     distributed()
+    together()
     print("\nEverything that was claimed was checked.")
 
 

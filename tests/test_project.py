@@ -72,7 +72,11 @@ def test_extras_are_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/contributing.md", "docs/changelog.md", "docs/distributed-arrays.md", "sample_data/README.md"]
+    "page",
+    [
+        *("README.md", "docs/contributing.md", "docs/changelog.md", "docs/distributed-arrays.md", "docs/parallel.md"),
+        "sample_data/README.md",
+    ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/distributed-arrays.md")
+PYTHON = (*PAGES, "docs/parallel.md")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -39,7 +40,7 @@ def promised(comment: str) -> Any:
     return None
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PYTHON)
 def test_python_examples_give_what_their_comments_say(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}

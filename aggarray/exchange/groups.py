@@ -1,0 +1,103 @@
+"""Which processes belong together? Members of groups and grids, and the groups in which data are copied or summed.
+
+A group is a tuple of ranks, a grid a group over a shape in C order. Ranks count in the root group, that of the communicator.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from aggarray.errors import ExchangeError
+
+
+def union(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    """Return the members of two groups: those of the first, then those of the second that are new.
+
+    >>> union((3, 1), (0, 1, 2))
+    (3, 1, 0, 2)
+    """
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def neighbours(shape: Sequence[int], periodic: Sequence[bool], index: Sequence[int]) -> list[tuple[int | None, int | None]]:
+    """Return for each dimension the ranks, in the grid, of the left and right neighbour of a place; None beyond an edge.
+
+    >>> neighbours((2, 3), (False, True), (0, 0))
+    [(None, 3), (2, 1)]
+    """
+    found = []
+    for d, (size, around) in enumerate(zip(shape, periodic, strict=True)):
+        pair: list[int | None] = []
+        for place in (index[d] - 1, index[d] + 1):
+            there = [*index[:d], place % size, *index[d + 1 :]]
+            inside = around or 0 <= place < size
+            pair.append(rank_at(shape, there) if inside else None)
+        found.append((pair[0], pair[1]))
+    return found
+
+
+def rank_at(shape: Sequence[int], index: Sequence[int]) -> int:
+    """Return the rank of a place in a grid, in C order."""
+    rank = 0
+    for size, place in zip(shape, index, strict=True):
+        rank = rank * size + place
+    return rank
+
+
+def broadcast_groups(
+    x_ranks: Sequence[int],
+    x_shape: Sequence[int],
+    y_ranks: Sequence[int],
+    y_shape: Sequence[int],
+    transpose_src: bool = False,
+    transpose_dest: bool = False,
+) -> list[list[int]]:
+    """Return the groups in which a broadcast from a grid ``x`` to a grid ``y`` copies: one per worker of ``x``, root first.
+
+    ``x_shape`` is left-padded with ones to as many dimensions as ``y_shape`` has; then each dimension is equal in both, or 1 in
+    ``x``. The members behind the root are the workers of ``y``, in its order, with the same index over the equal dimensions.
+    ``transpose_src``, ``transpose_dest``: the grid with its dimensions in reverse, each worker at the reverse of its index.
+    ExchangeError where the shapes do not broadcast, or are not those of the ranks.
+
+    >>> broadcast_groups([1, 2, 3], (1, 3, 1), range(12), (2, 3, 2))
+    [[1, 0, 6, 7], [2, 3, 8, 9], [3, 4, 5, 10, 11]]
+    """
+    source, dest = as_grid(x_ranks, x_shape, "source"), as_grid(y_ranks, y_shape, "destination")
+    source, dest = source.T if transpose_src else source, dest.T if transpose_dest else dest
+    fits = source.ndim <= dest.ndim
+    wide = source.reshape((1,) * (dest.ndim - source.ndim) + source.shape) if fits else source
+    if not fits or any(n not in (1, m) for n, m in zip(wide.shape, dest.shape, strict=True)):
+        raise ExchangeError(
+            f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}: from the last dimension on, "
+            "each has to be equal, or 1 in the source"
+        )
+    # Which worker of the source each one of the destination hears from: broadcasting, as NumPy does it.
+    roots = np.broadcast_to(wide, dest.shape).ravel()
+    members: dict[int, list[int]] = {int(root): [] for root in x_ranks}
+    for root, member in zip(roots.tolist(), dest.ravel().tolist(), strict=True):
+        members[root].append(member)
+    return [[root, *(m for m in found if m != root)] for root, found in members.items()]
+
+
+def as_grid(ranks: Sequence[int], shape: Sequence[int], what: str) -> np.ndarray:
+    """Return ranks as an array of the grid's shape; ExchangeError where their number is another, or one repeats."""
+    numbers = np.array(list(ranks), np.int64)
+    if any(n < 1 for n in shape) or prod(shape) != len(numbers):
+        raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} for {len(numbers)} workers: give a shape of as many")
+    if len(set(numbers.tolist())) < len(numbers):
+        raise ExchangeError(f"{what}: ranks {numbers.tolist()} repeat: name each worker once")
+    return numbers.reshape(tuple(shape))
+
+
+def kept_groups(ranks: Sequence[int], shape: Sequence[int], keep: Sequence[int]) -> list[list[int]]:
+    """Return the workers of a grid in groups of equal places along the dimensions ``keep``, both in C order.
+
+    >>> kept_groups(range(12), (2, 3, 2), (1,))
+    [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
+    """
+    grid = as_grid(ranks, shape, "grid")
+    others = [d for d in range(grid.ndim) if d not in keep]
+    groups = grid.transpose([*keep, *others]).reshape(prod(shape[d] for d in keep), -1)
+    found: list[list[int]] = groups.tolist()
+    return found

@@ -1,0 +1,133 @@
+"""What have all movements in common? They are planned together, and what they move is agreed on before anything is sent."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from aggarray.errors import AggarrayError, ExchangeError
+from aggarray.local import LocalArray
+from aggarray.maps.fields import brief
+from aggarray.mpi.groups import ProcessGrid, ProcessGroup
+from aggarray.transport import Link, together
+
+_T = TypeVar("_T")
+#: The kinds of dtype that are summed.
+_NUMBERS = "iufc"
+
+
+class Offer(NamedTuple):
+    """What a process brings to a movement; None for both: nothing."""
+
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] | None = None
+
+
+class Movement:
+    """A movement over the root group of some process groups."""
+
+    def __init__(self, *groups: ProcessGroup) -> None:
+        for group in groups:
+            if not isinstance(group, ProcessGroup):
+                raise ExchangeError(f"{type(group).__name__} is no process group: give a ProcessGroup or ProcessGrid")
+            if group._root is not groups[0]._root:
+                raise ExchangeError("process groups of two root groups: give groups that descend from one")
+        self._groups = groups
+
+    @property
+    def _link(self) -> Link:
+        links = [group.link for group in self._groups]  # of closed groups there is none
+        return links[0]
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _planned(self, plan: Callable[[], _T], *same: Any) -> _T:
+        """Return a plan that each worker makes, once all plan the same; ExchangeError where one cannot. Collective."""
+        made: list[_T] = []
+
+        def say() -> list[tuple[int, ...]]:
+            made.append(_exchange_errors(plan))
+            return [g.ranks for g in self._groups if g.active]
+
+        shapes = tuple(g.shape for g in self._groups if isinstance(g, ProcessGrid))
+        said = together(self._link, say, (self._name, *shapes, *same))
+        # Members know who else is one: all of them have to say so.
+        for rank, teams in enumerate(said):
+            for member in {m for team in teams for m in team}:
+                if not {t for t in teams if member in t} <= set(said[member]):
+                    raise ExchangeError(
+                        f"{self._name}: process {rank} has it between {brief(teams)}, process {member} "
+                        f"between {brief(said[member])}: give the same groups everywhere"
+                    )
+        return made[0]
+
+    def _agreed(self, way: str, x: Any, expected: Callable[[np.ndarray], None] | None) -> tuple[Any, list[Offer]]:
+        """Return what is given as an array (None where nothing is expected) and what everybody offers. Collective.
+
+        ``expected`` raises ExchangeError for an array that does not fit; None: whatever is given does not count.
+        """
+        mine: list[np.ndarray] = []
+
+        def say() -> Offer:
+            if expected is None:
+                return Offer()
+            mine.append(array_of(x))
+            expected(mine[0])
+            if way == "adds" and mine[0].dtype.kind not in _NUMBERS:
+                raise ExchangeError(f"{self._name}: values of {mine[0].dtype} cannot be summed: give numbers")
+            return Offer(mine[0].dtype, mine[0].shape)
+
+        offers = together(self._link, say, (self._name, way))
+        return (mine[0] if mine else None), offers
+
+    def _dtype(self, offers: Sequence[Offer]) -> np.dtype[Any]:
+        """Return the dtype that all have, the native one where they differ in byte order alone."""
+        found = [(rank, o.dtype) for rank, o in enumerate(offers) if o.dtype is not None]
+        if not found:
+            return np.dtype(float)
+        first, dtype = found[0]
+        native = dtype.newbyteorder("=")
+        for rank, other in found:
+            if other.newbyteorder("=") != native:
+                raise ExchangeError(
+                    f"{self._name}: dtype {dtype} on process {first}, {other} on process {rank}: give one dtype"
+                )
+        return dtype if all(other == dtype for _, other in found) else native
+
+    def _shape(self, offers: Sequence[Offer], ranks: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape that the offers of some processes have."""
+        first = offers[ranks[0]].shape
+        for rank in ranks:
+            if offers[rank].shape != first:
+                raise ExchangeError(
+                    f"{self._name}: shape {first} on process {ranks[0]}, {offers[rank].shape} on process {rank}: give one shape"
+                )
+        return first or ()
+
+
+def _exchange_errors(make: Callable[[], _T]) -> _T:
+    """Return what is made, its errors as ExchangeErrors."""
+    try:
+        return make()
+    except ExchangeError:
+        raise
+    except (AggarrayError, TypeError, ValueError) as error:
+        raise ExchangeError(str(error)) from error
+
+
+def array_of(x: Any) -> np.ndarray:
+    """Return what a worker gives as an array on the same memory; ExchangeError for what cannot be sent."""
+    values = x.buffer if isinstance(x, LocalArray) else x
+    if values is None or isinstance(values, np.ma.MaskedArray):
+        raise ExchangeError(f"{type(values).__name__} from a worker that takes part: give a plain array")
+    found = np.asarray(values)
+    if found.dtype.hasobject or not found.dtype.itemsize:
+        raise ExchangeError(f"values of {found.dtype} cannot be sent: give numbers, times or fixed-size text")
+    return found
+
+
+def nothing(dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the result of a worker that gets none."""
+    return np.empty(0, dtype)

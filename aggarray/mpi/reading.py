@@ -1,0 +1,146 @@
+"""How do many processes read one array? Each stored chunk by one of them, and then what was read is moved."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.api import Aggregation
+from aggarray.api import open as open_alone
+from aggarray.errors import ExchangeError
+from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out
+from aggarray.local import LocalArray
+from aggarray.maps import Distribution
+from aggarray.master import MasterArray
+from aggarray.mpi.carrying import packed, unpacked
+from aggarray.mpi.groups import ProcessGroup
+from aggarray.mpi.redistribution import check_fits, described
+from aggarray.mpi.stored import units_of
+from aggarray.transport import Link, Parcel, Part, hand_round, move, shared, together
+
+#: Arrays of up to so many bytes are read by one process and handed round.
+_SMALL = 1 << 18
+#: Bytes of values that a process reads before they are moved.
+_ROUND = 16 << 20
+
+
+@contextmanager
+def group_over(comm: Any) -> Iterator[ProcessGroup]:
+    """Give the process group that is meant by a communicator, or by a group, which is left as it is."""
+    if isinstance(comm, ProcessGroup):
+        yield comm
+        return
+    with ProcessGroup(comm) as group:
+        yield group
+
+
+def open(source: Any, comm: Any, **named: Any) -> Aggregation:
+    """Open a source on one process; all get the aggregation. Collective over ``comm``.
+
+    ``comm``: a communicator of mpi4py, or a ProcessGroup; ``named``: as `aggarray.open` takes it. Its errors are everybody's.
+    The others touch neither files nor index; to save, append or check is for process 0, which knows what was scanned.
+    """
+    with group_over(comm) as group:
+        link = group.section
+        made: list[Aggregation] = []
+
+        def scan() -> None:
+            made.append(open_alone(source, **named))
+
+        shared(link, scan)
+        sent = hand_round(link, packed(made[0]) if made else None)
+    return made[0] if made else unpacked(sent)
+
+
+def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> LocalArray:
+    """Return the section of this process. Collective over ``comm``, whose size is that of the distribution.
+
+    ``collective``: it has been read when this returns, each stored chunk decoded by one process only, and as many bytes by
+    each as can be; where no chunk is wanted by two, each reads its own, and small arrays are read by one. Otherwise it is
+    read on first use, as that of ``a.local``. ExchangeError, or the error of reading, on all processes.
+
+    >>> from aggarray.dap import Distribution
+    >>> from aggarray.master import SubArray
+    >>> a = MasterArray.from_subarrays([([(0, 3)], SubArray.from_array([1.0, 2.0, 3.0]))], dimensions=("x",))
+    >>> with ProcessGroup.serial() as group:
+    ...     local(a, Distribution.regular(a.shape, "b", (1,)), group).buffer.tolist()
+    [1.0, 2.0, 3.0]
+    """
+    with group_over(comm) as group:
+        link = group.section
+
+        def section() -> LocalArray:
+            if not isinstance(a, MasterArray):
+                raise ExchangeError(f"{type(a).__name__} is no MasterArray: give an array of an aggregation")
+            check_fits(group, distribution, "local")
+            try:
+                return LocalArray(a, distribution, link.rank)
+            except ValueError as error:
+                raise ExchangeError(str(error)) from error
+
+        mine: list[LocalArray] = []
+        call = "local", getattr(a, "shape", None), str(getattr(a, "dtype", "")), described(distribution), bool(collective)
+        together(link, lambda: mine.append(section()), call)
+        if not collective:
+            return mine[0]
+        if a._known is not None or a.dtype.hasobject or not a.ndim:
+            return _alone(link, mine[0])
+        if a.nbytes <= _SMALL:
+            return _handed_round(link, a, distribution)
+        return _together(link, a, mine[0])
+
+
+def _alone(link: Link, section: LocalArray) -> LocalArray:
+    """Have every process read its own."""
+    together(link, lambda: section.buffer.size)
+    return section
+
+
+def _handed_round(link: Link, a: MasterArray, distribution: Distribution) -> LocalArray:
+    values = shared(link, lambda: a.read())
+    whole = values[np.ix_(*distribution.indices(link.rank))]
+    return LocalArray._holding(np.ascontiguousarray(whole), distribution, link.rank, a)
+
+
+def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
+    """Read what falls to this process, and move it to where it is wanted."""
+    matrix, distribution = a._matrix, section.distribution
+    cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
+    share = range(cuts[link.rank], cuts[link.rank + 1])
+    units = Units.joined(together(link, lambda: units_of(matrix, a._access, a.dtype.itemsize, share)))
+    dealt = deal(units, distribution, link.size, _ROUND // a.dtype.itemsize)
+    if dealt is None:
+        return _alone(link, section)
+    result = np.empty(section.shape, a.dtype)
+    # One buffer serves all rounds: memory that is new to the process costs about as much as decoding.
+    buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in dealt), default=0), a.dtype)
+    for boxes in dealt:
+        arrays: list[np.ndarray] = []
+        together(link, partial(_read, a, boxes[link.rank], buffer, arrays))
+        given = [
+            Parcel(m.peer, tuple(Part(arrays[box.array], box.source, box.shape) for box in m.boxes))
+            for m in dealt_out(boxes[link.rank], distribution)
+        ]
+        taken = [
+            Parcel(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
+            for m in dealt_in(boxes, distribution, link.rank)
+        ]
+        move(link, given, taken, a.dtype)
+    return LocalArray._holding(result, distribution, link.rank, a)
+
+
+def _elements(boxes: np.ndarray) -> int:
+    return int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())
+
+
+def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray, arrays: list[np.ndarray]) -> None:
+    """Read boxes of an array into a buffer, one behind the other, and list them in ``arrays``."""
+    start = 0
+    for box in boxes.tolist():
+        shape = [high - low for low, high in box]
+        out = buffer[start : start + prod(shape)].reshape(shape)
+        arrays.append(a.read(tuple(slice(low, high) for low, high in box), out=out))
+        start += out.size

@@ -1,0 +1,172 @@
+"""How does an array get from one distribution to another, and how are halos filled? `Repartition` and `HaloExchange`."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aggarray.errors import ExchangeError
+from aggarray.exchange import Message, halo_steps, incoming, outgoing
+from aggarray.exchange.halo import Slab
+from aggarray.exchange.overlap import require_same_shape
+from aggarray.local import LocalArray
+from aggarray.maps import Distribution
+from aggarray.mpi.groups import ProcessGrid, ProcessGroup
+from aggarray.mpi.movement import Movement, nothing
+from aggarray.transport import Parcel, Part, move
+
+
+def check_fits(group: ProcessGroup, distribution: Distribution, what: str) -> None:
+    """Raise ExchangeError unless a distribution is over as many processes as a group has, and over a grid's shape."""
+    if not isinstance(distribution, Distribution):
+        raise ExchangeError(f"{what}: {type(distribution).__name__} is no Distribution")
+    if distribution.nprocs != group.size:
+        raise ExchangeError(f"{what}: a distribution over {distribution.nprocs} processes for a group of {group.size}")
+    if isinstance(group, ProcessGrid) and group.dim == len(distribution.maps) and group.shape != distribution.grid:
+        raise ExchangeError(f"{what}: a distribution over a grid {distribution.grid} for a grid of shape {group.shape}")
+
+
+def described(distribution: Any) -> Any:
+    """Return a few words that are equal for equal distributions alone: these may be as large as an array."""
+    if not isinstance(distribution, Distribution):
+        return type(distribution).__name__
+    digest = hashlib.sha256()
+    for one in distribution.maps:
+        for item in (one.letter, *one._arguments()):
+            for part in item if isinstance(item, tuple) else (item,):
+                digest.update(f"|{type(part).__name__}{np.shape(part)}".encode())
+                digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return distribution.shape, distribution.grid, digest.hexdigest()[:16]
+
+
+def _of_shape(shape: tuple[int, ...], what: str) -> Callable[[np.ndarray], None]:
+    """Return what raises ExchangeError for arrays of other shapes."""
+
+    def check(values: np.ndarray) -> None:
+        if values.shape != shape:
+            raise ExchangeError(f"{what}: an array of shape {values.shape}, but the section of this process is {shape}")
+
+    return check
+
+
+class Repartition(Movement):
+    """Brings an array from one distribution to another of any type: one message between two processes, nothing gathered.
+
+    ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank; they may be the same, overlap or be disjoint. The
+    source's padding is ignored, the target's filled; its adjoint sums all copies onto the owner, and leaves zeros elsewhere.
+    Collective over the root group; ExchangeError on all workers for what does not fit.
+
+    >>> with ProcessGroup.serial() as group:
+    ...     even = Distribution.regular((3,), "b", (1,))
+    ...     move = Repartition(group, group, even, Distribution.regular((3,), "c", (1,)))
+    ...     move([1, 2, 3]).tolist()
+    [1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        P_x: ProcessGroup,  # noqa: N803
+        P_y: ProcessGroup,  # noqa: N803
+        source: Distribution,
+        target: Distribution,
+    ) -> None:
+        super().__init__(P_x, P_y)
+        self._from, self._to = P_x, P_y
+        self.source, self.target = source, target
+        self._given, self._taken = self._planned(self._plan, described(source), described(target))
+
+    def _plan(self) -> tuple[list[Message], list[Message]]:
+        check_fits(self._from, self.source, "source")
+        check_fits(self._to, self.target, "target")
+        require_same_shape(self.source, self.target)
+        here, there = self._from.rank, self._to.rank
+        given = [] if here is None else outgoing(self.source, here, self.target)
+        return given, [] if there is None else incoming(self.source, self.target, there)
+
+    def __call__(self, x: Any) -> np.ndarray:
+        """Return this worker's section of the target; an array of size 0 outside ``P_y``."""
+        rank = self._from.rank
+        check = None if rank is None else _of_shape(self.source.local_shape(rank), self._name)
+        values, offers = self._agreed("moves", x, check)
+        result = self._empty(self._to, self.target, self._dtype(offers))
+        given = [_parcel(m, self._to, values, "source") for m in self._given]
+        move(self._link, given, [_parcel(m, self._from, result, "target") for m in self._taken], result.dtype)
+        return result
+
+    def adjoint(self, y: Any) -> np.ndarray:
+        """Return this worker's section of the source; an array of size 0 outside ``P_x``."""
+        rank = self._to.rank
+        check = None if rank is None else _of_shape(self.target.local_shape(rank), self._name)
+        values, offers = self._agreed("adds", y, check)
+        result = self._empty(self._from, self.source, self._dtype(offers))
+        result[...] = 0
+        given = [_parcel(m, self._from, values, "target") for m in self._taken]
+        move(self._link, given, [_parcel(m, self._to, result, "source") for m in self._given], result.dtype, add=True)
+        return result
+
+    def _empty(self, group: ProcessGroup, distribution: Distribution, dtype: np.dtype[Any]) -> np.ndarray:
+        return nothing(dtype) if group.rank is None else np.empty(distribution.local_shape(group.rank), dtype)
+
+
+def _parcel(message: Message, group: ProcessGroup, values: np.ndarray, side: str) -> Parcel:
+    """Return a message between processes of distributions as a parcel between those of the root group."""
+    return Parcel(group.ranks[message.peer], tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
+
+
+class HaloExchange(Movement):
+    """Fills the communication padding of blocks with what the neighbours own, in place, corners included.
+
+    ``P``: the workers of the distribution, by rank; the padding of a dimension with ``outer="wrap"`` is filled from its other
+    end. The adjoint sends padding back, zeroes it, and adds what comes to what is owned. Collective over the root group;
+    ExchangeError on all workers for what does not fit.
+
+    >>> with ProcessGroup.serial() as group:
+    ...     around = Distribution.regular((3,), "b", (1,), padding={0: (1, 1)}, periodic=(0,), outer="wrap")
+    ...     HaloExchange(group, around)(np.array([0, 1, 2, 3, 0])).tolist()
+    [3, 1, 2, 3, 1]
+    """
+
+    def __init__(self, P: ProcessGroup, distribution: Distribution) -> None:  # noqa: N803
+        super().__init__(P)
+        self._group, self.distribution = P, distribution
+
+        def plan() -> Any:
+            check_fits(P, distribution, "halo exchange")
+            return [] if P.rank is None else halo_steps(distribution, P.rank)
+
+        self._steps = self._planned(plan, described(distribution))
+
+    def __call__(self, x: Any) -> np.ndarray:
+        """Fill the padding of an array, and return it; an array of size 0 outside the group."""
+        values, dtype = self._ready("fills", x)
+        for step in self._steps:
+            move(self._link, self._parcels(step.given, values), self._parcels(step.filled, values), dtype)
+        return values
+
+    def adjoint(self, y: Any) -> np.ndarray:
+        """Add the padding of an array to what its owners have, in place, set it to zero, and return the array."""
+        values, dtype = self._ready("adds", y)
+        for step in reversed(self._steps):
+            move(self._link, self._parcels(step.filled, values), self._parcels(step.given, values), dtype, add=True)
+            for slab in step.filled:
+                values[slab.here] = 0
+        return values
+
+    def _ready(self, way: str, x: Any) -> tuple[np.ndarray, np.dtype[Any]]:
+        """Return the array that is changed, of size 0 for a worker outside the group, and the dtype that is sent."""
+        rank = self._group.rank
+
+        def check(values: np.ndarray) -> None:
+            if not isinstance(x, np.ndarray | LocalArray):
+                raise ExchangeError(f"{type(x).__name__}: its padding cannot be filled in place: give an array")
+            if not values.flags.writeable:
+                raise ExchangeError("a read-only array, whose padding cannot be filled in place: give a copy, or aligned()")
+            _of_shape(self.distribution.local_shape(self._group.ranks.index(self._link.rank)), self._name)(values)
+
+        values, offers = self._agreed(way, x, None if rank is None else check)
+        dtype = self._dtype(offers)
+        return (nothing(dtype) if values is None else values), dtype
+
+    def _parcels(self, slabs: Sequence[Slab], values: np.ndarray) -> list[Parcel]:
+        return [Parcel(self._group.ranks[s.peer], (Part(values, s.here, s.shape),), s.way) for s in slabs]

