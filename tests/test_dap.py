@@ -17,6 +17,7 @@ from aggarray.dap import (
     Block,
     Cyclic,
     Distribution,
+    LocalArray,
     Unstructured,
     convert,
     num_owned_indices,
@@ -375,9 +376,10 @@ def test_all_faults_of_an_export_are_named() -> None:
     wrong = {"__version__": "0.10.0", "buffer": np.zeros((3, 4)), "dim_data": (block(size=-1, start=0.5), listed(one_to_one=2))}
     with pytest.raises(ProtocolError) as error:
         validate(wrong)
-    assert len(error.value.faults) == 3
+    assert len(error.value.faults) == 4
     assert [line.split(":")[0] for line in error.value.faults] == [
         "dimension 0, 'size' = -1",
+        "dimension 0, 'start' = 0.5",
         "dimension 1, 'one_to_one' = 2",
         "dimension 1, 'buffer' = 4",
     ]
@@ -608,3 +610,41 @@ def test_a_changed_value_is_found_or_harmless(data: Any) -> None:
     assert found.shape == d.shape
     for rank in range(d.nprocs):
         assert found.local_shape(rank) == d.local_shape(rank)
+
+
+def test_keys_are_looked_at_whatever_the_others_say() -> None:
+    """What can be judged by itself is, where what is common to all types, or the tuple, is wrong."""
+    wrong = block(size=10.0, start="x", stop=-3, padding=(-1, 0), periodic=3)
+    with pytest.raises(ProtocolError) as error:
+        validate({"__version__": "0.10.0", "buffer": np.zeros(3), "dim_data": (wrong,)})
+    assert [line.split("'")[1] for line in error.value.faults] == ["size", "start", "stop", "padding", "periodic"]
+    dealt = {
+        "dist_type": "c",
+        "size": -1,
+        "proc_grid_size": 2,
+        "proc_grid_rank": 0,
+        "start": 0,
+        "block_size": 0,
+        "padding": (1, 1),
+    }
+    labelled = {"dist_type": "u", "size": -1, "proc_grid_size": 2, "proc_grid_rank": 0, "indices": np.array([1.5])}
+    for one, keys in ((dealt, ["size", "block_size", "padding"]), (labelled, ["size", "indices"])):
+        with pytest.raises(ProtocolError) as error:
+            validate({"__version__": "0.10.0", "buffer": np.zeros(3), "dim_data": [one]})
+        assert [line.split("'")[1] for line in error.value.faults] == ["dim_data", *keys]
+
+
+class Unshowable:
+    """An object whose representation fails."""
+
+    def __repr__(self) -> str:
+        raise KeyError("boom")
+
+
+@pytest.mark.parametrize("value", [10**5000, Unshowable()], ids=["huge", "hostile"])
+@pytest.mark.parametrize("key", ["size", "start", "padding", "dist_type", "proc_grid_rank"])
+def test_values_that_cannot_be_shown(key: str, value: object) -> None:
+    wrong = {"__version__": "0.10.0", "buffer": np.zeros(3), "dim_data": (block(**{key: value}),)}
+    for check in (validate, lambda e: validate_all([e]), LocalArray.from_distarray):
+        with pytest.raises(ProtocolError):
+            check(wrong)

@@ -361,6 +361,7 @@ class Hostile:
         {"dist_types": Hostile()},
         {"shape": (10**5000,)},
     ],
+    ids=lambda wrong: next(iter(wrong)),
 )
 def test_what_is_no_argument_of_a_regular_distribution(wrong: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
@@ -375,3 +376,14 @@ def test_what_is_nothing_with_partitions() -> None:
 def test_indices_that_do_not_broadcast() -> None:
     with pytest.raises(SelectionError, match="broadcast"):
         Distribution.regular((4, 4), "bb", (2, 2)).owner((np.arange(3), np.arange(2)))
+
+
+def test_holders_of_many_at_once() -> None:
+    for one in (
+        Block.even(10, 3, padding=(2, 1)),
+        Block.even(6, 2, (1, 1), True, "wrap"),
+        Unstructured(5, [[0, 1, 2], [2, 3, 4, 0]]),
+    ):
+        for g in np.arange(one.size):
+            expected = [rank for rank in range(one.nprocs) if g in one.indices(rank)]
+            assert one.holders(np.array([g, g]))[1].tolist() == one.holders(g).tolist() == expected

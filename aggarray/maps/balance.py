@@ -39,13 +39,14 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
         else:
             costs = array.partitions.costs() if costs is None else costs
             ranks = (contiguous if balance == "contiguous" else longest_first)(costs[axis], count)
-        maps.append(_map(cuts, ranks, count))
+        together = axis in by_hand or count == 1 or balance == "contiguous"
+        maps.append(_map(cuts, ranks, count, together))
     return tuple(maps)
 
 
-def _map(cuts: np.ndarray, ranks: np.ndarray, count: int) -> Map:
-    """Return the map that gives each slab between cuts to its rank: blocks where these ascend."""
-    if (np.diff(ranks) >= 0).all():
+def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, together: bool) -> Map:
+    """Return the map that gives each slab between cuts to its rank; ``together``: blocks where these ascend."""
+    if together and (np.diff(ranks) >= 0).all():
         return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
     lists = []
     for rank in range(count):

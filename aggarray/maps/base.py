@@ -212,6 +212,11 @@ class Kind(Map):
 
     @classmethod
     @abstractmethod
+    def check_alone(cls, entry: Entry) -> None:
+        """Note what is wrong with the keys of the type, each by itself: what is common to all types cannot be told."""
+
+    @classmethod
+    @abstractmethod
     def clashes(cls, parts: Sequence[Any], version: str) -> Iterator[Clash]:
         """Yield what is wrong between the parts of the processes of an axis, by rank; those that are not known are None."""
 

@@ -171,7 +171,11 @@ class Block(Kind):
         holds = np.ones(found.shape, bool)
         holds[:, 0] = into[:, 0] < self._halo[found[:, 0], 1]
         holds[:, 2] = into[:, 1] <= self._halo[found[:, 2], 0]
-        return [np.unique(ranks[here]) for ranks, here in zip(found, holds, strict=True)]
+        ranks = np.sort(np.where(holds, found, -1), axis=-1)
+        chosen = (ranks >= 0) & (np.diff(ranks, axis=-1, prepend=-1) != 0)
+        ends = np.cumsum(chosen.sum(axis=-1)).tolist()
+        flat = ranks[chosen]
+        return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the owner of each global index and its position there."""
@@ -277,6 +281,11 @@ class Block(Kind):
         if entry.version == NEWEST:
             start, stop = start + halo[0], stop - halo[1]
         return BlockPart(*common, periodic, start, stop, pads if "padding" in entry.values else None, wraps)
+
+    @classmethod
+    def check_alone(cls, entry: Entry) -> None:
+        """Note what is wrong with start, stop, padding and periodic, each by itself."""
+        entry.integer("start"), entry.integer("stop"), entry.pair("padding"), entry.flag("periodic")
 
     @classmethod
     def clashes(cls, parts: Sequence[BlockPart | None], version: str) -> Iterator[Clash]:

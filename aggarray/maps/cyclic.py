@@ -162,6 +162,12 @@ class Cyclic(Kind):
         return part
 
     @classmethod
+    def check_alone(cls, entry: Entry) -> None:
+        """Note what is wrong with start, block_size and periodic, each by itself."""
+        entry.integer("start"), entry.integer("block_size", 1, 1), entry.flag("periodic")
+        entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
+
+    @classmethod
     def clashes(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Clash]:
         """Yield nothing: where the constants agree, everything does."""
         yield from ()

@@ -54,6 +54,8 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
         note("proc_grid_rank", rank, f"must be less than proc_grid_size ({nprocs})")
         rank = None
     if kind is None or size is None or nprocs is None or rank is None:
+        if kind is not None:
+            kind.check_alone(entry)
         return None
     part = kind.parse(entry, (size, nprocs, rank))
     return None if part is None else (kind, part)
@@ -91,12 +93,12 @@ def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note:
 
 
 def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
-    """Return dim_data, () after noting that it is no tuple."""
+    """Return dim_data, after noting that it is no tuple: () for what is no list either."""
     if isinstance(dim_data, tuple):
         return dim_data
     hint = "; ({...}) without a comma is a dict, write ({...},)" if isinstance(dim_data, Mapping) else ""
     note("dim_data", None, f"must be a tuple of dictionaries, not {type(dim_data).__name__}{hint}")
-    return ()
+    return dim_data if isinstance(dim_data, list) else ()
 
 
 def map_of(kind: type[Kind], part: Part) -> Map:

@@ -189,6 +189,12 @@ class Unstructured(Kind):
         return UnstructuredPart(*common, periodic, labels, one_to_one)
 
     @classmethod
+    def check_alone(cls, entry: Entry) -> None:
+        """Note what is wrong with indices, one_to_one and periodic, each by itself."""
+        entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
+        entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
+
+    @classmethod
     def clashes(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Clash]:
         """Yield labels that several processes have although each is to have one owner, and a size that does not count them."""
         known = [p for p in parts if p is not None]

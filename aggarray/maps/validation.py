@@ -70,7 +70,7 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
         if len(shape) != len(entries):
             faults.note(process)("dim_data", None, f"{len(entries)} dictionaries for a buffer of shape {shape}")
             shape = (None,) * len(entries)
-        parsed = (parse_dimension(v, version, shape[d], faults.note(process, d)) for d, v in enumerate(entries))
+        parsed = [parse_dimension(v, version, shape[d], faults.note(process, d)) for d, v in enumerate(entries)]
         found.append(tuple(parsed) if isinstance(one, tuple) else None)
     axes = _together(found, version, faults)
     faults.raise_any()
