@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, ProtocolError
 
 if TYPE_CHECKING:
     from aggarray.api import Aggregation
@@ -244,7 +244,10 @@ def distribute(source: tuple[str, ...], variable: str | None, processes: int | N
     if prod(grid[array.ndim :]) > 1:
         raise click.UsageError(f"{len(grid)} numbers in the grid for {array.ndim} dimensions: {' '.join(array.dimensions)}")
     wanted = facts.Wanted(grid, how["dist"], how["block_size"], how["partitions"])
-    found = facts.distribution_facts(array, wanted, how["protocol"])
+    try:
+        found = facts.distribution_facts(array, wanted, how["protocol"])
+    except ProtocolError as error:
+        raise click.UsageError(str(error)) from error
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return

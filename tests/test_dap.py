@@ -648,3 +648,19 @@ def test_values_that_cannot_be_shown(key: str, value: object) -> None:
     for check in (validate, lambda e: validate_all([e]), LocalArray.from_distarray):
         with pytest.raises(ProtocolError):
             check(wrong)
+
+
+def test_what_is_between_processes_is_told_though_their_sizes_differ() -> None:
+    parts = [(0, 3, 10), (3, 6, 11), (7, 10, 10)]
+    exports = [
+        {
+            "__version__": "0.10.0",
+            "buffer": np.zeros(3),
+            "dim_data": (block(size=n, proc_grid_size=3, proc_grid_rank=r, start=a, stop=b),),
+        }
+        for r, (a, b, n) in enumerate(parts)
+    ]
+    with pytest.raises(ProtocolError) as error:
+        validate_all(exports)
+    assert len(error.value.faults) == 2
+    assert "'size' = 11" in error.value.faults[0] and "gap" in error.value.faults[1]

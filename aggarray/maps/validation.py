@@ -117,14 +117,14 @@ def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: 
     if len(counts) != 1:
         return []
     columns = [[None if parts is None else parts[d] for parts in found] for d in range(counts.pop())]
-    constant = [_constants(column, faults, d) for d, column in enumerate(columns)]
+    alike = [_constants(column, faults, d) for d, column in enumerate(columns)]
     grid = _grid(columns, len(found), faults)
     if grid is None:
         return []
     axes = []
     for d, column in enumerate(columns):
         axis = _axis(column, grid, d, faults)
-        if axis is None or not constant[d]:
+        if axis is None or not alike[d]:
             continue
         axes.append(axis)
         for clash in axis.kind.clashes(axis.parts, version):
@@ -133,8 +133,8 @@ def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: 
 
 
 def _constants(column: Sequence[Parsed], faults: Faults, d: int) -> bool:
-    """Note what differs between processes though it must not; tell whether nothing does."""
-    before = len(faults.lines)
+    """Note what differs between processes though it must not; tell whether all are of one type: these can be compared."""
+    alike = True
     first: tuple[int, type[Kind], Part] | None = None
     for process, parsed in enumerate(column):
         if parsed is None:
@@ -143,12 +143,13 @@ def _constants(column: Sequence[Parsed], faults: Faults, d: int) -> bool:
         first = first or (process, kind, part)
         if kind is not first[1]:
             faults.note(process, d)("dist_type", kind.letter, f"process {first[0]} has {first[1].letter!r}")
+            alike = False
             continue
         expected = first[2].constants()
         for key, value in part.constants().items():
             if value != expected[key]:
                 faults.note(process, d)(key, value, f"process {first[0]} has {expected[key]!r}")
-    return len(faults.lines) == before
+    return alike
 
 
 def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: Faults) -> tuple[int, ...] | None:
