@@ -378,10 +378,10 @@ def test_all_faults_of_an_export_are_named() -> None:
         validate(wrong)
     assert len(error.value.faults) == 4
     assert [line.split(":")[0] for line in error.value.faults] == [
-        "dimension 0, 'size' = -1",
-        "dimension 0, 'start' = 0.5",
-        "dimension 1, 'one_to_one' = 2",
-        "dimension 1, 'buffer' = 4",
+        "process 0, dimension 0, 'size' = -1",
+        "process 0, dimension 0, 'start' = 0.5",
+        "process 0, dimension 1, 'one_to_one' = 2",
+        "process 0, dimension 1, 'buffer' = 4",
     ]
 
 
@@ -664,3 +664,17 @@ def test_what_is_between_processes_is_told_though_their_sizes_differ() -> None:
         validate_all(exports)
     assert len(error.value.faults) == 2
     assert "'size' = 11" in error.value.faults[0] and "gap" in error.value.faults[1]
+
+
+def test_one_export_tells_which_process_it_is_of() -> None:
+    """By its proc_grid_rank along each dimension, in C order; not where that is wrong itself, or it is the only one."""
+    first = block(size=4, proc_grid_size=2, proc_grid_rank=1, start=2, stop=3)
+    second = block(size=9, proc_grid_size=3, proc_grid_rank=1, start=3, stop=6)
+    for dims, lead in (
+        ((first, second), "process 4, "),
+        (({**first, "proc_grid_rank": 7}, second), ""),
+        ((block(size=-1, proc_grid_size=1), {}), ""),
+    ):
+        with pytest.raises(ProtocolError) as error:
+            validate({"__version__": "0.10.0", "buffer": np.zeros((1, 3)), "dim_data": dims})
+        assert error.value.faults[0].startswith(f"{lead}dimension 0")

@@ -9,7 +9,7 @@ import numpy as np
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps.base import Kind, Part
 from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
-from aggarray.maps.fields import buffer_of, version_of
+from aggarray.maps.fields import buffer_of, version_of, whole
 
 Parsed = tuple[type[Kind], Part] | None
 
@@ -44,15 +44,31 @@ def envelope(item: Any) -> Mapping[Any, Any]:
     return found
 
 
+def _told_rank(dim_data: Any) -> int | None:
+    """Return which of several processes an export says that it is of, in C order; None where it does not say."""
+    rank, count = 0, 1
+    for values in dim_data if isinstance(dim_data, tuple | list) else ():
+        given = values if isinstance(values, Mapping) else {}
+        here, size = whole(given.get("proc_grid_rank", 0)), whole(given.get("proc_grid_size", 1))
+        if here is None or size is None or not 0 <= here < size:
+            return None
+        rank, count = rank * size + here, count * size
+    return rank if count > 1 else None
+
+
 def read_export(item: Any, faults: Faults, process: int | None = None) -> Export | None:
-    """Take apart what a process exports, noting every fault; None where nothing can be made of it."""
-    note = faults.note(process)
+    """Take apart what a process exports, noting every fault; None where nothing can be made of it.
+
+    ``process``: which one it is; None: the one that the export says.
+    """
     before = len(faults.lines)
     try:
         found = envelope(item)
     except ProtocolError as error:
-        note(None, None, str(error))
+        faults.note(process)(None, None, str(error))
         return None
+    process = _told_rank(found.get("dim_data")) if process is None else process
+    note = faults.note(process)
     for key in ("__version__", "buffer", "dim_data"):
         if key not in found:
             note(key, None, "the key is missing")
