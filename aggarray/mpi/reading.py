@@ -10,8 +10,10 @@ import numpy as np
 
 from aggarray.api import Aggregation
 from aggarray.api import open as open_alone
+from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
 from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out
+from aggarray.formats import own_formats
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.master import MasterArray
@@ -19,7 +21,7 @@ from aggarray.mpi.carrying import packed, unpacked
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.redistribution import check_fits, described
 from aggarray.mpi.stored import units_of
-from aggarray.transport import Link, Parcel, Part, hand_round, move, shared, together
+from aggarray.transport import Crates, Link, Parcel, Part, hand_round, move, shared, together
 
 #: Arrays of up to so many bytes are read by one process and handed round.
 _SMALL = 1 << 18
@@ -50,9 +52,19 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
         def scan() -> None:
             made.append(open_alone(source, **named))
 
+        if link.rank:
+            _load()  # while the first one opens
         shared(link, scan)
         sent = hand_round(link, packed(made[0]) if made else None)
+    if made:
+        _load()
     return made[0] if made else unpacked(sent)
+
+
+def _load() -> None:
+    """Load what reading will need, so that no other process has to wait for this one then."""
+    own_formats()
+    codecs()
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> LocalArray:
@@ -117,6 +129,7 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     result = np.empty(section.shape, a.dtype)
     # One buffer serves all rounds: memory that is new to the process costs about as much as decoding.
     buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in dealt), default=0), a.dtype)
+    crates = Crates()
     for boxes in dealt:
         arrays: list[np.ndarray] = []
         together(link, partial(_read, a, boxes[link.rank], buffer, arrays))
@@ -128,7 +141,7 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
             Parcel(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
             for m in dealt_in(boxes, distribution, link.rank)
         ]
-        move(link, given, taken, a.dtype)
+        move(link, given, taken, a.dtype, crates=crates)
     return LocalArray._holding(result, distribution, link.rank, a)
 
 
