@@ -48,8 +48,7 @@ class Result(LocalArray):
     @classmethod
     def of(cls, values: np.ndarray, distribution: Distribution, rank: int, about: About) -> "Result":
         """Return a section whose values are there."""
-        found = cls.__new__(cls)
-        found._set(None, distribution, rank, True, values)
+        found = cls.holding(values, distribution, rank)
         found.about = about
         return found
 
@@ -61,7 +60,7 @@ def about(local: LocalArray) -> About:
     """Return what is known of a distributed array: dimensions without names are dim_0, dim_1, ..."""
     if isinstance(local, Result):
         return local.about
-    source = local._source
+    source = local.source
     if isinstance(source, MasterArray):
         return about_array(source)
     return About(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))

@@ -114,7 +114,7 @@ def _alone(link: Link, section: LocalArray) -> LocalArray:
 def _handed_round(link: Link, a: MasterArray, distribution: Distribution) -> LocalArray:
     values = shared(link, lambda: a.read())
     whole = values[np.ix_(*distribution.indices(link.rank))]
-    return LocalArray._holding(np.ascontiguousarray(whole), distribution, link.rank, a)
+    return LocalArray.holding(np.ascontiguousarray(whole), distribution, link.rank, a)
 
 
 def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
@@ -142,7 +142,7 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
             for m in dealt_in(boxes, distribution, link.rank)
         ]
         move(link, given, taken, a.dtype, crates=crates)
-    return LocalArray._holding(result, distribution, link.rank, a)
+    return LocalArray.holding(result, distribution, link.rank, a)
 
 
 def _elements(boxes: np.ndarray) -> int:

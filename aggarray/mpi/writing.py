@@ -53,7 +53,7 @@ def _check(name: Any, dtype: np.dtype[Any]) -> None:
 
 def _taken_in(link: Link, local: Any) -> tuple[LocalArray, list[int]]:
     """Return the section of this process, of a distribution that all agree on, and who writes for each rank of it."""
-    if all(together(link, lambda: (isinstance(local, LocalArray) and local._source is not None) or _is_result(local))):
+    if all(together(link, lambda: (isinstance(local, LocalArray) and local.source is not None) or _is_result(local))):
         return local, [held[0] for held in holders(link, local, "write")]
     return _imported(link, local), list(range(link.size))
 
@@ -84,7 +84,7 @@ def _imported(link: Link, local: Any) -> LocalArray:
         distribution = Distribution.from_dim_data(dim_data, versions[0], shapes)
     except ProtocolError as error:
         raise ExchangeError(f"write: {error}") from error
-    return LocalArray._holding(sections[0], distribution, link.rank)
+    return LocalArray.holding(sections[0], distribution, link.rank)
 
 
 def _numbered(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
