@@ -16,7 +16,9 @@ from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out
 from aggarray.formats import own_formats
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
+from aggarray.maps.fields import brief
 from aggarray.master import MasterArray
+from aggarray.mpi.about import about_array
 from aggarray.mpi.carrying import packed, unpacked
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.redistribution import check_fits, described
@@ -54,7 +56,8 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
 
         if link.rank:
             _load()  # while the first one opens
-        shared(link, scan)
+        wanted = {key: value for key, value in named.items() if key != "progress"}
+        shared(link, scan, ("open", brief(source), brief(wanted)))
         sent = hand_round(link, packed(made[0]) if made else None)
     if made:
         _load()
@@ -94,14 +97,14 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
                 raise ExchangeError(str(error)) from error
 
         mine: list[LocalArray] = []
-        call = "local", getattr(a, "shape", None), str(getattr(a, "dtype", "")), described(distribution), bool(collective)
-        together(link, lambda: mine.append(section()), call)
+        named = (about_array(a).words, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
+        together(link, lambda: mine.append(section()), ("local", *named, described(distribution), bool(collective)))
         if not collective:
             return mine[0]
+        if a._known is None and a.nbytes <= _SMALL:
+            return _handed_round(link, a, distribution)
         if a._known is not None or a.dtype.hasobject or not a.ndim:
             return _alone(link, mine[0])
-        if a.nbytes <= _SMALL:
-            return _handed_round(link, a, distribution)
         return _together(link, a, mine[0])
 
 
@@ -113,8 +116,8 @@ def _alone(link: Link, section: LocalArray) -> LocalArray:
 
 def _handed_round(link: Link, a: MasterArray, distribution: Distribution) -> LocalArray:
     values = shared(link, lambda: a.read())
-    whole = values[np.ix_(*distribution.indices(link.rank))]
-    return LocalArray.holding(np.ascontiguousarray(whole), distribution, link.rank, a)
+    mine = np.array(values[np.ix_(*distribution.indices(link.rank))], order="C")
+    return LocalArray.holding(mine, distribution, link.rank, a)
 
 
 def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:

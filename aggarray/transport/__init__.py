@@ -12,7 +12,7 @@ from aggarray.errors import ExchangeError
 from aggarray.transport.agreeing import shared, together
 from aggarray.transport.base import Link, Section
 from aggarray.transport.moving import Crates, Parcel, Part, move
-from aggarray.transport.trees import add_up, copy_down, hand_round
+from aggarray.transport.trees import add_everywhere, add_up, copy_down, hand_round
 
 __all__ = [
     "Crates",
@@ -20,6 +20,7 @@ __all__ = [
     "Parcel",
     "Part",
     "Section",
+    "add_everywhere",
     "add_up",
     "copy_down",
     "hand_round",
