@@ -1,6 +1,6 @@
 """What does a Zarr store hold, and what are the values of a box?
 
-Stores of version 2 and 3 in local folders: groups nested or not, consolidated or not, and single arrays. The structure is read
+Stores of version 2 and 3: groups nested or not, consolidated or not, and single arrays. The structure is read
 from the JSON metadata, which takes a fraction of the time that opening every array takes; values come through zarr-python.
 A chunk that is not there holds the fill value. Pickled objects are never decoded.
 """
@@ -34,6 +34,8 @@ from aggarray.formats.base import (
     with_values,
 )
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
+from aggarray.formats.places import store_mark
+from aggarray.remote import carrier, is_remote, join
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -186,8 +188,8 @@ class _Store:
     def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
         """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
         parts = variable.split("/")
-        within = "" if (load(self._path) or _NO_NODE).meta is not None else os.path.join(*parts)
-        node = None if {"", ".", ".."} & set(parts) else load(os.path.join(self._path, within))
+        within = "" if (load(self._path) or _NO_NODE).meta is not None else "/".join(parts)
+        node = None if {"", ".", ".."} & set(parts) else load(join(self._path, *within.split("/")))
         if node is None or node.meta is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
         dtype = _dtype(node)
@@ -203,7 +205,13 @@ class _Store:
         if known is not None:
             return known
         within, node, _ = self._node(variable)
-        store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
+        store: Any
+        if is_remote(self._path):
+            from aggarray.formats._zarr_remote import RemoteStore
+
+            store = RemoteStore(join(self._path, *within.split("/")))
+        else:
+            store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
         array = zarr.open_array(store, mode="r", zarr_format=node.version)
         self._arrays[variable] = known = (array, node.attrs)
         return known
@@ -238,6 +246,8 @@ class _Store:
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return where links within the folder of a variable lead."""
+        if is_remote(self._path):
+            return ()
         with blaming(self._path, variable):
             folder = str(self._array(variable)[0].store.root)
             entries = (os.path.join(at, name) for at, folders, files in os.walk(folder) for name in (*folders, *files))
@@ -252,24 +262,32 @@ _NO_NODE = Node(2, None, {})
 
 
 def _arrays(path: str) -> list[str]:
-    return [name or PurePath(path).stem for name, node in nodes_of(path).items() if node.meta is not None]
+    return [name or _stem(path) for name, node in nodes_of(path).items() if node.meta is not None]
+
+
+def _stem(path: str) -> str:
+    """Return the name of a store, without its suffix; of one that is all of an archive, the archive's."""
+    if is_remote(path):
+        member = path.partition("://")[2].partition("::")[0].partition("?")[0]
+        path = member.rstrip("/") or carrier(path)
+    return PurePath(path).stem
 
 
 class _Zarr:
-    """Zarr stores of version 2 and 3 in local folders."""
+    """Zarr stores of version 2 and 3 in folders, local or remote."""
 
     name = "Zarr"
 
     def recognises(self, path: str, head: bytes) -> bool:
         """Tell whether a folder holds Zarr metadata."""
-        return not head and any(os.path.isfile(os.path.join(path, mark)) for mark in _MARKS)
+        return not head and bool(store_mark(path, _MARKS))
 
     def scan(self, path: str) -> Structure:
         """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
         nodes = nodes_of(path)
         root = nodes.get("", _NO_NODE)
         version = next(iter(nodes.values()), _NO_NODE).version
-        arrays = {name or PurePath(path).stem: node for name, node in nodes.items() if node.meta is not None}
+        arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
         spans: dict[str, list[str | None]] = {}
         for name, node in arrays.items():
             with blaming(path, name):

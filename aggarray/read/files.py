@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ from aggarray.access import Access
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp
+from aggarray.formats.places import looks
 from aggarray.options import get_options
-from aggarray.source import State, close_sources
+from aggarray.ranges import State
+from aggarray.source import close_sources
 from aggarray.table import References
 
 
@@ -70,15 +71,17 @@ class OpenFiles:
 
     def state(self, path: str, stamp: Stamp | None) -> State:
         """Return what tells whether a file is still the same; errors as `use` raises them."""
-        if "://" in path:
-            raise FormatError(
-                "a remote file, which cannot be opened; fetch it, and open with relocate={its address: its folder}"
-            )
         try:
-            status = os.stat(path)
-            if stat.S_ISDIR(status.st_mode):
+            status = looks(path)
+            if status.folder:
                 # A folder does not tell that a file in it was written to.
-                status = os.stat(telling_file(path))
+                status = looks(telling_file(path))
+        except FormatError as error:
+            # Of a remote file: it says itself what is wrong.
+            self.forget(path)
+            gone = isinstance(error, MissingFileError)
+            what = "no such file; restore it, or open with missing='fill'" if gone else str(error).removeprefix(f"{path}: ")
+            raise type(error)(what) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             self.forget(path)
             raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
@@ -118,7 +121,7 @@ class OpenFiles:
         if self._same.get(path) == (state, stamp):
             return
         told = telling_file(path)
-        status = os.stat(told)
+        status = looks(told)
         if status.st_size != stamp[0]:
             raise ChangedFileError(
                 f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now; open the files anew"
