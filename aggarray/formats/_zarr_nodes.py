@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from aggarray.errors import FormatError
 from aggarray.formats.places import contents, folders_in
-from aggarray.remote import join
+from aggarray.remote import is_remote, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,26 @@ def load(folder: str) -> Node | None:
     return load_all([folder])[0]
 
 
-def load_all(folders: Sequence[str]) -> list[Node | None]:
-    """Return the nodes in folders, None where there is none."""
-    found: list[Node | None] = []
-    paths = [join(folder, name) for folder in folders for name in _OWN]
-    data = contents(paths)
-    for number, folder in enumerate(folders):
-        own = slice(number * len(_OWN), (number + 1) * len(_OWN))
-        found.append(_node(dict(zip(_OWN, zip(paths[own], data[own], strict=True), strict=True)), folder))
-    return found
+def load_all(folders: Sequence[str], version: int | None = None) -> list[Node | None]:
+    """Return the nodes in folders, None where there is none.
+
+    ``version``: that of the store, if known: of a remote one nothing else is asked for, and all at once.
+    """
+    known: dict[str, bytes | None] = {}
+    if any(map(is_remote, folders)):
+        paths = [join(folder, name) for folder in folders for name in _FILES[version or 0]]
+        known = dict(zip(paths, contents(paths), strict=True))
+    return [_node(folder, known) for folder in folders]
 
 
-_OWN = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
+#: The metadata of a node in each version, or in one of them.
+_FILES = {0: ("zarr.json", ".zarray", ".zgroup", ".zattrs"), 2: (".zarray", ".zgroup", ".zattrs"), 3: ("zarr.json",)}
 
 
-def _node(files: Mapping[str, tuple[str, bytes | None]], folder: str) -> Node | None:
-    """Return the node that the metadata of a folder describe: {name: (path, bytes)}."""
-
+def _node(folder: str, known: Mapping[str, bytes | None]) -> Node | None:
     def parsed(name: str) -> dict[str, Any] | None:
-        path, data = files[name]
+        path = join(folder, name)
+        data = known.get(path) if known else contents([path])[0]
         return None if data is None else _parsed(path, data)
 
     third = parsed("zarr.json")
@@ -101,7 +102,7 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
     if names is None:
         return dict(_walk([path], [""]))
     wanted = ("", *names)
-    loaded = load_all([join(path, *name.split("/")) for name in wanted])
+    loaded = load_all([join(path, *name.split("/")) for name in wanted], None if third is None else 3)
     return {name: node for name, node in zip(wanted, loaded, strict=True) if node is not None}
 
 
@@ -115,13 +116,20 @@ def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
     return found
 
 
-def _walk(folders: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, Node]]:
+def _walk(folders: Sequence[str], names: Sequence[str], version: int | None = None) -> Iterator[tuple[str, Node]]:
     """Yield the nodes in folders of one level, each followed by those below it."""
-    for folder, name, node in zip(folders, names, load_all(folders), strict=True):
+    for folder, name, node in zip(folders, names, load_all(folders, version), strict=True):
         if node is None:
             continue
         yield name, node
         if node.meta is None:
             # An array's folder is not listed: it may hold a million chunks.
             below = folders_in(folder)
-            yield from _walk([join(folder, b) for b in below], [f"{name}/{b}" if name else b for b in below])
+            yield from _walk([join(folder, b) for b in below], [f"{name}/{b}" if name else b for b in below], node.version)
+
+
+def files_of(node: Node) -> dict[str, bytes]:
+    """Return the metadata of an array as files of a store have them, by name."""
+    if node.version == 3:
+        return {"zarr.json": json.dumps(node.meta).encode()}
+    return {".zarray": json.dumps(node.meta).encode(), ".zattrs": json.dumps(node.attrs).encode()}

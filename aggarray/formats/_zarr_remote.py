@@ -1,7 +1,7 @@
 """How does zarr-python read a store that is remote? Object by object, with the same credentials as all else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
@@ -12,17 +12,19 @@ from aggarray.remote import content, current, given, join, whole
 _T = TypeVar("_T")
 
 
+#: Files of a store that are no chunks.
+METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _NOTHING: tuple[str, ...] = ()
 
 
 class RemoteStore(Store):
-    """A read-only store in a remote folder, of which nothing is listed."""
+    """A read-only store in a remote folder, of which nothing is listed; ``known``: files that were fetched before."""
 
     supports_writes = supports_deletes = supports_partial_writes = supports_listing = False
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, known: Mapping[str, bytes]) -> None:
         super().__init__(read_only=True)
-        self._folder, self._reach = folder, current()
+        self._folder, self._known, self._reach = folder, known, current()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStore) and (other._folder, other._reach) == (self._folder, self._reach)
@@ -42,7 +44,10 @@ class RemoteStore(Store):
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """Return an object, or a range of it; None where it is not there."""
         path = join(self._folder, *key.split("/"))
-        data = await self._done(lambda: whole(path) if byte_range is None else _part(path, byte_range))
+        if key in self._known or key in METADATA:
+            data = self._known.get(key)
+        else:
+            data = await self._done(lambda: whole(path) if byte_range is None else _part(path, byte_range))
         return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:

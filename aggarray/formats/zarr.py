@@ -16,7 +16,7 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import Layout, describe
-from aggarray.formats._zarr_nodes import Node, load, nodes_of
+from aggarray.formats._zarr_nodes import Node, files_of, load, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
@@ -181,21 +181,31 @@ class _Store:
 
     lasting = True
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, nodes: Mapping[str, Node] | None = None):
         self._path = path
+        # Of a remote store what was once fetched.
+        self._nodes = dict(nodes or {})
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
     def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
         """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
         parts = variable.split("/")
-        within = "" if (load(self._path) or _NO_NODE).meta is not None else "/".join(parts)
-        node = None if {"", ".", ".."} & set(parts) else load(join(self._path, *within.split("/")))
+        within = "" if (self._load("", variable) or _NO_NODE).meta is not None else "/".join(parts)
+        node = None if {"", ".", ".."} & set(parts) else self._load(within)
         if node is None or node.meta is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
         dtype = _dtype(node)
         if isinstance(dtype, str):
             raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
         return within, node, dtype
+
+    def _load(self, within: str, ahead: str = "") -> Node | None:
+        """Return the node of a folder in the store; ``ahead``: the one that is wanted next."""
+        if not is_remote(self._path):
+            return load(join(self._path, *within.split("/")))
+        if not {within, ahead} <= set(self._nodes):
+            self._nodes |= nodes_of(self._path, [name for name in (within, ahead) if name])
+        return self._nodes.get(within)
 
     def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
         """Return a variable's array and its attributes."""
@@ -209,7 +219,7 @@ class _Store:
         if is_remote(self._path):
             from aggarray.formats._zarr_remote import RemoteStore
 
-            store = RemoteStore(join(self._path, *within.split("/")))
+            store = RemoteStore(join(self._path, *within.split("/")), files_of(node))
         else:
             store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
         array = zarr.open_array(store, mode="r", zarr_format=node.version)
@@ -303,7 +313,7 @@ class _Zarr:
         groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
         attrs = _attributes(root.attrs) if root.meta is None else {}
         return Structure(
-            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path).whole), groups, tuple(skipped)
+            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path, nodes).whole), groups, tuple(skipped)
         )
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
@@ -316,7 +326,7 @@ class _Zarr:
             if not isinstance(stored, str):
                 with blaming(path, name):
                     found.append(_variable(name, node, stored, {name: _dimensions(node, len(_shape(node)))}))
-        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path).whole)
+        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

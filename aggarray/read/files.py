@@ -15,6 +15,7 @@ from aggarray.formats.base import Handle, Stamp
 from aggarray.formats.places import looks
 from aggarray.options import get_options
 from aggarray.ranges import State
+from aggarray.remote import is_remote
 from aggarray.source import close_sources
 from aggarray.table import References
 
@@ -28,6 +29,9 @@ class _Lease:
 
 #: So many files whose time has changed, but nothing else, are remembered.
 _REMEMBERED = 100_000
+
+
+_SECOND = 10**9
 
 
 class OpenFiles:
@@ -126,7 +130,9 @@ class OpenFiles:
             raise ChangedFileError(
                 f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now; open the files anew"
             )
-        if status.st_mtime_ns != stamp[1] and checksum(told) != stamp[2]:
+        # Web servers tell whole seconds.
+        same = status.st_mtime_ns // _SECOND == stamp[1] // _SECOND if is_remote(path) else status.st_mtime_ns == stamp[1]
+        if not same and checksum(told) != stamp[2]:
             raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
         if len(self._same) > _REMEMBERED:
             self._same.clear()

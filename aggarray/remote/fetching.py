@@ -3,10 +3,9 @@
 Those of file systems made for it are all asked for at once, so many at a time; of others one after the other.
 """
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, MissingFileError
 from aggarray.remote import web
@@ -16,8 +15,6 @@ from aggarray.remote.systems import System, explained, library_errors, system_of
 AT_ONCE = 32
 #: Seconds that one call may take in all.
 LIMIT = 600.0
-
-_T = TypeVar("_T")
 
 
 class Wish(NamedTuple):
@@ -57,9 +54,11 @@ def together(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
 
 
 def _synced(system: System, makers: Sequence[Any]) -> list[Any]:
+    import asyncio
+
     from fsspec.asyn import sync
 
-    async def one(limit: asyncio.Semaphore, make: Any) -> Any:
+    async def one(limit: Any, make: Any) -> Any:
         async with limit:
             try:
                 return await make()
@@ -82,17 +81,6 @@ def _locked(system: System, work: Any) -> Any:
             return work(system)
     except library_errors() as error:
         return error
-
-
-def awaited(system: System, make: Coroutine[Any, Any, _T]) -> _T:
-    """Return what a coroutine of a file system gives; errors as they are."""
-    from fsspec.asyn import sync
-
-    async def run() -> _T:
-        return await make
-
-    result: _T = sync(system.fs.loop, run, timeout=LIMIT)
-    return result
 
 
 async def _awaited(wish: Wish, system: System) -> bytes:

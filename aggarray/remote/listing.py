@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.remote import web
 from aggarray.remote.fetching import together
 from aggarray.remote.objects import MARKS, status
 from aggarray.remote.reach import in_threads
 from aggarray.remote.systems import System, system_of
-from aggarray.remote.urls import ARCHIVES, join, parent, scheme_of, split
+from aggarray.remote.urls import ARCHIVES, join, scheme_of, split
 
 _MAGIC = re.compile(r"[*\[]")
 #: Folders within folders.
@@ -133,32 +134,35 @@ def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
-    """Return the names in a folder, each with whether it is a folder."""
+    """Return the names in a folder, each with whether it is a folder; those of a web server as its page has them."""
     place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
 
     async def later(system: System) -> Any:
-        return await system.fs._ls(system.path(place) if not system.web else place, detail=True)
+        if system.web:
+            return [(link, link.endswith("/")) for link in await web.links(system.fs, place)]
+        return _plain(await system.fs._ls(system.path(place), detail=True))
 
     def now(system: System) -> Any:
-        return system.fs.ls(system.path(place), detail=True)
+        return _plain(system.fs.ls(system.path(place), detail=True))
 
     found = together([(place, later, now)])[0]
     if isinstance(found, AggarrayError):
         raise found
-    own = system_of(place).path(place).strip("/")
-    entries = {}
-    for entry in found:
-        name = str(entry["name"])
-        inner = entry.get("type") == "directory" or name.endswith("/")
-        plain = name.partition("?")[0].strip("/")
-        if plain != own and parent_of(plain) == own.partition("?")[0].strip("/"):
-            entries[plain.rpartition("/")[2]] = inner
+    own, entries = _bare(place if scheme_of(place) in _WEB else system_of(place).path(place)), {}
+    for name, inner in found:
+        head, _, tail = _bare(name).rpartition("/")
+        if tail and head == own:
+            entries[tail] = inner
     return sorted(entries.items())
 
 
-def parent_of(path: str) -> str:
-    """Return what comes before the last slash of a path."""
-    return path.rpartition("/")[0]
+_WEB = ("http", "https")
 
 
-__all__ = ["expand", "folders_in", "has_magic", "parent"]
+def _plain(entries: Any) -> list[tuple[str, bool]]:
+    return [(str(entry["name"]), entry.get("type") == "directory") for entry in entries]
+
+
+def _bare(name: str) -> str:
+    """Return a name without its query and the slashes around it."""
+    return name.partition("?")[0].strip("/") if "://" in name else name.strip("/")

@@ -138,7 +138,7 @@ def _asked(uris: Sequence[str]) -> list[Status | AggarrayError]:
         own: dict[str, Any] = {mark: next(there) for mark in MARKS}
         mark = next((m for m, a in own.items() if isinstance(a, Status) and not a.folder), "")
         if mark:
-            found[n] = Status(*own[mark][:3], True, mark)
+            found[n] = Status(own[mark].size, own[mark].time, own[mark].tag, True, mark)
     for n in unknown:
         if isinstance(found[n], Status):
             _memory.note(uris[n], found[n])

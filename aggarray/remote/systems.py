@@ -110,15 +110,22 @@ def _made(uri: str, scheme: str, archive: str) -> System:
             fsspec.get_filesystem_class(outer)
         made = kind(**options, skip_instance_cache=True)
     except ImportError as error:
-        # fsspec names what is not there; it knows no extra of ours.
-        missing = getattr(error, "name", None) or " ".join(str(error).split()).rstrip(".")
-        raise FormatError(f"{uri}: reading it needs {missing}: pip install 'aggarray[remote]'") from error
+        raise FormatError(f"{uri}: {_lacking(scheme, archive, error)}") from error
     except AggarrayError:
         raise
     except library_errors() as error:
         raise explained(uri, error, "cannot be opened") from error
     web = scheme in _WEB
     return System(made, web, bool(getattr(made, "async_impl", False)))
+
+
+def _lacking(scheme: str, archive: str, error: ImportError) -> str:
+    """Say what has to be installed: our extra has what the usual protocols need."""
+    wanted = {scheme, scheme_of(archive)} if archive else {scheme}
+    what = " ".join(str(error).split()).rstrip(".")
+    if error.name == "fsspec" or wanted & {*_WEB, "s3", "s3a"}:
+        return f"reading it needs packages that are not installed ({what}): pip install 'aggarray[remote]'"
+    return f"reading it needs a package that is not installed: {what}"
 
 
 def _options(scheme: str) -> dict[str, Any]:
@@ -187,6 +194,8 @@ def explained(uri: str, error: BaseException, what: str = "cannot be read") -> A
         return FormatError(f"{uri}: access denied; give credentials in storage_options=")
     if isinstance(error, TimeoutError) or "Timeout" in kind:
         return FormatError(f"{uri}: {what}: no answer in time; try again, or raise the timeout in storage_options=")
+    if "Payload" in kind or "Disconnected" in kind:
+        return FormatError(f"{uri}: truncated: the answer of the server breaks off; try again, or upload the file again")
     if isinstance(error, ConnectionError) or "Connect" in kind:
         return FormatError(f"{uri}: cannot be reached ({kind}); check the address and the network")
     if status:

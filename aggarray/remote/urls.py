@@ -28,7 +28,8 @@ def is_remote(path: str) -> bool:
     >>> is_remote("/data/a.nc"), is_remote("s3://bucket/a.nc")
     (False, True)
     """
-    return "://" in path
+    at = path.find("://")
+    return at > 1 and path[0].isalpha() and "/" not in path[:at]
 
 
 def scheme_of(uri: str) -> str:

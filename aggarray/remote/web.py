@@ -4,10 +4,11 @@ Requests are made here, not by fsspec: an answer may be the whole file though a 
 changed, or break off. What may pass is tried again.
 """
 
-import asyncio
 import re
 from email.utils import parsedate_to_datetime
+from html import unescape
 from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
 from aggarray.errors import ChangedFileError, FormatError
 
@@ -51,8 +52,10 @@ async def head(fs: Any, url: str) -> Answer:
         return found if response.status == 200 else found._replace(size=None)
 
 
-async def get(fs: Any, url: str, offset: int, size: int | None, tag: str = "") -> bytes:
+async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, tag: str = "") -> bytes:
     """Return a range of a file, or all of it; ``tag``: ChangedFileError where the file has another."""
+    import asyncio
+
     for attempt in range(_TRIES):
         try:
             return await _got(fs, url, offset, size, tag)
@@ -111,6 +114,15 @@ async def _body(response: Any, url: str, skip: int, size: int | None) -> bytes:
     if size is None and there >= MOST_OBJECT:
         raise FormatError(f"{url}: more than {MOST_OBJECT} bytes in one object; fetch it and open that")
     return b"".join(parts)[skip:end]
+
+
+async def links(fs: Any, url: str) -> list[str]:
+    """Return the addresses that a page links to."""
+    page = (await get(fs, url)).decode("utf-8", "replace")
+    return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
+
+
+_LINK = re.compile(r"""<a\s(?:[^>]*?\s)?href\s*=\s*["']([^"'#]+)""", re.IGNORECASE)
 
 
 def _options(fs: Any) -> dict[str, Any]:
