@@ -89,10 +89,16 @@ def test_the_archive_as_one(archive: Web, sample_archive: Path) -> None:
     assert some["tas"].shape[0] == 31 + 28 + 31 + 30
 
 
+@pytest.fixture(scope="module")
+def both(archive: Web, sample_archive: Path) -> tuple[aa.MasterArray, aa.MasterArray]:
+    """The array of the archive, remote and local."""
+    return aa.open(f"{archive.url}/")["tas"], aa.open(sample_archive)["tas"]
+
+
 @given(st.data())
 @settings(max_examples=20)
-def test_random_selections(archive: Web, sample_archive: Path, data: st.DataObject) -> None:
-    far, near = (aa.open(source)["tas"] for source in (f"{archive.url}/", sample_archive))
+def test_random_selections(both: tuple[aa.MasterArray, aa.MasterArray], data: st.DataObject) -> None:
+    far, near = both
     key = tuple(
         data.draw(
             st.one_of(
