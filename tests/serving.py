@@ -130,12 +130,17 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Connections beyond these wait for a second and longer.
+    request_queue_size = 256
+
+
 @contextmanager
 def web_server(root: Path) -> Iterator[Web]:
     """Serve a folder on this machine for the length of a block."""
     web = Web(root)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(web))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(web))
     web.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

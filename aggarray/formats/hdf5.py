@@ -33,7 +33,7 @@ from aggarray.formats.base import (
     with_values,
 )
 from aggarray.formats.glimpses import Glimpse, Wanted
-from aggarray.formats.places import File
+from aggarray.formats.places import File, make_ready
 from aggarray.remote import is_remote
 
 __all__ = ["FORMAT", "holds_group", "opened"]
@@ -66,6 +66,7 @@ class _HDF5:
         direct = netcdf.scan(path)
         if direct is not None:
             return direct
+        make_ready(path)
         with LIBRARY_LOCK:
             # netCDF-C reads no files of Python.
             found = "netCDF4" if is_remote(path) else _scan_netcdf(path)

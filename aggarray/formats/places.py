@@ -151,6 +151,12 @@ def for_library(path: str) -> Any:
     return remote.ObjectFile(path) if remote.is_remote(path) else path
 
 
+def make_ready(path: str) -> None:
+    """Fetch the beginning of a remote file, where metadata lie: libraries that wait for it keep others waiting."""
+    if remote.is_remote(path):
+        remote.content(path).pread(remote.READY, 0)
+
+
 def refuse_remote(path: str, what: str) -> None:
     """Raise FormatError for a remote file that cannot be read where it is."""
     if remote.is_remote(path):

@@ -8,12 +8,13 @@ address that is opened.
 
 from aggarray.remote.fetching import Wish, fetch, whole, wholes
 from aggarray.remote.listing import expand, folders_in, has_magic
-from aggarray.remote.objects import ObjectFile, Status, content, forget, look_ahead, status
+from aggarray.remote.objects import READY, ObjectFile, Status, content, forget, look_ahead, status
 from aggarray.remote.reach import Reach, Storage, current, given, in_threads
 from aggarray.remote.source import RemoteSource, pieces
 from aggarray.remote.urls import below, canonical, carrier, is_below, is_remote, join, origin, parent, resolve
 
 __all__ = [
+    "READY",
     "ObjectFile",
     "Reach",
     "RemoteSource",

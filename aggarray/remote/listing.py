@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.remote import web
 from aggarray.remote.fetching import together
-from aggarray.remote.objects import MARKS, status
+from aggarray.remote.objects import MARKS, note, status
 from aggarray.remote.reach import in_threads
 from aggarray.remote.systems import System, system_of
 from aggarray.remote.urls import ARCHIVES, join, scheme_of, split
@@ -108,8 +108,8 @@ def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[s
         if level and any(name in MARKS for name, inner in listed if not inner):
             yield folder
             continue
-        below += [join(folder, unquote(name)) for name, inner in listed if inner and not name.startswith(".")]
-        yield from (join(folder, unquote(name)) for name, inner in listed if not inner and not name.startswith("."))
+        below += [join(folder, name) for name, inner in listed if inner and not name.startswith(".")]
+        yield from (join(folder, name) for name, inner in listed if not inner and not name.startswith("."))
     if below and level < deepest:
         yield from _walk(below, level + 1, deepest)
     elif below:
@@ -134,33 +134,37 @@ def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
-    """Return the names in a folder, each with whether it is a folder; those of a web server as its page has them."""
+    """Return the names in a folder, each with whether it is a folder; what files are like is noted where that is told."""
     place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
 
     async def later(system: System) -> Any:
         if system.web:
-            return [(link, link.endswith("/")) for link in await web.links(system.fs, place)]
-        return _plain(await system.fs._ls(system.path(place), detail=True))
+            return [{"name": link, "type": _kind(link)} for link in await web.links(system.fs, place)]
+        return await system.fs._ls(system.path(place), detail=True)
 
     def now(system: System) -> Any:
-        return _plain(system.fs.ls(system.path(place), detail=True))
+        return system.fs.ls(system.path(place), detail=True)
 
     found = together([(place, later, now)])[0]
     if isinstance(found, AggarrayError):
         raise found
-    own, entries = _bare(place if scheme_of(place) in _WEB else system_of(place).path(place)), {}
-    for name, inner in found:
-        head, _, tail = _bare(name).rpartition("/")
+    on_web = scheme_of(place) in _WEB
+    own, entries = _bare(place if on_web else system_of(place).path(place)), {}
+    for entry in found:
+        head, _, tail = _bare(str(entry["name"])).rpartition("/")
         if tail and head == own:
-            entries[tail] = inner
+            name = unquote(tail) if on_web else tail
+            entries[name] = entry.get("type") == "directory"
+            if not on_web and not entries[name]:
+                note(join(folder, name), entry)
     return sorted(entries.items())
 
 
 _WEB = ("http", "https")
 
 
-def _plain(entries: Any) -> list[tuple[str, bool]]:
-    return [(str(entry["name"]), entry.get("type") == "directory") for entry in entries]
+def _kind(link: str) -> str:
+    return "directory" if link.endswith("/") else "file"
 
 
 def _bare(name: str) -> str:

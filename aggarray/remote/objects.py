@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,14 +22,15 @@ from aggarray.remote import web
 from aggarray.remote.fetching import Wish, fetch, together
 from aggarray.remote.reach import current
 from aggarray.remote.systems import System, close_systems
-from aggarray.remote.urls import join, split
+from aggarray.remote.urls import is_remote, join, split
 
 #: Seconds for which what an object is like is remembered.
 FRESH = 30.0
-#: Bytes of a block, blocks that libraries are read ahead, and bytes of blocks that are kept.
-BLOCK, AHEAD, KEPT = 1 << 16, 16, 1 << 26
-#: So many objects are remembered.
-_MOST = 100_000
+#: Bytes of a block, and of blocks that are kept; blocks that are read at least for libraries, and bytes of as many.
+BLOCK, KEPT, AHEAD = 1 << 16, 1 << 26, 16
+READY = AHEAD * BLOCK
+#: So many objects are remembered, and asked for by one call.
+_MOST, _TOGETHER = 400_000, 4096
 #: What tells that a folder is a Zarr store.
 MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 _TIMES = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
@@ -120,9 +121,15 @@ def status(uri: str) -> Status:
 
 def look_ahead(uris: Iterable[str]) -> None:
     """Ask what many objects are like, all at once: whoever needs one of them need not wait for it any more."""
-    wanted = [uri for uri in dict.fromkeys(uris) if "://" in uri and _memory.recall(uri) is None]
-    if len(wanted) > 1:
-        _asked(wanted)
+    wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _memory.recall(uri) is None]
+    for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
+        _asked(wanted[start : start + _TOGETHER])
+
+
+def note(uri: str, info: Mapping[str, Any]) -> None:
+    """Remember what a listing told of a file."""
+    with suppress(FormatError):
+        _memory.note(uri, _told(info, uri))
 
 
 def _asked(uris: Sequence[str]) -> list[Status | AggarrayError]:
@@ -179,11 +186,13 @@ def _told(info: Mapping[str, Any], uri: str) -> Status:
     if not isinstance(size, int):
         raise FormatError(f"{uri}: nobody tells how large it is; fetch the file and open that")
     tag = next((str(info[name]) for name in _TAGS if info.get(name) is not None), "")
-    when = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    key = next((name for name in _TIMES if info.get(name) is not None), "")
+    when = info.get(key)
     if when is None and isinstance(info.get("date_time"), tuple):  # a member of a zip archive
         when = datetime(*info["date_time"])
     if isinstance(when, datetime):
-        when = when.timestamp()
+        # Of S3 a listing may tell fractions of seconds, where the object itself does not.
+        when = int(when.timestamp()) if key == _TIMES[0] else when.timestamp()
     return Status(size, int(when * 10**9) if isinstance(when, int | float) else _number(tag), tag)
 
 

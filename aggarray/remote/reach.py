@@ -8,7 +8,6 @@ import contextvars
 import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -104,6 +103,8 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iter
     if len(items) < 2:
         yield from map(work, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(TOGETHER, len(items)), "aggarray remote") as pool:
         waiting = [pool.submit(contextvars.copy_context().run, work, item) for item in items]
         try:

@@ -7,9 +7,7 @@ opened anew. After a fork a child makes its own.
 import os
 import re
 import sys
-import tarfile
 import threading
-import zipfile
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin
@@ -165,11 +163,11 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
 
 
 #: What file systems raise, and those libraries beneath them that have errors of their own.
-_ERRORS = (
-    *(OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, NotImplementedError),
-    *(zipfile.BadZipFile, tarfile.TarError),
+_ERRORS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, NotImplementedError)
+_THEIRS = (
+    *(("aiohttp", "ClientError"), ("botocore.exceptions", "BotoCoreError"), ("botocore.exceptions", "ClientError")),
+    *(("zipfile", "BadZipFile"), ("tarfile", "TarError")),
 )
-_THEIRS = (("aiohttp", "ClientError"), ("botocore.exceptions", "BotoCoreError"), ("botocore.exceptions", "ClientError"))
 
 
 def library_errors() -> tuple[type[Exception], ...]:

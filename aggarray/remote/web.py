@@ -5,8 +5,6 @@ changed, or break off. What may pass is tried again.
 """
 
 import re
-from email.utils import parsedate_to_datetime
-from html import unescape
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
@@ -118,6 +116,8 @@ async def _body(response: Any, url: str, skip: int, size: int | None) -> bytes:
 
 async def links(fs: Any, url: str) -> list[str]:
     """Return the addresses that a page links to."""
+    from html import unescape
+
     page = (await get(fs, url)).decode("utf-8", "replace")
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
@@ -132,6 +132,8 @@ def _options(fs: Any) -> dict[str, Any]:
 
 
 def _answer(headers: Any) -> Answer:
+    from email.utils import parsedate_to_datetime
+
     length = headers.get("Content-Length", "")
     plain = headers.get("Content-Encoding", "identity") in ("", "identity")
     kind = headers.get("Content-Type", "").partition(";")[0]
