@@ -68,7 +68,7 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
             time.sleep(web.delay)
             if web.secret and self.headers.get("Authorization") != web.secret:
                 return self._refuse(401)
-            if web.fail and body:
+            if web.fail:
                 web.fail -= 1
                 return self._refuse(503)
             if path in web.moved:

@@ -7,6 +7,7 @@ that `in_threads` starts. Nothing of it is ever shown.
 import contextvars
 import hashlib
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ _KNOWN = {*_ALIKE, "memory", "zip", "tar", "ftp", "sftp", "webdav", "adl", "oss"
 
 
 def _is_protocol(name: str) -> bool:
-    return name in _KNOWN
+    library = sys.modules.get("fsspec")
+    return name in _KNOWN or (library is not None and name in library.available_protocols())
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,9 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
     async def check(session: Any, context: Any, told: Any) -> None:
         """Look at a redirection before it is followed."""
         target = urljoin(str(told.url), told.response.headers.get("Location", ""))
-        if allowed is not None and not is_below(target.partition("?")[0], allowed):
+        # From http to https of the same host is no other place.
+        forms = [form.partition("?")[0] for form in (target, re.sub("^https://", "http://", target))]
+        if allowed is not None and not any(is_below(form, allowed) for form in forms):
             host = "/".join(target.split("/")[:3])
             raise IndexFileError(f"{told.url}: redirects to {host}, which was not named; name it in roots= if you trust it")
 

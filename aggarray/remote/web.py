@@ -5,10 +5,13 @@ changed, or break off. What may pass is tried again.
 """
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
 from aggarray.errors import ChangedFileError, FormatError
+
+_T = TypeVar("_T")
 
 #: A request that fails for a reason that may pass is made so many times, so many seconds apart at first.
 _TRIES, _PAUSE = 3, 0.25
@@ -32,6 +35,10 @@ class Answer(NamedTuple):
 
 async def head(fs: Any, url: str) -> Answer:
     """Ask what a file is like, by a request for its first byte where the server does not like to be asked."""
+    return await _patiently(lambda: _asked(fs, url))
+
+
+async def _asked(fs: Any, url: str) -> Answer:
     session = await fs.set_session()
     where, options = fs.encode_url(url), _options(fs)
     async with session.head(where, allow_redirects=True, **options) as response:
@@ -52,17 +59,24 @@ async def head(fs: Any, url: str) -> Answer:
 
 async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, tag: str = "") -> bytes:
     """Return a range of a file, or all of it; ``tag``: ChangedFileError where the file has another."""
+    return await _patiently(lambda: _got(fs, url, offset, size, tag))
+
+
+async def _patiently(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Do something, again where it failed for a reason that may pass."""
     import asyncio
 
-    for attempt in range(_TRIES):
+    pause = _PAUSE
+    for _ in range(_TRIES - 1):
         try:
-            return await _got(fs, url, offset, size, tag)
+            return await make()
         except _passing_errors() as error:
             status = getattr(error, "status", None)
-            if attempt + 1 == _TRIES or not (status is None or status in _PASSING) or _refused(error):
+            if _lasting(error) or not (status is None or status in _PASSING):
                 raise
-        await asyncio.sleep(_PAUSE * 2**attempt)
-    raise FormatError(f"{url}: cannot be read")
+        await asyncio.sleep(pause)
+        pause *= 2
+    return await make()
 
 
 def _passing_errors() -> tuple[type[BaseException], ...]:
@@ -71,10 +85,11 @@ def _passing_errors() -> tuple[type[BaseException], ...]:
     return (aiohttp.ClientError,)
 
 
-def _refused(error: BaseException) -> bool:
+def _lasting(error: BaseException) -> bool:
+    """Tell whether nobody is there, or answers: waiting once is enough."""
     import aiohttp
 
-    return isinstance(error, aiohttp.ClientConnectorError)
+    return isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
 
 
 async def _got(fs: Any, url: str, offset: int, size: int | None, tag: str) -> bytes:
