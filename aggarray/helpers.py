@@ -3,6 +3,8 @@
 Helpers are plain subprocesses that run `aggarray._scan`; a thread per helper feeds it batches, which become smaller towards the
 end, and collects the answers as they come. This process works along, one file at a time, and reports progress. What a helper
 leaves undone, because it dies, does not start or falls silent, is done here: nobody waits for a helper for ever.
+
+Remote files are looked at by threads of this process: that is waiting, not work, and credentials stay where they are.
 """
 
 import contextlib
@@ -24,6 +26,7 @@ from aggarray.formats import glimpse, locate, scan
 from aggarray.formats.base import LIBRARY_ERRORS, Structure
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
 from aggarray.options import get_options
+from aggarray.remote import in_threads, is_remote, look_ahead
 from aggarray.wire import Receiver, Sender, skip_to_mark
 
 #: A helper takes this many files at a time, fewer towards the end.
@@ -134,6 +137,19 @@ class Crew:
 
     def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
         """Return what was found for each task, in order; ``done`` is called after each, in this thread."""
+        far = [n for n, task in enumerate(tasks) if is_remote(task[0])]
+        if not far:
+            return self._run_near(tasks, done)
+        near = [n for n, task in enumerate(tasks) if not is_remote(task[0])]
+        found = dict(zip(near, self._run_near([tasks[n] for n in near], done), strict=True))
+        look_ahead(tasks[n][0] for n in far)
+        for n, result in zip(far, in_threads(look, [tasks[n] for n in far]), strict=True):
+            found[n] = result
+            done()
+        return [found[n] for n in range(len(tasks))]
+
+    def _run_near(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
+        """Do what `run` does for local files, by several processes."""
         wanted = usual_processes(len(tasks)) if self._processes is None else self._processes
         count = min(wanted - 1, len(tasks) // BATCH)
         work = _Work(tasks, 1 + max(count, len(self._helpers)))

@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
-from aggarray.formats import is_store, local_path
+from aggarray.formats import given_path, is_store
 from aggarray.formats.base import Structure, Variable
+from aggarray.formats.places import absolute, is_file
 from aggarray.helpers import Crew, Result, Task
+from aggarray.remote import expand, has_magic, is_remote
 from aggarray.wire import Sharer
 
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
@@ -27,11 +29,11 @@ def find_files(source: Source) -> list[str]:
     ``source``: a path, a glob (``**`` allowed), a folder (searched to its bottom, hidden names and links to folders left
     out) or an iterable of these: items in the order given, each sorted within. Raises MissingFileError for a pattern or
     folder that names nothing; a path that is not there is found out when it is scanned. AggregationError for what is no
-    path, FormatError for a remote one.
+    path. Remote folders and patterns are listed as far as their servers do.
     """
     found: dict[str, None] = {}
     for item in _sources(source):
-        found.update(dict.fromkeys(_expand(local_path(item))))
+        found.update(dict.fromkeys(_expand(given_path(item))))
     if not found:
         raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
     return list(found)
@@ -44,8 +46,14 @@ def listed(source: Source) -> list[Any]:
 
 def named_files(items: Sequence[Any]) -> list[str]:
     """Return the absolute paths of the files that a source names one by one, rather than by a folder or a pattern."""
-    paths = map(local_path, items)
-    return [os.path.abspath(p) for p in paths if os.path.isfile(p) or is_store(p)]
+    return [absolute(p) for p in map(given_path, items) if _is_named(p)]
+
+
+def _is_named(path: str) -> bool:
+    try:
+        return not (is_remote(path) and has_magic(path)) and (is_file(path) or is_store(path))
+    except AggarrayError:
+        return False  # a scan says what is wrong with it
 
 
 def _sources(source: Any) -> Iterator[Any]:
@@ -64,7 +72,9 @@ def _sources(source: Any) -> Iterator[Any]:
 
 
 def _expand(path: str) -> Iterator[str]:
-    if not os.path.lexists(path) and glob.has_magic(path):
+    if is_remote(path):
+        yield from expand(path)
+    elif not os.path.lexists(path) and glob.has_magic(path):
         inside = functools.cache(_inside_store)
         matches = [m for m in glob.iglob(_literal_start(path), recursive=True) if not inside(os.path.dirname(m))]
         names = [m for m in matches if os.path.isfile(m) or is_store(m)]

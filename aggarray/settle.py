@@ -23,8 +23,10 @@ from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingF
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.described import template_of
+from aggarray.formats.places import looks
 from aggarray.helpers import FEW_FILES, Crew
 from aggarray.plan import Along
+from aggarray.remote import is_remote, look_ahead
 from aggarray.table import Matrix, References, Step, Template
 
 #: The descriptions of this many files are kept.
@@ -98,6 +100,7 @@ class _Descriptions:
 
     def gather(self, wanted: Mapping[str, Assumed | None]) -> None:
         """Look at many files at once, by several processes; what is wrong with one is told when it is asked for."""
+        look_ahead(wanted)
         states = {}
         for uri, assumed in wanted.items():
             known = self.recall(uri)
@@ -105,7 +108,7 @@ class _Descriptions:
                 state = _state(uri)
                 if known is None or known.state != state or not known.knows(assumed):
                     states[uri] = state
-        if len(states) < FEW_FILES:
+        if len(states) < FEW_FILES and not any(map(is_remote, states)):
             return
         with Crew() as crew:
             found = crew.run([(uri, None) for uri in states])
@@ -131,7 +134,9 @@ class _Descriptions:
 def _state(uri: str) -> tuple[int, ...]:
     """Return what tells that a file has changed; MissingFileError or FormatError where it does not open."""
     try:
-        status = os.stat(uri)
+        status = looks(uri)
+    except IndexFileError:
+        raise
     except OSError:
         scan(uri)  # knows best what is wrong with it
         raise MissingFileError(f"{uri}: cannot be looked at; check the path and its permissions") from None
@@ -182,10 +187,11 @@ def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access
         return matrix
     refs = refs[np.argsort(references.uri[refs], kind="stable")]
     work, lost = _Settling(references, step), list[int]()
-    for start in range(0, len(refs), _TOGETHER):
-        rows = refs[start : start + _TOGETHER].tolist()
-        work.gather(rows, access)
-        lost += [row for row in rows if not work.settle(row, access)]
+    with access.reach():
+        for start in range(0, len(refs), _TOGETHER):
+            rows = refs[start : start + _TOGETHER].tolist()
+            work.gather(rows, access)
+            lost += [row for row in rows if not work.settle(row, access)]
     refs = np.where(np.isin(matrix.refs, lost), np.int32(-1), matrix.refs) if lost else matrix.refs
     return replace(matrix, references=work.references(), refs=refs)
 
@@ -230,7 +236,7 @@ class _Settling:
 
     def gather(self, rows: Sequence[int], access: Access) -> None:
         """Look at the files of many sub-arrays before these are settled one by one."""
-        if len(rows) < FEW_FILES:
+        if len(rows) < FEW_FILES and not any(is_remote(str(self._old.uri_of(row))) for row in rows):
             return
         wanted = {}
         for row in rows:

@@ -2,7 +2,7 @@
 
 `read_ranges` and `read_into` read from a file without moving a position that threads or forked processes would share.
 Neighbouring ranges are read in one call. Descriptors are kept in a bounded cache; a file that was replaced or changed is
-opened anew. Objects elsewhere than in a local file would be another `Source`, chosen in `opened`.
+opened anew. Objects elsewhere than in a local file are another `Source`: `aggarray.remote`.
 """
 
 import os
@@ -13,12 +13,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.options import get_options
+from aggarray.ranges import Range as Range
+from aggarray.ranges import Span, State
+from aggarray.ranges import spans as together
+from aggarray.remote import RemoteSource, forget, is_remote
 
 #: Ranges with at most so many bytes between them are read in one call ...
 GAP = 1 << 16
@@ -28,14 +32,11 @@ SPAN = 1 << 24
 #: So many buffers at most are filled by one call.
 _VECTOR = 256
 
-#: (offset, size) in bytes.
-Range: TypeAlias = tuple[int, int]
-#: What tells that a file has changed: modification time in ns, size in bytes, inode.
-State: TypeAlias = tuple[int, int, int]
-
 
 class Source(Protocol):
-    """An open object of bytes."""
+    """An open object of bytes; ``distant``: whether each call takes its time, however little it reads."""
+
+    distant: bool
 
     @property
     def state(self) -> State:
@@ -51,36 +52,9 @@ class Source(Protocol):
         """Read so many bytes at each offset into the beginning of a row of a buffer: uint8, contiguous."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Bytes to be read in one call, and the ranges (by number) that lie in them."""
-
-    offset: int
-    size: int
-    members: tuple[int, ...]
-
-
 def spans(ranges: Sequence[Range]) -> list[Span]:
-    """Return what to read for ranges in any order, overlapping or not, by offset; empty ranges are in none.
-
-    >>> spans([(100, 10), (0, 20), (5, 0), (1 << 20, 3)])
-    [Span(offset=0, size=110, members=(1, 0)), Span(offset=1048576, size=3, members=(3,))]
-    """
-    found: list[Span] = []
-    members: list[int] = []
-    start = end = 0
-    for i in sorted((i for i, r in enumerate(ranges) if r[1] > 0), key=lambda i: ranges[i][0]):
-        offset, size = ranges[i]
-        if members and (offset > end + GAP or max(end, offset + size) - start > SPAN):
-            found.append(Span(start, end - start, tuple(members)))
-            members = []
-        if not members:
-            start = end = offset
-        members.append(i)
-        end = max(end, offset + size)
-    if members:
-        found.append(Span(start, end - start, tuple(members)))
-    return found
+    """Return what to read of a local file for ranges in any order: `aggarray.ranges.spans`."""
+    return together(ranges, GAP, SPAN)
 
 
 def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -> list[memoryview]:
@@ -89,7 +63,7 @@ def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -
     ``state``: what the file was like when the ranges were looked up. Ranges that were read in one call share memory, which
     lives as long as one of them. MissingFileError for a file that is not there; FormatError, naming file, offset and sizes,
     for a range that does not lie in it (the file is truncated, or the range is wrong), for a file that has changed, or
-    cannot be read, and for a URL.
+    cannot be read.
     """
     source = _taken(uri, state)
     try:
@@ -110,7 +84,7 @@ def read_into(uri: str, offset: int, *buffers: Any, state: State | None = None) 
 
 
 def read_file(path: str) -> memoryview | None:
-    """Return all bytes of one of many small files, each of which is read once; None where there is no such file."""
+    """Return all bytes of one of many small local files, each of which is read once; None where there is no such file."""
     try:
         descriptor = os.open(path, _HOW | _AT_ONCE)
     except (FileNotFoundError, NotADirectoryError):
@@ -138,25 +112,25 @@ def opened(uri: str, state: State | None = None) -> Iterator[Source]:
         source.release()
 
 
-def _taken(uri: str, state: State | None) -> "_LocalFile":
+def _taken(uri: str, state: State | None) -> "_LocalFile | RemoteSource":
     """Return an object for several reads, to be released."""
-    if "://" in uri:
-        # Here a reader of remote objects would be chosen by scheme.
-        raise FormatError(
-            f"{uri}: a remote file, which cannot be opened; fetch it, and open with relocate={{its address: its folder}}"
-        )
+    if is_remote(uri):
+        return RemoteSource(uri, state)
     return _LocalFile(_descriptors.take(uri, state))
 
 
 def close_sources() -> None:
-    """Close the descriptors kept for later reads, but for those being read."""
+    """Close the descriptors kept for later reads, but for those being read, and forget what is known of remote objects."""
     _descriptors.close()
+    forget()
 
 
 class _LocalFile:
     """A file in use: its path, a descriptor that stays open meanwhile, what the file was like at the beginning."""
 
     __slots__ = ("_lease", "descriptor", "path", "state")
+
+    distant = False
 
     def __init__(self, lease: "_Lease") -> None:
         self._lease = lease

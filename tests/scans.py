@@ -15,6 +15,7 @@ import numpy as np
 from aggarray.formats import hdf5
 from aggarray.formats._h5 import netcdf
 from aggarray.formats.base import Structure
+from aggarray.formats.places import File
 
 
 def by_netcdf4(path: Any) -> Structure | str:
@@ -24,11 +25,8 @@ def by_netcdf4(path: Any) -> Structure | str:
 
 def direct(path: Any) -> Structure:
     """Scan without a library; the exception tells why not, where that is refused."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return netcdf._structure(os.fspath(path), descriptor)
-    finally:
-        os.close(descriptor)
+    with File(os.fspath(path)) as file:
+        return netcdf._structure(os.fspath(path), file)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -57,10 +57,10 @@ def test_an_empty_path_is_not_the_working_folder(source: Any) -> None:
     refused(aa.MissingFileError, lambda: aa.open(source), "empty", "'.'")
 
 
-@pytest.mark.parametrize("url", ["https://h/a.nc", "s3://bucket/a.zarr", "HTTP://h/*.nc", "file://elsewhere/a.nc"])
-def test_remote_files(url: str) -> None:
+@pytest.mark.parametrize("url", ["file://elsewhere/a.nc", "nobody://h/a.nc"])
+def test_addresses_of_nothing(url: str) -> None:
     for call in (lambda: aa.open(url), lambda: aa.open([url]), lambda: SubArray.from_file(url, "tas")):
-        refused(aa.FormatError, call, url, "remote files cannot be opened")
+        refused(aa.FormatError, call, url, "cannot be opened")
 
 
 def test_null_characters() -> None:

@@ -138,12 +138,13 @@ def test_values_of_a_tree_of_version_2(tmp_path: Path) -> None:
     from aggarray.formats._h5 import groups, headers, heaps, superblock
     from aggarray.formats._h5.data import Data
     from aggarray.formats._h5.values import values_of
+    from aggarray.formats.places import File
 
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest") as file:
         tree(file)
-    with open(path, "rb") as raw, h5py.File(path) as file:
-        data = Data(raw.fileno())
+    with File(str(path)) as raw, h5py.File(path) as file:
+        data = Data(raw)
         root = headers.header_at(data, superblock.root_address(data))
         for link in groups.links_of(data, root):
             wanted = file[link.name.decode()][...]

@@ -19,7 +19,8 @@ PACKAGE = "aggarray"
 #: import each other. The last two layers only hand names on.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("options", "frozen", "assumed", "plugins"),
+    ("options", "frozen", "assumed", "plugins", "ranges"),
+    ("remote",),
     ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
     ("table",),
     ("plan", "conform", "maps"),
@@ -43,9 +44,11 @@ LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 #: The modules or packages that may import a heavy or optional library; under ``TYPE_CHECKING`` anyone may.
 HOMES = {
+    "aiohttp": ("remote",),
     "awkward": ("adapters", "memory"),
     "click": ("cli",),
     "dask": ("adapters",),
+    "fsspec": ("remote",),
     "imagecodecs": ("codecs",),
     "matplotlib": ("adapters", "report"),
     "mpi4py": ("mpi", "transport"),

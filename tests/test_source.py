@@ -190,9 +190,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(FormatError, match="cannot be opened"):
         read_ranges(str(tmp_path / "loop"), [(0, 1)])
-    for url in ("https://example.org/a.nc", "s3://bucket/a.nc"):
-        with pytest.raises(FormatError, match=f"{url}: a remote file"):
-            read_ranges(url, [(0, 1)])
+    with pytest.raises(FormatError, match=r"nobody://h/a\.nc: cannot be opened"):
+        read_ranges("nobody://h/a.nc", [(0, 1)])
 
 
 def test_errors_of_the_disk(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ A gap is a missing step of a time axis that is regular but for it: constant step
 calendar. A hole is a place of the matrix that no file covers.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from aggarray.aggregate.rules import Skipped
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
+from aggarray.formats.places import looks
 from aggarray.master import MasterArray
+from aggarray.remote import is_remote
 from aggarray.units import is_reference_time
 
 #: A step counts as whole if it is this near to a multiple of the usual one.
@@ -283,10 +284,12 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
 def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
     """Say in what a file is not what it was; ``wanted``: look at its bytes too."""
     told = telling_file(uri)
-    status = os.stat(told)
+    status = looks(told)
     if status.st_size != stamp[0]:
         return f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now"
-    if status.st_mtime_ns != stamp[1]:
+    # Web servers tell whole seconds.
+    unit = 10**9 if is_remote(uri) else 1
+    if status.st_mtime_ns // unit != stamp[1] // unit:
         same = wanted and checksum(told) == stamp[2]
         return "changed since it was scanned: it has another modification time" + (
             ", but the same bytes at its ends" if same else ""

@@ -24,10 +24,11 @@ from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
 from aggarray.api.trusting import assumption_problems, scan_by, settled_array, verified
 from aggarray.errors import AggregationError, MissingFileError, NotFoundError
-from aggarray.formats import local_path, telling_file
+from aggarray.formats import given_path, local_path, telling_file
 from aggarray.formats.base import Stamp
+from aggarray.formats.places import looks
 from aggarray.indexes import CONVENTIONS, Opening
-from aggarray.indexes.uris import check_roots
+from aggarray.indexes.uris import NOWHERE, check_roots, near
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Source, find_files, listed, named_files
 
@@ -100,9 +101,10 @@ class Aggregation:
         if convention not in CONVENTIONS:
             raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
-        sure = self._verified()
-        result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
-        return keep(local_path(path), result, sure._provenance, how)
+        with self._provenance.access.reach():
+            sure = self._verified()
+            result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
+            return keep(local_path(path), result, sure._provenance, how)
 
     def _verified(self) -> "Aggregation":
         """Return the aggregation with nothing assumed in it."""
@@ -124,7 +126,12 @@ class Aggregation:
         Only files that are new, or have changed, are opened; one that cannot be used is listed in `skipped`. Raises
         MissingFileError where the source names nothing.
         """
-        before, items = self._provenance, listed(source)
+        items = listed(source)
+        before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))
+        with before.access.reach():
+            return self._appended(items, before, checked_progress(progress))
+
+    def _appended(self, items: Sequence[Any], before: Provenance, progress: Progress | None) -> "Aggregation":
         structures, others = before.sources(self.arrays)
         known = {s.uri: s for s in structures}
         named = find_files(items)
@@ -132,7 +139,7 @@ class Aggregation:
             check_roots(named, before.access.roots, "the source")
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        scanned = scan_by(before.rules, paths, None, checked_progress(progress))
+        scanned = scan_by(before.rules, paths, None, progress)
         gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
         if gone and len(gone) == len(scanned):
             raise gone[0]
@@ -156,6 +163,10 @@ class Aggregation:
         the bytes of its head and tail too, and with what was assumed of it, down to variables that it has beside those, or
         lacks. Values are not read.
         """
+        with self._provenance.access.reach():
+            return self._checked(checksum)
+
+    def _checked(self, checksum: bool) -> Report:
         problems: list[Problem] = []
         for array in self.arrays:
             problems += gap_problems(array)
@@ -179,7 +190,7 @@ class Aggregation:
 def _has_changed(path: str, stamp: Stamp | None) -> bool:
     """Tell whether a file has another size or time than when it was scanned; whatever else is wrong, a scan will say."""
     try:
-        status = os.stat(telling_file(path))
+        status = looks(telling_file(path))
     except OSError:
         return True
     return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]

@@ -1,6 +1,5 @@
 """How do scanned files become joined arrays, the same way whether they are opened, appended or joined by other rules?"""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ from aggarray.api.provenance import Provenance
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
 from aggarray.indexes.foreign import Convention, seated
+from aggarray.indexes.uris import real_path
 from aggarray.master import MasterArray
 from aggarray.scan import unreadable
 from aggarray.table import Tables
@@ -52,7 +52,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
             found.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is indexes.OURS:
             loaded = indexes.load(path, how)
-            found.saved[os.path.realpath(path)] = loaded.generation
+            found.saved[real_path(path)] = loaded.generation
             found.tables = found.tables or tables_of(loaded.arrays)
             indexed += loaded.structures()
             found.others += loaded.others()

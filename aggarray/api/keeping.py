@@ -13,6 +13,7 @@ from aggarray.api.provenance import Provenance, Selection
 from aggarray.errors import IndexFileError
 from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.indexes.encode import plain, unplain
+from aggarray.indexes.uris import real_path
 from aggarray.master import MasterArray
 
 
@@ -88,7 +89,7 @@ def restore(path: str, how: indexes.Opening) -> tuple[Result, Provenance]:
         raise IndexFileError(
             f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"
         ) from error
-    saved = {os.path.realpath(path): loaded.generation}
+    saved = {real_path(path): loaded.generation}
     # Once read they are kept: after the index has been saved over they could not be read again.
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
     wishes = rules, variables, selections, how.access

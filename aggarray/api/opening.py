@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import DEFAULT_RULES, Provenance, Selection
 from aggarray.api.trusting import scan_by
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
-from aggarray.indexes.uris import check_roots, checked_roots
+from aggarray.formats import given_path
+from aggarray.indexes.uris import check_roots, checked_roots, near
 from aggarray.master import MasterArray
+from aggarray.remote import Storage
 from aggarray.scan import Progress, Source, find_files, listed, named_files
 
 
@@ -32,6 +34,7 @@ def open(
     missing: str = "raise",
     roots: Sequence[str | os.PathLike[str]] | None = None,
     relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Aggregation:
     """Open files as arrays: one per variable and dataset, joined along the dimensions whose coordinates differ.
 
@@ -39,7 +42,10 @@ def open(
     ``rules``: see `Rules`; an index keeps those that it was made by unless others are given. ``variables``: names to
     keep. ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: how many scan,
     None picks. ``missing``: what reading a file that is gone does: "raise" or "fill". ``roots``: the only folders whose files
-    may be opened, links resolved. ``relocate``: {old prefix: new prefix} of the files that an index names.
+    may be opened, links resolved, and the beginnings of addresses; without them an index may name any local file, if it is one
+    itself, and remote ones of the host or bucket that it came from. ``relocate``: {old prefix: new prefix} of the files that
+    an index names. ``storage_options``: for remote files: options of fsspec, or {protocol: options}; they travel with the
+    arrays that are sent to other processes, and are never stored or shown.
 
     One bad file among several is listed in `skipped`; where nothing at all can be read, its error is raised. Raises
     MissingFileError where the source names nothing, AggregationError for arguments that make no sense, NotFoundError for
@@ -47,8 +53,24 @@ def open(
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, missing)
-    how = indexes.Opening(Access(missing, checked_roots(roots)), indexes.moves(relocate))
-    items = listed(source)
+    items, moved = listed(source), indexes.moves(relocate)
+    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), Storage(storage_options))
+    with access.reach():
+        return _opened(items, indexes.Opening(access, moved), _Wishes(rules, variables, processes, checked_progress(progress)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What is asked of files that are opened."""
+
+    rules: Rules
+    variables: Sequence[str] | None
+    processes: int | None
+    progress: Progress | None
+
+
+def _opened(items: Sequence[Any], how: indexes.Opening, wishes: _Wishes) -> Aggregation:
+    rules, variables = wishes.rules, wishes.variables
     alone = named_files(items)
     if len(items) == len(alone) == 1 and indexes.stored_generation(alone[0]) is not None:
         return _restored(alone[0], how, rules, variables)
@@ -56,7 +78,7 @@ def open(
     if how.access.roots is not None:
         # What is named one by one may be an index, which lies where it likes.
         check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
-    scanned = scan_by(rules, paths, processes, checked_progress(progress))
+    scanned = scan_by(rules, paths, wishes.processes, wishes.progress)
     found = sort_out(scanned, alone, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")

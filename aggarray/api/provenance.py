@@ -62,6 +62,13 @@ class Provenance:
         structures, others = list(self.structures()), list(self.others())
         return structures, others if structures or others else list(arrays)
 
+    def reaching(self, near: Iterable[str]) -> "Provenance":
+        """Return the provenance with more that files may be read from, where no roots were given."""
+        old = self.access.near
+        if old is None or self.access.roots is not None or set(near) <= set(old):
+            return self
+        return replace(self, access=replace(self.access, near=tuple(dict.fromkeys([*old, *near]))))
+
     def selected(self, selection: Selection) -> "Provenance":
         """Return the provenance of what a selection leaves."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))

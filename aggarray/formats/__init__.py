@@ -17,7 +17,9 @@ from urllib.parse import unquote
 from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
+from aggarray.formats.places import File, absolute, is_folder, looks, store_mark
 from aggarray.plugins import foreign_objects, own_objects
+from aggarray.remote import canonical, is_remote, join
 
 #: Bytes of a file that formats are shown.
 HEAD = 512
@@ -52,11 +54,25 @@ def _foreign_formats() -> tuple[Format, ...]:
 def local_path(path: Any) -> str:
     """Return a path that a user gave as text: bytes decoded, ``~`` expanded, a ``file://`` URL as the path in it.
 
-    Raises AggregationError for what is no path, MissingFileError for an empty one, FormatError for one that no file can
-    have and for other URLs.
+    Raises what `given_path` does, and FormatError for the address of a remote file.
 
     >>> local_path(b"a.nc"), local_path("file:///data/a%20b.nc")
     ('a.nc', '/data/a b.nc')
+    """
+    text = given_path(path)
+    if is_remote(text):
+        raise FormatError(f"{text}: an address, where the path of a local file is wanted; write there and upload the file")
+    return text
+
+
+def given_path(path: Any) -> str:
+    """Return a path, or the address of a remote file, that a user gave as text.
+
+    Raises AggregationError for what is no path, MissingFileError for an empty one, FormatError for one that no file can
+    have.
+
+    >>> given_path("file:///data/a%20b.nc"), given_path("HTTPS://host/a.nc")
+    ('/data/a b.nc', 'https://host/a.nc')
     """
     if not isinstance(path, str | bytes | os.PathLike):
         what = f"{' '.join(repr(path).split()):.60} ({type(path).__name__})"
@@ -66,17 +82,20 @@ def local_path(path: Any) -> str:
         raise MissingFileError("the path '' is empty: give a file, a folder or a pattern; '.' is the folder you are in")
     if "\0" in text:
         raise FormatError(f"{text!r}: no path has a null character in it; correct the path")
+    address = canonical(text)
+    if address is not None:
+        return address
     url = _URL.fullmatch(text)
     if url is None:
         return os.path.expanduser(text)
-    if url["scheme"].lower() != "file" or url["host"] not in ("", "localhost") or not url["path"]:
-        raise FormatError(f"{text}: remote files cannot be opened; fetch the file and give its local path")
+    if url["host"] not in ("", "localhost") or not url["path"]:
+        raise FormatError(f"{text}: a file of another host, which cannot be opened; fetch the file and give its local path")
     return unquote(url["path"], errors="surrogateescape")
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Tell whether a folder is a Zarr store (a group or an array)."""
-    return any(os.path.isfile(os.path.join(path, mark)) for mark in _STORE_MARKS)
+    return bool(store_mark(os.fspath(path), _STORE_MARKS))
 
 
 def identify(path: str | os.PathLike[str]) -> Format:
@@ -93,7 +112,7 @@ def _identified(path: str, head: bytes) -> Format:
         for candidate in some():
             if candidate.recognises(path, head):
                 return candidate
-    if os.path.isdir(path):
+    if is_folder(path):
         raise FormatError(f"{path}: a folder that is no Zarr store; name the files in it, or a pattern such as {path}/*.nc")
     known = ", ".join(f.name for f in formats())
     raise FormatError(f"{path}: not a data file that aggarray knows ({known}); it begins with {head[:8]!r}")
@@ -104,7 +123,7 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
 
     Raises MissingFileError or FormatError, naming file, variable and the library's reason, or what `local_path` raises.
     """
-    path = os.path.abspath(local_path(path))
+    path = absolute(given_path(path))
     head, stamp = _look(path)
     found = _identified(path, head)
     with blaming(path):
@@ -131,7 +150,7 @@ def locate(path: str, wanted: WantedTables) -> Tables:
     handle = open_file(path)
     try:
         with blaming(path):
-            status = os.stat(path)
+            status = looks(path)
             # Handles of other packages may not know.
             ask = getattr(handle, "chunks", lambda name: None)
             found = {name: chunks for name in wanted.names if (chunks := ask(name)) is not None}
@@ -142,32 +161,38 @@ def locate(path: str, wanted: WantedTables) -> Tables:
 
 def telling_file(path: str) -> str:
     """Return the file whose size and time tell whether a data file has changed: itself, or the metadata of a Zarr store."""
-    marks = (os.path.join(path, mark) for mark in _STORE_MARKS)
-    return next((m for m in marks if os.path.isfile(m)), path) if os.path.isdir(path) else path
+    mark = store_mark(path, _STORE_MARKS) if is_folder(path) else ""
+    return join(path, mark) if mark else path
 
 
 def stamp_of(path: str) -> Stamp:
     """Return size, modification time and checksum of a file (of a Zarr store: of its metadata). OSError where it is gone."""
     told = telling_file(path)
-    status = os.stat(told)
+    status = looks(told)
     return status.st_size, status.st_mtime_ns, checksum(told)
 
 
 def checksum(path: str) -> int:
     """Return a checksum of the head and the tail of a file, where headers lie; of a small file that is all of it."""
+    if is_remote(path):
+        return _look_far(path)[1]
     with open(path, "rb", buffering=0) as file:
         return _checksum(file.fileno(), file.read(_CHECKED[0]))
 
 
 def _checksum(file: int, head: bytes) -> int:
+    return _digest(head, os.pread(file, _CHECKED[1], max(0, os.fstat(file).st_size - _CHECKED[1])))
+
+
+def _digest(head: bytes, tail: bytes) -> int:
     digest = hashlib.blake2b(head, digest_size=8)
-    digest.update(os.pread(file, _CHECKED[1], max(0, os.fstat(file).st_size - _CHECKED[1])))
+    digest.update(tail)
     return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def open_file(path: str | os.PathLike[str]) -> Handle:
     """Open a file for reading values. Raises MissingFileError or FormatError."""
-    path = os.path.abspath(os.fspath(path))
+    path = absolute(path)
     found = identify(path)
     with blaming(path):
         return found.open(path)
@@ -175,6 +200,12 @@ def open_file(path: str | os.PathLike[str]) -> Handle:
 
 def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
     """Return the first bytes of a file, and its stamp if it is to be ``checked``; of a folder neither."""
+    if is_remote(path):
+        there = looks(path)
+        if there.folder:
+            return b"", None
+        head, digest = _look_far(path) if there.st_size else (b"", 0)
+        return _begins(path, head), (there.st_size, there.st_mtime_ns, digest)
     try:
         # Opening a pipe would wait for its other end.
         mode = os.stat(path).st_mode
@@ -192,6 +223,17 @@ def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
         raise
     except OSError as error:
         raise FormatError(f"{path}: cannot be opened: {error.strerror or error}") from error
+    return _begins(path, head), stamp
+
+
+def _begins(path: str, head: bytes) -> bytes:
     if not head:
         raise FormatError(f"{path}: an empty file (0 bytes); fetch or write it again")
-    return head[:HEAD], stamp
+    return head[:HEAD]
+
+
+def _look_far(path: str) -> tuple[bytes, int]:
+    """Return the head of a remote file and the checksum of both its ends."""
+    with File(path) as file:
+        head, tail = file.preads([(0, _CHECKED[0]), (max(0, file.size - _CHECKED[1]), _CHECKED[1])])
+    return head, _digest(head, tail)

@@ -20,6 +20,8 @@ from aggarray.formats._h5.tables import piece_of, table_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
 from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
+from aggarray.formats.places import for_library, refuse_remote
+from aggarray.remote import is_remote
 
 _T = TypeVar("_T")
 
@@ -28,6 +30,8 @@ def _open(path: str) -> Any:
     """Open a file by h5py; the lock must be held."""
     import h5py
 
+    if is_remote(path):
+        return h5py.File(for_library(path), "r")
     try:
         # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
         return h5py.File(path, "r", locking=False)
@@ -79,6 +83,8 @@ class Library:
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
         dataset, dtype, encoding = self.dataset(variable)
+        if dataset.external or dataset.is_virtual:
+            refuse_remote(self._path, f"variable {variable!r} has its values in other files")
         if dataset.shape is None:
             # A dataset without a dataspace holds nothing.
             return stored_values(np.empty(counts(box), dtype), {})
@@ -168,6 +174,8 @@ class HDF5File:
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only view of the mapped file, or None unless it lies there in one piece."""
+        if is_remote(self._path):
+            return None
         piece = self._told(lambda file: piece_of(file, variable), lambda library: library.piece(variable), variable)
         if piece is None:
             return None

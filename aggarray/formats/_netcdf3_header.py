@@ -5,7 +5,6 @@ Nothing that it claims is believed before it is held against the size of the fil
 
 import functools
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import Variable, has_coordinate, stored_variable
+from aggarray.formats.places import File
 
 _TYPES = {
     **{1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"},
@@ -59,9 +59,9 @@ class _Raw:
 class _Cursor:
     """Walks through a header, fetching more of the file as it goes; every count is checked against the file's size."""
 
-    def __init__(self, path: str, file: int):
-        self.path, self.file, self.size = path, file, os.fstat(file).st_size
-        self.data, self.at = os.pread(file, _HEADER_READ, 0), 4
+    def __init__(self, path: str, file: File):
+        self.path, self.file, self.size = path, file, file.size
+        self.data, self.at = file.pread(_HEADER_READ, 0), 4
         self.version = self.data[3]
         # Counts and lengths have 8 bytes in CDF-5, offsets 8 bytes except in CDF-1.
         self.count_width = 8 if self.version == 5 else 4
@@ -76,7 +76,7 @@ class _Cursor:
                     f"{self.path}: truncated: the header needs {self.at} bytes or more, the file has {self.size}; "
                     "fetch or write it again"
                 )
-            self.data += os.pread(self.file, max(self.at, 2 * len(self.data)) - len(self.data), len(self.data))
+            self.data += self.file.pread(max(self.at, 2 * len(self.data)) - len(self.data), len(self.data))
         return start
 
     def integer(self, width: int) -> int:
@@ -136,7 +136,7 @@ def _dtype(code: int) -> np.dtype[Any]:
     return np.dtype(_TYPES[code])
 
 
-def header_of(path: str, file: int) -> Header:
+def header_of(path: str, file: File) -> Header:
     """Parse a header and check that the file is long enough for all that it announces."""
     cursor = _Cursor(path, file)
     records = cursor.count()

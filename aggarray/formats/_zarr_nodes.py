@@ -5,12 +5,13 @@ damage.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from aggarray.errors import FormatError
+from aggarray.formats.places import contents, folders_in
+from aggarray.remote import is_remote, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,16 @@ class Node:
     attrs: Mapping[str, Any]
 
 
-def json_in(*parts: str) -> dict[str, Any] | None:
-    """Return the object in a JSON file, None where there is no such file."""
-    path = os.path.join(*parts)
+def json_in(folder: str, name: str) -> dict[str, Any] | None:
+    """Return the object in a JSON file of a folder, None where there is no such file."""
+    path = join(folder, name)
+    data = contents([path])[0]
+    return None if data is None else _parsed(path, data)
+
+
+def _parsed(path: str, data: bytes) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            found = json.load(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        found = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: damaged JSON ({error}); write the store's metadata again") from error
     return _object(found, path)
@@ -43,13 +46,36 @@ def _object(found: Any, path: str) -> dict[str, Any]:
 
 def load(folder: str) -> Node | None:
     """Return the node in a folder, None where there is none."""
-    third = json_in(folder, "zarr.json")
+    return load_all([folder])[0]
+
+
+def load_all(folders: Sequence[str], version: int | None = None) -> list[Node | None]:
+    """Return the nodes in folders, None where there is none.
+
+    ``version``: that of the store, if known: of a remote one nothing else is asked for, and all at once.
+    """
+    known: dict[str, bytes | None] = {}
+    if any(map(is_remote, folders)):
+        paths = [join(folder, name) for folder in folders for name in _FILES[version or 0]]
+        known = dict(zip(paths, contents(paths), strict=True))
+    return [_node(folder, known) for folder in folders]
+
+
+#: The metadata of a node in each version, or in one of them.
+_FILES = {0: ("zarr.json", ".zarray", ".zgroup", ".zattrs"), 2: (".zarray", ".zgroup", ".zattrs"), 3: ("zarr.json",)}
+
+
+def _node(folder: str, known: Mapping[str, bytes | None]) -> Node | None:
+    def parsed(name: str) -> dict[str, Any] | None:
+        path = join(folder, name)
+        data = known.get(path) if known else contents([path])[0]
+        return None if data is None else _parsed(path, data)
+
+    third = parsed("zarr.json")
     if third is not None:
         return _third(third, folder)
-    meta = json_in(folder, ".zarray")
-    if meta is None and json_in(folder, ".zgroup") is None:
-        return None
-    return Node(2, meta, json_in(folder, ".zattrs") or {})
+    meta = parsed(".zarray")
+    return None if meta is None and parsed(".zgroup") is None else Node(2, meta, parsed(".zattrs") or {})
 
 
 def _third(found: Any, path: str) -> Node:
@@ -74,9 +100,10 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
     if second is not None:
         return _consolidated(_object(second.get("metadata"), path), path)
     if names is None:
-        return dict(_walk(path, ""))
-    loaded = {name: load(os.path.join(path, *name.split("/"))) for name in ("", *names)}
-    return {name: node for name, node in loaded.items() if node is not None}
+        return dict(_walk([path], [""]))
+    wanted = ("", *names)
+    loaded = load_all([join(path, *name.split("/")) for name in wanted], None if third is None else 3)
+    return {name: node for name, node in zip(wanted, loaded, strict=True) if node is not None}
 
 
 def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
@@ -89,12 +116,20 @@ def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
     return found
 
 
-def _walk(folder: str, name: str) -> Iterator[tuple[str, Node]]:
-    node = load(folder)
-    if node is None:
-        return
-    yield name, node
-    if node.meta is None:
-        # An array's folder is not listed: it may hold a million chunks.
-        for child in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
-            yield from _walk(os.path.join(folder, child), f"{name}/{child}" if name else child)
+def _walk(folders: Sequence[str], names: Sequence[str], version: int | None = None) -> Iterator[tuple[str, Node]]:
+    """Yield the nodes in folders of one level, each followed by those below it."""
+    for folder, name, node in zip(folders, names, load_all(folders, version), strict=True):
+        if node is None:
+            continue
+        yield name, node
+        if node.meta is None:
+            # An array's folder is not listed: it may hold a million chunks.
+            below = folders_in(folder)
+            yield from _walk([join(folder, b) for b in below], [f"{name}/{b}" if name else b for b in below], node.version)
+
+
+def files_of(node: Node) -> dict[str, bytes]:
+    """Return the metadata of an array as files of a store have them, by name."""
+    if node.version == 3:
+        return {"zarr.json": json.dumps(node.meta).encode()}
+    return {".zarray": json.dumps(node.meta).encode(), ".zattrs": json.dumps(node.attrs).encode()}

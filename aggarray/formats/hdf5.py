@@ -6,7 +6,6 @@ unknown types) by h5py. Where values are stored is told in the same way: without
 them where that is not told (`aggarray.formats._hdf5_file`). Every call into either library holds `LIBRARY_LOCK`.
 """
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._h5 import glimpses, netcdf
+from aggarray.formats._h5.data import LEFT
+from aggarray.formats._h5.file import H5File
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
@@ -32,8 +33,10 @@ from aggarray.formats.base import (
     with_values,
 )
 from aggarray.formats.glimpses import Glimpse, Wanted
+from aggarray.formats.places import File, make_ready
+from aggarray.remote import is_remote
 
-__all__ = ["FORMAT", "opened"]
+__all__ = ["FORMAT", "holds_group", "opened"]
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -50,10 +53,10 @@ class _HDF5:
         # A folder; and netCDF-3, which no user block passes itself off as: not worth another look into the file.
         if not head or head.startswith(b"CDF"):
             return False
-        with open(path, "rb", buffering=0) as file:
-            size, at = os.fstat(file.fileno()).st_size, 512
-            while at + len(_SIGNATURE) <= size:
-                if os.pread(file.fileno(), len(_SIGNATURE), at) == _SIGNATURE:
+        with File(path) as file:
+            at = 512
+            while at + len(_SIGNATURE) <= file.size:
+                if file.pread(len(_SIGNATURE), at) == _SIGNATURE:
                     return True
                 at *= 2
         return False
@@ -63,8 +66,10 @@ class _HDF5:
         direct = netcdf.scan(path)
         if direct is not None:
             return direct
+        make_ready(path)
         with LIBRARY_LOCK:
-            found = _scan_netcdf(path)
+            # netCDF-C reads no files of Python.
+            found = "netCDF4" if is_remote(path) else _scan_netcdf(path)
             if isinstance(found, Structure):
                 return found
             with blaming(path), opened(path) as file:
@@ -74,7 +79,7 @@ class _HDF5:
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the coordinates wanted, and open nothing else, by h5py where need be."""
         seen = glimpses.glimpse(path, wanted)
-        if seen is not None:
+        if seen is not None or is_remote(path):
             return seen
         with LIBRARY_LOCK:
             return glimpse_at(path, wanted)
@@ -82,6 +87,21 @@ class _HDF5:
     def open(self, path: str) -> Handle:
         """Open for reading values."""
         return HDF5File(path)
+
+
+def holds_group(path: str, name: str) -> bool:
+    """Tell whether a file may have a group at its top; of other files than HDF5 a few bytes are read."""
+    with File(path) as file:
+        if not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
+            return False
+    try:
+        direct = H5File(path)
+    except LEFT:
+        return True  # whoever opens it finds out
+    try:
+        return direct.holds(name)
+    finally:
+        direct.close()
 
 
 # netCDF-4 through netCDF4

@@ -2,11 +2,11 @@
 
 Classic (CDF-1), 64-bit offset (CDF-2) and 64-bit data (CDF-5) files are read without a library: the header
 (`aggarray.formats._netcdf3_header`) says where every variable begins, the record variables interleave, and a box is read by
-`os.pread`. No lock, no shared position. The layout is that of the "NetCDF classic format specification".
+offsets (`aggarray.formats.places`). No lock, no shared position. The layout is that of the "NetCDF classic format
+specification".
 """
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
@@ -29,6 +29,8 @@ from aggarray.formats.base import (
     worth_a_table,
 )
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
+from aggarray.formats.places import File
+from aggarray.remote import is_remote
 
 #: A sparse box is read in spans of at most this many bytes, gaps included.
 _SPAN = 1 << 22
@@ -50,7 +52,7 @@ def _chunks(place: Place) -> Chunks | None:
     return Chunks(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
 
 
-def _read_box(file: int, place: Place, box: Box) -> np.ndarray:
+def _read_box(file: File, place: Place, box: Box) -> np.ndarray:
     """Return the values of a box, native, in the stored shape."""
     out = np.empty(counts(box), place.stored.newbyteorder("="))
     if out.size:
@@ -77,31 +79,21 @@ def _pieces(place: Place, box: Box, out: np.ndarray) -> Iterator[tuple[Box, np.n
         yield from _pieces(place, (*box[:axis], part, *box[axis + 1 :]), target)
 
 
-def _read_span(file: int, place: Place, box: Box, out: np.ndarray) -> None:
+def _read_span(file: File, place: Place, box: Box, out: np.ndarray) -> None:
     """Read the span of a box at once and pick its elements into ``out``."""
     steps = [s.step or 1 for s in box]
     offset = place.begin + sum(s.start * stride for s, stride in zip(box, place.strides, strict=True))
     span = span_of(place, out.shape, steps)
     if span == out.nbytes and out.flags.c_contiguous:
         # The wanted bytes are all there is in between: straight into place.
-        _fill(file, offset, out.reshape(-1).view(np.uint8).data)
+        file.fill(out.reshape(-1).view(np.uint8).data, offset)
         if place.stored.byteorder == ">" and not np.dtype(">i4").isnative:
             out.byteswap(inplace=True)
         return
     data = np.empty(span, np.uint8)
-    _fill(file, offset, data.data)
+    file.fill(data.data, offset)
     strides = [step * stride for step, stride in zip(steps, place.strides, strict=True)]
     out[...] = np.ndarray(out.shape, place.stored, data, strides=strides)
-
-
-def _fill(file: int, offset: int, target: memoryview) -> None:
-    done = 0
-    while done < len(target):
-        # The system reads at most 2 GiB at a time.
-        got = os.preadv(file, [target[done:]], offset + done)
-        if got == 0:
-            raise EOFError(f"truncated since it was opened: ends at byte {offset + done}, {len(target) - done} more wanted")
-        done += got
 
 
 class _File:
@@ -110,7 +102,7 @@ class _File:
     lasting = True
 
     def __init__(self, path: str):
-        self._path, self._file = path, os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._path, self._file = path, File(path)
         try:
             self.header = header_of(path, self._file)
         except BaseException:
@@ -147,7 +139,7 @@ class _File:
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only view of the mapped file, big-endian, records strided."""
         place = self._place(variable)
-        if place.stored.kind == "S" or 0 in place.shape:
+        if place.stored.kind == "S" or 0 in place.shape or is_remote(self._path):
             return None
         with blaming(self._path, variable):
             data = np.memmap(self._path, np.uint8, "r", place.begin, (span_of(place, place.shape),))
@@ -162,13 +154,7 @@ class _File:
 
     def close(self) -> None:
         """Close the file."""
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
-
-    def __del__(self) -> None:
-        if os is not None:  # modules may be gone when the interpreter exits
-            self.close()
+        self._file.close()
 
 
 class _NetCDF3:

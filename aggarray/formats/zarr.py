@@ -1,6 +1,6 @@
 """What does a Zarr store hold, and what are the values of a box?
 
-Stores of version 2 and 3 in local folders: groups nested or not, consolidated or not, and single arrays. The structure is read
+Stores of version 2 and 3: groups nested or not, consolidated or not, and single arrays. The structure is read
 from the JSON metadata, which takes a fraction of the time that opening every array takes; values come through zarr-python.
 A chunk that is not there holds the fill value. Pickled objects are never decoded.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import Layout, describe
-from aggarray.formats._zarr_nodes import Node, load, nodes_of
+from aggarray.formats._zarr_nodes import Node, files_of, load, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
@@ -34,6 +34,8 @@ from aggarray.formats.base import (
     with_values,
 )
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
+from aggarray.formats.places import store_mark
+from aggarray.remote import carrier, is_remote, join
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -179,21 +181,31 @@ class _Store:
 
     lasting = True
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, nodes: Mapping[str, Node] | None = None):
         self._path = path
+        # Of a remote store what was once fetched.
+        self._nodes = dict(nodes or {})
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
     def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
         """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
         parts = variable.split("/")
-        within = "" if (load(self._path) or _NO_NODE).meta is not None else os.path.join(*parts)
-        node = None if {"", ".", ".."} & set(parts) else load(os.path.join(self._path, within))
+        within = "" if (self._load("", variable) or _NO_NODE).meta is not None else "/".join(parts)
+        node = None if {"", ".", ".."} & set(parts) else self._load(within)
         if node is None or node.meta is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
         dtype = _dtype(node)
         if isinstance(dtype, str):
             raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
         return within, node, dtype
+
+    def _load(self, within: str, ahead: str = "") -> Node | None:
+        """Return the node of a folder in the store; ``ahead``: the one that is wanted next."""
+        if not is_remote(self._path):
+            return load(join(self._path, *within.split("/")))
+        if not {within, ahead} <= set(self._nodes):
+            self._nodes |= nodes_of(self._path, [name for name in (within, ahead) if name])
+        return self._nodes.get(within)
 
     def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
         """Return a variable's array and its attributes."""
@@ -203,7 +215,13 @@ class _Store:
         if known is not None:
             return known
         within, node, _ = self._node(variable)
-        store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
+        store: Any
+        if is_remote(self._path):
+            from aggarray.formats._zarr_remote import RemoteStore
+
+            store = RemoteStore(join(self._path, *within.split("/")), files_of(node))
+        else:
+            store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
         array = zarr.open_array(store, mode="r", zarr_format=node.version)
         self._arrays[variable] = known = (array, node.attrs)
         return known
@@ -238,6 +256,8 @@ class _Store:
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return where links within the folder of a variable lead."""
+        if is_remote(self._path):
+            return ()
         with blaming(self._path, variable):
             folder = str(self._array(variable)[0].store.root)
             entries = (os.path.join(at, name) for at, folders, files in os.walk(folder) for name in (*folders, *files))
@@ -252,24 +272,32 @@ _NO_NODE = Node(2, None, {})
 
 
 def _arrays(path: str) -> list[str]:
-    return [name or PurePath(path).stem for name, node in nodes_of(path).items() if node.meta is not None]
+    return [name or _stem(path) for name, node in nodes_of(path).items() if node.meta is not None]
+
+
+def _stem(path: str) -> str:
+    """Return the name of a store, without its suffix; of one that is all of an archive, the archive's."""
+    if is_remote(path):
+        member = path.partition("://")[2].partition("::")[0].partition("?")[0]
+        path = member.rstrip("/") or carrier(path)
+    return PurePath(path).stem
 
 
 class _Zarr:
-    """Zarr stores of version 2 and 3 in local folders."""
+    """Zarr stores of version 2 and 3 in folders, local or remote."""
 
     name = "Zarr"
 
     def recognises(self, path: str, head: bytes) -> bool:
         """Tell whether a folder holds Zarr metadata."""
-        return not head and any(os.path.isfile(os.path.join(path, mark)) for mark in _MARKS)
+        return not head and bool(store_mark(path, _MARKS))
 
     def scan(self, path: str) -> Structure:
         """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
         nodes = nodes_of(path)
         root = nodes.get("", _NO_NODE)
         version = next(iter(nodes.values()), _NO_NODE).version
-        arrays = {name or PurePath(path).stem: node for name, node in nodes.items() if node.meta is not None}
+        arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
         spans: dict[str, list[str | None]] = {}
         for name, node in arrays.items():
             with blaming(path, name):
@@ -285,7 +313,7 @@ class _Zarr:
         groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
         attrs = _attributes(root.attrs) if root.meta is None else {}
         return Structure(
-            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path).whole), groups, tuple(skipped)
+            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path, nodes).whole), groups, tuple(skipped)
         )
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
@@ -298,7 +326,7 @@ class _Zarr:
             if not isinstance(stored, str):
                 with blaming(path, name):
                     found.append(_variable(name, node, stored, {name: _dimensions(node, len(_shape(node)))}))
-        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path).whole)
+        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

@@ -25,7 +25,7 @@ from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
 from aggarray.indexes.tables import StoredTables, pack_tables
-from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, home_of, moves, written
+from aggarray.indexes.uris import NOWHERE, Files, Moves, check_roots, home_of, moves, real_path, written
 from aggarray.master import MasterArray
 from aggarray.read.tables import gather
 from aggarray.table import References
@@ -180,7 +180,12 @@ def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]
 
 def load(path: str, how: Opening) -> Loaded:
     """Open an index; no data file is touched. Raises IndexFileError for a damaged one, and for files outside the roots."""
-    path, home = os.path.realpath(path), home_of(path)
+    with how.access.reach():
+        return _loaded(path, how)
+
+
+def _loaded(path: str, how: Opening) -> Loaded:
+    path, home = real_path(path), home_of(path)
     reader = Reader(path)
     with reader.opened(), reader.blaming():
         document = reader.document()
@@ -197,12 +202,12 @@ def load(path: str, how: Opening) -> Loaded:
         raise IndexFileError(f"{path}: a damaged index (no generation); save it anew from the data files")
 
     def structures() -> list[Structure]:
-        later = Reader(path, generation)
+        later = Reader(path, generation, reader.reach)
         with later.opened(), later.blaming():
             return unpack(later.document("records"), files, later)
 
     def others() -> list[MasterArray]:
-        later = Reader(path, generation)
+        later = Reader(path, generation, reader.reach)
         with later.opened(), later.blaming():
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 

@@ -23,6 +23,7 @@ from aggarray.formats.described import text_attribute
 from aggarray.grid import MAX_CELLS
 from aggarray.indexes.uris import NOWHERE, Files, Moves
 from aggarray.master import MasterArray
+from aggarray.remote import is_remote, parent
 from aggarray.table import Matrix, Step, Template
 from aggarray.tiling import relabel
 from aggarray.units import normal_calendar
@@ -95,7 +96,8 @@ class Source:
 
     def __init__(self, structure: Structure, values: Values, moves: Moves) -> None:
         self.structure, self._values = structure, values
-        self._moves, self._folder = moves, os.path.dirname(structure.uri)
+        uri = structure.uri
+        self._moves, self._folder = moves, parent(uri) if is_remote(uri) else os.path.dirname(uri)
         self.variables = {v.name: v for v in structure.variables}
         self._stored: dict[str, np.ndarray] = {}
 

@@ -7,7 +7,6 @@ out, `Reader` finds; neither knows what is stored.
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,9 @@ import numpy as np
 
 from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.formats.places import is_file, looks
 from aggarray.grid import MAX_CELLS
+from aggarray.remote import Reach, current, given, is_remote
 
 #: The group of an index file that is ours.
 GROUP = "aggarray"
@@ -120,9 +121,11 @@ class Reader:
     saved anew since.
     """
 
-    def __init__(self, path: str, generation: int | None = None) -> None:
+    def __init__(self, path: str, generation: int | None = None, reach: Reach | None = None) -> None:
         self.path = path
         self.generation = generation
+        # Of a remote index more is read later.
+        self.reach = current() if reach is None else reach
         self._group: Any = None
         self._implied = 0
         self._loaded: dict[str, np.ndarray] = {}
@@ -134,7 +137,7 @@ class Reader:
         from aggarray.formats.hdf5 import opened
 
         # Under the lock: another thread may have it open, and will close it.
-        with LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
+        with given(self.reach), LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
             if self._group is not None:
                 yield self
                 return
@@ -181,7 +184,7 @@ class Reader:
                 raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
                 raise ValueError(f"{name} has {len(dataset)} elements, not {start} to {start} + {count}")
-            if count * dataset.dtype.itemsize > _MOST_INFLATED * os.path.getsize(self.path):
+            if count * dataset.dtype.itemsize > _MOST_INFLATED * looks(self.path).st_size:
                 raise ValueError(f"{name} claims {count} elements, more than the file can hold")
             if len(dataset) > _SMALL or name == "blocks":
                 return np.asarray(dataset[start : start + count])
@@ -322,11 +325,13 @@ class Texts(Sequence[str]):
 
 def stored_generation(path: str) -> int | None:
     """Return the generation of an index of ours, None of any other file and where there is none."""
-    from aggarray.formats.hdf5 import opened
+    from aggarray.formats.hdf5 import holds_group, opened
 
-    if not os.path.isfile(path):  # opening a pipe would wait for its other end
+    if not is_file(path):  # opening a pipe would wait for its other end
         return None
     try:
+        if is_remote(path) and not holds_group(path, GROUP):
+            return None
         with LIBRARY_LOCK, opened(path) as file:
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
     except LIBRARY_ERRORS:

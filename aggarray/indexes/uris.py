@@ -16,6 +16,7 @@ from aggarray.access import is_below
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.formats import local_path
 from aggarray.indexes.store import Texts
+from aggarray.remote import canonical, is_remote, origin, parent, resolve
 
 #: Characters of a path that stand for themselves in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
@@ -65,8 +66,15 @@ def _real(folder: str) -> str:
     return os.path.realpath(folder)
 
 
+def real_path(path: str) -> str:
+    """Return the path of an index, links resolved; an address as it is."""
+    return path if is_remote(path) else os.path.realpath(path)
+
+
 def home_of(path: str) -> str:
     """Return the folder against which the names in an index are resolved; an index that is a link lies where that points to."""
+    if is_remote(path):
+        return parent(path)
     return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
 
 
@@ -95,8 +103,10 @@ def resolve_uri(written: str, folder: str) -> str:
     url = _URL.match(written)
     if url is not None:
         if not written.lower().startswith("file:"):
-            return written
+            return canonical(written) or written
         return os.path.normpath(local_path(written if url[1] == "//" else f"file://{written[5:]}"))
+    if is_remote(folder):
+        return resolve(written, folder)
     folder = _real(folder) if written.startswith("../") else folder
     literal = os.path.join(folder, written)
     literal = os.path.normpath(literal) if "/." in literal or "//" in literal or written.startswith(".") else literal
@@ -250,4 +260,19 @@ def checked_roots(roots: object) -> tuple[str, ...] | None:
         raise AggregationError(f"roots={roots!r}: give a list of folders") from error
     if not all(isinstance(name, str) and name for name in names):
         raise AggregationError(f"roots={roots!r}: give a list of folders, as text or paths")
-    return tuple(name.rstrip("/") if "://" in name else os.path.realpath(os.path.expanduser(name)) for name in names)
+    return tuple(_root(name) for name in names)
+
+
+def _root(name: str) -> str:
+    address = canonical(name)
+    return os.path.realpath(os.path.expanduser(local_path(name))) if address is None else address.rstrip("/")
+
+
+def near(named: Sequence[str], moves: Moves) -> tuple[str, ...]:
+    """Return what files may be read from where no roots are given: where the user named files, or has them moved to.
+
+    Any local file, once a local one was named; remote ones from the same host or bucket.
+    """
+    found = [origin(path) if is_remote(path) else "/" for path in named]
+    found += [_root(new) if canonical(new) is None else origin(str(canonical(new))) for _, new in moves.pairs if new]
+    return tuple(dict.fromkeys(found))

@@ -160,7 +160,7 @@ class MasterArray:
     @property
     def partitions(self) -> PartitionMatrix:
         """The partition matrix."""
-        return PartitionMatrix(self._matrix, self.units, self.calendar)
+        return PartitionMatrix(self._matrix, self.units, self.calendar, self._access)
 
     @property
     def pmdimensions(self) -> tuple[str, ...]:

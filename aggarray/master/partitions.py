@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.access import ANYWHERE, Access
 from aggarray.errors import SelectionError
 from aggarray.master.cost import slab_costs
 from aggarray.master.subarray import SubArray, subarray_at
@@ -54,6 +55,7 @@ class PartitionMatrix:
     _matrix: Matrix
     units: str | None = None
     calendar: str | None = None
+    _access: Access = ANYWHERE
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -107,12 +109,12 @@ class PartitionMatrix:
         template = matrix.references.template_of(ref)
         part = part_of(matrix, cell, template)
         virtual = not all(map(_is_whole, part, template.shape))
-        data = subarray_at(matrix.references, ref)
+        data = subarray_at(matrix.references, ref, self._access)
         # A file that an index names is opened at its first use; what it is like is known from then on.
         known = recalled(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
         if known is not None:
             shown = dict(zip(template.dimensions, part, strict=True))
-            template, data = known.template_of(0), subarray_at(known, 0)
+            template, data = known.template_of(0), subarray_at(known, 0, self._access)
             part = tuple(shown.get(d, slice(0, 1, 1)) for d in template.dimensions)
         units = template.units_in(self.units, self.calendar)
         return Partition(index, location, template.dimensions, template.directions, *units, part, data, virtual)

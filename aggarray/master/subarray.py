@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.access import ANYWHERE, Access
 from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import scan
@@ -35,6 +36,8 @@ class SubArray:
     source: str | np.ndarray
     #: Of `References`: what the file was like when it was scanned.
     _noted: tuple[int | None, tuple[int, int, int] | None] = (None, None)
+    #: How its file may be read.
+    _access: Access = ANYWHERE
 
     @classmethod
     def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
@@ -156,13 +159,13 @@ class SubArray:
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
         wish = Reading(masked=masked, copy=copy)
-        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value), selectors, wish)
+        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, wish)
 
     def settled(self) -> "SubArray":
         """Return what the file has, where so far only an index has told of it; errors as in `read`."""
         if not self.template.declared:
             return self
-        return subarray_at(settled(self.matrix(), None, self.template.last_step).references, 0)
+        return subarray_at(settled(self.matrix(), None, self.template.last_step, self._access).references, 0, self._access)
 
     def matrix(self) -> Matrix:
         """Return the matrix of one partition that shows the whole sub-array."""
@@ -209,13 +212,13 @@ def _template(
     return Template(shape, names, forward, units, normal_calendar(units, calendar), _decoding(dtype, fill_value))
 
 
-def subarray_at(references: References, row: int) -> SubArray:
+def subarray_at(references: References, row: int, access: Access = ANYWHERE) -> SubArray:
     """Return the object for one row of a table of sub-arrays: its own values, before any step towards a master."""
     uri, code = references.uri_of(row), references.variable[row]
     template = references.template_of(row)
     template = replace(template, steps=()) if template.steps else template
     source = references.memory[code] if uri is None else references.variables[code]
-    return SubArray(template, uri, source, (references.seen_of(row), references.stamp_of(row)))
+    return SubArray(template, uri, source, (references.seen_of(row), references.stamp_of(row)), access)
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:

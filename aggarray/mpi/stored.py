@@ -49,7 +49,8 @@ def _table(matrix: Matrix, ref: int, access: Access) -> Chunks | None:
     if ref < 0:
         return None
     try:
-        found = find_table(matrix.references, ref, access)
+        with access.reach():
+            found = find_table(matrix.references, ref, access)
     except AggarrayError:
         return None
     return None if found is None else found[0]

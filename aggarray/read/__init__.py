@@ -24,6 +24,7 @@ from aggarray.read.stored import Outputs, stored_piece
 from aggarray.read.tables import Found, find_table
 from aggarray.read.target import Target, output
 from aggarray.read.views import view
+from aggarray.remote import is_remote, look_ahead
 from aggarray.selection import Selector
 from aggarray.table import Matrix
 
@@ -31,6 +32,8 @@ from aggarray.table import Matrix
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
 #: ... which is little below so many bytes a file. Files of which so many bytes are wanted are divided all the same.
 _LIGHT, _HEAVY = 1 << 18, 1 << 20
+#: Threads that read remote files, which they mostly wait for, where the options do not have more.
+DISTANT = 16
 
 __all__ = ["OpenFiles", "Target", "close_files", "output", "read", "view"]
 
@@ -48,6 +51,20 @@ def read(
     ``selectors``: one per dimension, as `selection.normalise` gives them. Raises FormatError, MissingFileError or
     UnitsError naming file and variable; SelectionError where ``out`` does not fit.
     """
+    with target.access.reach():
+        return _read(matrix, target, selectors, Wish(out, masked, threads))
+
+
+class Wish(NamedTuple):
+    """How a selection is read: as `read` takes it."""
+
+    out: np.ndarray | None
+    masked: bool
+    threads: int | None
+
+
+def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], wish: Wish) -> Masked:
+    out, masked, threads = wish
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)
@@ -56,10 +73,23 @@ def read(
     aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
     outputs = result[aim or ...], None if mask is None else mask[aim or ...]
     if result.size:
-        job = _Job(matrix, outputs, target)
-        with Crew(get_options().threads if threads is None else threads) as crew:
-            _share_out(job, by_file(matrix, rows), crew)
+        job, groups = _Job(matrix, outputs, target), by_file(matrix, rows)
+        distant = _look_ahead(matrix, groups)
+        usual = max(get_options().threads, DISTANT) if distant else get_options().threads
+        with Crew(usual if threads is None else threads) as crew:
+            if distant:
+                job.hand_out(groups, crew)
+            else:
+                _share_out(job, groups, crew)
     return result, mask
+
+
+def _look_ahead(matrix: Matrix, groups: Sequence[Sequence[Piece]]) -> bool:
+    """Tell whether remote files are read, what they are like having been asked of all at once."""
+    uris = (matrix.references.uri_of(group[0].ref) for group in groups if group[0].ref >= 0)
+    far = [str(uri) for uri in uris if uri is not None and is_remote(str(uri))]
+    look_ahead(far)
+    return bool(far)
 
 
 def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> None:

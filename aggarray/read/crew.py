@@ -1,5 +1,6 @@
 """Who does the work of a read? This thread, or several, with no more memory in flight than is allowed."""
 
+import contextvars
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -56,7 +57,7 @@ class Crew:
             self._finish()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
-        self._waiting.append((self._pool.submit(_all, works), size))
+        self._waiting.append((self._pool.submit(contextvars.copy_context().run, _all, works), size))
         self._bytes += size
 
     def _finish(self) -> None:

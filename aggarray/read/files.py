@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -13,8 +12,11 @@ from aggarray.access import Access
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp
+from aggarray.formats.places import looks
 from aggarray.options import get_options
-from aggarray.source import State, close_sources
+from aggarray.ranges import State
+from aggarray.remote import is_remote
+from aggarray.source import close_sources
 from aggarray.table import References
 
 
@@ -27,6 +29,9 @@ class _Lease:
 
 #: So many files whose time has changed, but nothing else, are remembered.
 _REMEMBERED = 100_000
+
+
+_SECOND = 10**9
 
 
 class OpenFiles:
@@ -70,15 +75,17 @@ class OpenFiles:
 
     def state(self, path: str, stamp: Stamp | None) -> State:
         """Return what tells whether a file is still the same; errors as `use` raises them."""
-        if "://" in path:
-            raise FormatError(
-                "a remote file, which cannot be opened; fetch it, and open with relocate={its address: its folder}"
-            )
         try:
-            status = os.stat(path)
-            if stat.S_ISDIR(status.st_mode):
+            status = looks(path)
+            if status.folder:
                 # A folder does not tell that a file in it was written to.
-                status = os.stat(telling_file(path))
+                status = looks(telling_file(path))
+        except FormatError as error:
+            # Of a remote file: it says itself what is wrong.
+            self.forget(path)
+            gone = isinstance(error, MissingFileError)
+            what = "no such file; restore it, or open with missing='fill'" if gone else str(error).removeprefix(f"{path}: ")
+            raise type(error)(what) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             self.forget(path)
             raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
@@ -118,12 +125,14 @@ class OpenFiles:
         if self._same.get(path) == (state, stamp):
             return
         told = telling_file(path)
-        status = os.stat(told)
+        status = looks(told)
         if status.st_size != stamp[0]:
             raise ChangedFileError(
                 f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now; open the files anew"
             )
-        if status.st_mtime_ns != stamp[1] and checksum(told) != stamp[2]:
+        # Web servers tell whole seconds.
+        same = status.st_mtime_ns // _SECOND == stamp[1] // _SECOND if is_remote(path) else status.st_mtime_ns == stamp[1]
+        if not same and checksum(told) != stamp[2]:
             raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
         if len(self._same) > _REMEMBERED:
             self._same.clear()

@@ -18,6 +18,7 @@ from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import Slab
 from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
+from aggarray.remote import below, is_remote, pieces
 from aggarray.source import read_file, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
@@ -88,7 +89,9 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
 def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks that lie in several files; one that is not there is all fill value."""
     names: Any = stored.table.names
-    paths = [f"{stored.path}/{names(number)}" for number in numbers]
+    paths = [below(stored.path, names(number)) for number in numbers]
+    if is_remote(stored.path):
+        return list(pieces(paths, offsets, sizes))
     found: list[Part] = []
     start = 0
     for stop in range(1, len(numbers) + 1):

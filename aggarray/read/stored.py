@@ -12,10 +12,10 @@ import numpy as np
 from aggarray.conform import arrange, conform
 from aggarray.formats.base import Chunks
 from aggarray.plan import Piece
+from aggarray.ranges import State
 from aggarray.read.chunking import outer
 from aggarray.read.tables import Found
 from aggarray.read.target import Target
-from aggarray.source import State
 from aggarray.table import Matrix, Template
 
 Indices = slice | np.ndarray

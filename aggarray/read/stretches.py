@@ -10,6 +10,7 @@ import numpy as np
 from aggarray.errors import MissingFileError
 from aggarray.read.chunking import Rows, Slab, rows_of
 from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
+from aggarray.remote import below
 from aggarray.source import GAP, Source, opened
 
 #: Rows that lie close together are read by one call of about so many bytes.
@@ -77,7 +78,7 @@ def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator
         return
     chunks, own = np.unique(numbers[there], return_inverse=True)
     order = np.argsort(own, kind="stable")
-    paths = [f"{stored.path}/{names(number)}" for number in chunks.tolist()]
+    paths = [below(stored.path, names(number)) for number in chunks.tolist()]
     ends = np.searchsorted(own[order], np.arange(len(paths) + 1)).tolist()
     for path, (begin, end) in zip(paths, pairwise(ends), strict=True):
         yield path, there[order[begin:end]]
@@ -110,6 +111,12 @@ def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
 def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
     """Read rows at offsets into ``buffer[places]``; those that lie close together by one call."""
     length = buffer.shape[1]
+    if source.distant:
+        # Each call takes its time: all rows are asked for by one.
+        parts = source.read_ranges([(int(offset), length) for offset in offsets])
+        for place, part in zip(places.tolist(), parts, strict=True):
+            buffer[place] = np.frombuffer(part, np.uint8)
+        return
     if len(offsets) > 1 and (np.diff(offsets) < 0).any():
         order = np.argsort(offsets, kind="stable")
         offsets, places = offsets[order], places[order]

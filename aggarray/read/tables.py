@@ -11,10 +11,12 @@ from aggarray.codecs import known
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Chunks, Stamp
 from aggarray.formats.glimpses import Tables, WantedTables
+from aggarray.formats.places import is_folder
 from aggarray.helpers import Crew
+from aggarray.ranges import State
 from aggarray.read.cache import chunk_tables
 from aggarray.read.files import file_state, opened
-from aggarray.source import State
+from aggarray.remote import is_remote, look_ahead
 from aggarray.table import References
 
 Found = tuple[Chunks, str, State | None]
@@ -57,7 +59,7 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
     state = file_state(uri, stamp)
     known, table = _known(references, uri, variable, state, stamp)
     if known:
-        return state, table
+        return None if table is not None and table.names is not None else state, table
     with opened(references, row, access) as handle:
         # Handles of other packages may not know.
         table = getattr(handle, "chunks", lambda name: None)(variable)
@@ -65,7 +67,8 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
         # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
         return None, table
     chunk_tables.keep((uri, variable), (state, table))
-    return state, table
+    # Those of a remote store are kept, and its chunks have states of their own.
+    return None if table is not None and table.names is not None else state, table
 
 
 def _known(references: References, uri: str, variable: str, state: State, stamp: Stamp | None) -> tuple[bool, Chunks | None]:
@@ -86,6 +89,8 @@ def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
     Files of which nobody knows it are asked, by several processes where they are many. Stores and files that are not there, or
     that only their libraries read, are passed over.
     """
+    tables = list(tables)
+    look_ahead(str(uri) for references, _ in tables for uri in references.uris)
     seen: set[tuple[str, str]] = set()
     unknown: dict[str, list[str]] = {}
     there = _Folders()
@@ -136,6 +141,8 @@ class _Folders:
 
     def has(self, path: str) -> bool:
         """Tell whether a path is a file."""
+        if is_remote(path):
+            return not is_folder(path)
         folder = os.path.dirname(path)
         if folder not in self._known:
             self._known[folder] = os.path.isdir(folder)

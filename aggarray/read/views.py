@@ -7,7 +7,7 @@ import numpy as np
 
 from aggarray.access import Access
 from aggarray.conform import arrange
-from aggarray.plan import Piece, along
+from aggarray.plan import Along, Piece, along
 from aggarray.read.blocks import named
 from aggarray.read.files import opened
 from aggarray.read.grouping import by_file, settle
@@ -25,6 +25,11 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
     """
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    with target.access.reach():
+        return _view(matrix, target, rows, masked)
+
+
+def _view(matrix: Matrix, target: Target, rows: Sequence[Along], masked: bool) -> np.ndarray | str:
     matrix = settle(matrix, rows, target)
     found = [piece for group in by_file(matrix, rows) for piece in group]
     if len(found) != 1 or found[0].ref < 0:

@@ -1,11 +1,11 @@
 """Which bytes of an HDF5 file are where, and are they those that were written?"""
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 
 from aggarray.formats.base import LIBRARY_ERRORS
+from aggarray.formats.places import File
 from aggarray.source import Range, spans
 
 #: So many bytes at the beginning of a file are read at once: mostly its metadata, all of it.
@@ -39,21 +39,21 @@ class Data:
     ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on.
     """
 
-    __slots__ = ("_descriptor", "_head", "_left", "_pages", "base", "size")
+    __slots__ = ("_file", "_head", "_left", "_pages", "base", "size")
 
-    def __init__(self, descriptor: int):
-        self._descriptor = descriptor
+    def __init__(self, file: File):
+        self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
         self._left = MOST
         self.base = 0
-        self.size = os.fstat(descriptor).st_size
-        self._head = os.pread(descriptor, min(HEAD, self.size), 0)
+        self.size = file.size
+        self._head = file.pread(min(HEAD, self.size), 0)
 
     def rebase(self, base: int) -> None:
         """Let addresses count from a place in the file: the end of its user block."""
         self.base, self.size = base, self.size - base
         self._pages.clear()
-        self._head = os.pread(self._descriptor, min(HEAD, self.size), base)
+        self._head = self._file.pread(min(HEAD, self.size), base)
 
     def end(self, size: int) -> None:
         """Let there be no bytes from an address on."""
@@ -89,7 +89,7 @@ class Data:
             if span.offset + span.size <= len(self._head):
                 block = self._head[span.offset : span.offset + span.size]
             else:
-                block = os.pread(self._descriptor, span.size, self.base + span.offset)
+                block = self._file.pread(span.size, self.base + span.offset)
                 require(len(block) == span.size, "the file shrinks")
             whole = memoryview(block)
             for i in span.members:
@@ -104,7 +104,7 @@ class Data:
         self._left -= length
         if self._left < 0:
             raise UnmodelledError("more metadata than a scan reads")
-        page = os.pread(self._descriptor, length, self.base + address)
+        page = self._file.pread(length, self.base + address)
         if len(page) < count:
             raise UnmodelledError("the file shrinks")
         return page

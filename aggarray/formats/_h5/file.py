@@ -3,8 +3,6 @@
 Only what leads to the variable is looked at: the groups that it is in, and the other datasets along its unlimited dimensions.
 """
 
-import os
-
 from aggarray.formats._h5.data import Data, UnmodelledError, require
 from aggarray.formats._h5.dimensions import NOT_COORDINATE
 from aggarray.formats._h5.facts import Facts, facts_of
@@ -12,19 +10,18 @@ from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.superblock import root_address
-
-_HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+from aggarray.formats.places import File
 
 
 class H5File:
     """An open file. Its methods raise one of `data.LEFT` where it is left to the libraries, as does opening it."""
 
-    __slots__ = ("_descriptor", "_links", "data", "heap", "root")
+    __slots__ = ("_file", "_links", "data", "heap", "root")
 
     def __init__(self, path: str):
-        self._descriptor = os.open(path, _HOW)
+        self._file = File(path)
         try:
-            self.data = Data(self._descriptor)
+            self.data = Data(self._file)
             self.heap = GlobalHeap(self.data)
             self.root = header_at(self.data, root_address(self.data))
             self._links = {"": self._names(self.root)}
@@ -34,6 +31,10 @@ class H5File:
 
     def _names(self, header: Header) -> dict[bytes, int]:
         return {link.name: link.address for link in links_of(self.data, header)}
+
+    def holds(self, name: str) -> bool:
+        """Tell whether there is something of a name at the top."""
+        return name.encode() in self._links[""]
 
     def dataset(self, path: str) -> Header:
         """Return the header of a dataset by its path."""
@@ -108,13 +109,7 @@ class H5File:
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        if os is not None:  # modules may be gone when the interpreter exits
-            self.close()
+        self._file.close()
 
 
 def _is_dataset(header: Header) -> bool:

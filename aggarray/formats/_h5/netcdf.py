@@ -4,7 +4,6 @@ The structure is the one that netCDF4 would give: dimensions are scales, found b
 variable is as long as its dimensions; names, order and attributes are as netCDF-C sees them.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from aggarray.formats._h5.messages import CHUNKED, Layout
 from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.values import values_of
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
+from aggarray.formats.places import File
 
 #: netCDF-C cuts longer names.
 _LONGEST_NAME = 255
@@ -50,19 +50,15 @@ class _Found:
 
 def scan(path: str) -> Structure | None:
     """Return the structure of a netCDF-4 file as netCDF4 shows it, None where it is left to the libraries."""
-    descriptor = -1
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        return _structure(path, descriptor)
+        with File(path) as file:
+            return _structure(path, file)
     except LEFT:
         return None
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
 
 
-def _structure(path: str, descriptor: int) -> Structure:
-    data = Data(descriptor)
+def _structure(path: str, file: File) -> Structure:
+    data = Data(file)
     found = _Found(data, GlobalHeap(data))
     root = root_address(data)
     _walk(found, root, header_at(data, root), "")

@@ -1,0 +1,163 @@
+"""Where does a data file lie, what is it like, and what are its bytes at some place? The same for local and remote files.
+
+Formats read through `File` what they read without a library, so that they know of nothing else than paths.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aggarray import remote
+from aggarray.errors import FormatError, MissingFileError
+
+_HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+
+
+class Looks(NamedTuple):
+    """What a file is like, as `os.stat` tells it: bytes, modification time in ns, inode (of a remote file: of its tag)."""
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int
+    folder: bool = False
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a local file, an address as it is.
+
+    >>> absolute("/data/../a.nc"), absolute("https://host/a.nc")
+    ('/a.nc', 'https://host/a.nc')
+    """
+    text = os.fspath(path)
+    return text if remote.is_remote(text) else os.path.abspath(text)
+
+
+def looks(path: str) -> Looks:
+    """Return what a file is like now. OSError where it is gone or cannot be looked at."""
+    if remote.is_remote(path):
+        found = remote.status(path)
+        return Looks(found.size, found.time, found.state[2], found.folder)
+    status = os.stat(path)
+    return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
+
+
+def is_folder(path: str) -> bool:
+    """Tell whether there is a folder."""
+    return _is(path, True) if remote.is_remote(path) else os.path.isdir(path)
+
+
+def is_file(path: str) -> bool:
+    """Tell whether there is a file."""
+    return _is(path, False) if remote.is_remote(path) else os.path.isfile(path)
+
+
+def _is(path: str, folder: bool) -> bool:
+    try:
+        return looks(path).folder == folder
+    except MissingFileError:
+        return False
+
+
+def store_mark(path: str, marks: Sequence[str]) -> str:
+    """Return the file that tells that a folder is a Zarr store, by its name, empty for another folder."""
+    if not remote.is_remote(path):
+        return next((mark for mark in marks if os.path.isfile(os.path.join(path, mark))), "")
+    try:
+        return remote.status(path).store
+    except MissingFileError:
+        return ""
+
+
+def contents(paths: Sequence[str]) -> list[bytes | None]:
+    """Return all bytes of small files, None for those that are not there."""
+    if paths and remote.is_remote(paths[0]):
+        return remote.wholes(paths)
+    return list(map(_content, paths))
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def folders_in(path: str) -> list[str]:
+    """Return the names of the folders in a folder, sorted."""
+    if remote.is_remote(path):
+        return remote.folders_in(path)
+    with os.scandir(path) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
+
+
+class File:
+    """An open file, read by offset; ``size``: its bytes when it was opened. Close it."""
+
+    __slots__ = ("_content", "_descriptor", "path", "size")
+
+    def __init__(self, path: str) -> None:
+        self.path, self._descriptor = path, -1
+        self._content = remote.content(path) if remote.is_remote(path) else None
+        if self._content is not None:
+            self.size = self._content.size
+            return
+        self._descriptor = os.open(path, _HOW)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Return bytes at an offset, fewer at the end of the file, where they may be fewer than a system call gives."""
+        return os.pread(self._descriptor, count, offset) if self._content is None else self._content.pread(count, offset)
+
+    def preads(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return bytes of several places (offset, count), of a remote file got at once."""
+        if self._content is not None:
+            return self._content.preads(ranges)
+        return [os.pread(self._descriptor, count, offset) for offset, count in ranges]
+
+    def fill(self, target: memoryview, offset: int) -> None:
+        """Fill a buffer of bytes; EOFError where the file ends before."""
+        if self._content is not None:
+            remote.RemoteSource(self.path, None).read_into(offset, target)
+            return
+        done = 0
+        while done < len(target):
+            # The system reads at most 2 GiB at a time.
+            got = os.preadv(self._descriptor, [target[done:]], offset + done)
+            if got == 0:
+                raise EOFError(f"truncated since it was opened: ends at byte {offset + done}, {len(target) - done} more wanted")
+            done += got
+
+    def close(self) -> None:
+        """Close the file; twice does no harm."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> "File":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if os is not None:  # modules may be gone when the interpreter exits
+            self.close()
+
+
+def for_library(path: str) -> Any:
+    """Return what h5py opens: a path, or a remote file as a file of Python."""
+    return remote.ObjectFile(path) if remote.is_remote(path) else path
+
+
+def make_ready(path: str) -> None:
+    """Fetch the beginning of a remote file, where metadata lie: libraries that wait for it keep others waiting."""
+    if remote.is_remote(path):
+        remote.content(path).pread(remote.READY, 0)
+
+
+def refuse_remote(path: str, what: str) -> None:
+    """Raise FormatError for a remote file that cannot be read where it is."""
+    if remote.is_remote(path):
+        raise FormatError(f"{path}: {what}; fetch the file and open that")

@@ -1,0 +1,179 @@
+"""What does the address of a remote file mean: where does it lie, what lies below it, what is a name relative to it?
+
+An address is a URL, or that of a member of an archive, ``zip://member::archive`` (or ``tar://``), whose archive is a URL or
+``file://`` and an absolute path. `canonical` brings what users write into that form: within aggarray, whatever has ``://`` in
+it is remote.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from aggarray.errors import FormatError
+
+#: What a member of an archive is named by.
+ARCHIVES = ("zip", "tar")
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+_WEB = ("http", "https")
+#: Characters of a name that stand for themselves in the address of a web page.
+_SAFE = "/!$&'()*+,;=:@~-._"
+
+
+def is_remote(path: str) -> bool:
+    """Tell whether a path, in the form that aggarray keeps, is an address.
+
+    >>> is_remote("/data/a.nc"), is_remote("s3://bucket/a.nc")
+    (False, True)
+    """
+    at = path.find("://")
+    return at > 1 and path[0].isalpha() and "/" not in path[:at]
+
+
+def scheme_of(uri: str) -> str:
+    """Return the scheme of an address."""
+    return uri.partition("://")[0]
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Return the member that an address names and its archive; of any other address, itself and nothing.
+
+    >>> split("zip://a/b.nc::s3://bucket/x.zip"), split("s3://bucket/a::b.nc")
+    (('a/b.nc', 's3://bucket/x.zip'), ('s3://bucket/a::b.nc', ''))
+    """
+    scheme, _, rest = uri.partition("://")
+    if scheme not in ARCHIVES:
+        return uri, ""
+    member, _, archive = rest.partition("::")
+    return member, archive
+
+
+def canonical(text: str) -> str | None:
+    """Return an address that a user wrote in the form that aggarray keeps; None for what is the path of a local file.
+
+    Raises FormatError for an address that makes no sense, and for one with a password in it.
+
+    >>> canonical("HTTPS://host/a.nc"), canonical("zip://a.nc::/data/x.zip"), canonical("a.nc")
+    ('https://host/a.nc', 'zip://a.nc::file:///data/x.zip', None)
+    """
+    found = _URL.fullmatch(text)
+    scheme, rest = (found[1].lower(), found[2]) if found else ("file", "")
+    if scheme in ("file", "local"):
+        return None
+    if any(ord(c) < 32 for c in text):
+        raise FormatError(f"{text!r}: no address has control characters in it; correct it")
+    if scheme in ARCHIVES:
+        return _member(scheme, rest)
+    host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
+    if "@" in host:
+        place = f"{scheme}://{host.rpartition('@')[2]}"
+        raise FormatError(
+            f"{place}: a user's name or password in the address, which indices and messages repeat; give it in storage_options="
+        )
+    return f"{scheme}://{rest}"
+
+
+def _member(scheme: str, rest: str) -> str:
+    member, _, archive = rest.partition("::")
+    if not archive:
+        raise FormatError(f"{scheme}://{rest}: name the archive too, as in {scheme}://a.nc::/data/archive.{scheme}")
+    where = canonical(archive)
+    if where is not None and split(where)[1]:
+        raise FormatError(f"{scheme}://{rest}: an archive within an archive; unpack the outer one")
+    if where is None:
+        path = archive[7:] if archive.lower().startswith("file://") else archive
+        where = f"file://{os.path.abspath(os.path.expanduser(path))}"
+    member = member.strip("/")
+    if ".." in member.split("/"):
+        raise FormatError(f"{scheme}://{rest}: leads out of the archive; name a member of it")
+    return f"{scheme}://{member}::{where}"
+
+
+def join(folder: str, *names: str) -> str:
+    """Return the path or address of what lies in a folder by so many names, one below the other.
+
+    >>> join("/data", "a"), join("https://h/s.zarr?key=1", "my tas"), join("zip://::s3://b/x.zip", "tas", "0")
+    ('/data/a', 'https://h/s.zarr/my%20tas?key=1', 'zip://tas/0::s3://b/x.zip')
+    """
+    if "://" not in folder:
+        return os.path.join(folder, *names)
+    parts = [name for name in names if name]
+    member, archive = split(folder)
+    if archive:
+        return f"{scheme_of(folder)}://{'/'.join([*([member] if member else []), *parts])}::{archive}"
+    query = ""
+    if scheme_of(folder) in _WEB:
+        folder, mark, query = folder.partition("?")
+        query, parts = mark + query, [quote(part, safe=_SAFE) for part in parts]
+    return "/".join([folder.rstrip("/"), *parts]) + query
+
+
+def below(folder: str, path: str) -> str:
+    """Return the path or address of what lies in a folder by a relative path, its parts separated by slashes."""
+    return f"{folder}/{path}" if "://" not in folder else join(folder, *path.split("/"))
+
+
+def parent(uri: str) -> str:
+    """Return the address of the folder of an object.
+
+    >>> parent("https://h/d/a.nc?key=1"), parent("zip://d/a.nc::s3://b/x.zip"), parent("s3://b/a.nc")
+    ('https://h/d', 'zip://d::s3://b/x.zip', 's3://b')
+    """
+    member, archive = split(uri)
+    if archive:
+        return f"{scheme_of(uri)}://{posixpath.dirname(member)}::{archive}"
+    plain = uri.partition("?")[0] if scheme_of(uri) in _WEB else uri
+    head, _, rest = plain.partition("://")
+    return f"{head}://{rest.rpartition('/')[0] or rest}"
+
+
+def resolve(reference: str, folder: str) -> str:
+    """Return the address that a relative reference (RFC 3986) stands for in a folder; none leads out of its host or archive.
+
+    >>> resolve("../b%20c.nc", "https://h/d/e"), resolve("../b%20c.nc", "s3://b/d/e"), resolve("/a.nc", "s3://b/d")
+    ('https://h/d/b%20c.nc', 's3://b/d/b c.nc', 's3://b/a.nc')
+    """
+    scheme = scheme_of(folder)
+    reference = reference if scheme in _WEB else unquote(reference, errors="surrogateescape")
+    member, archive = split(folder)
+    if archive:
+        inner = posixpath.normpath(posixpath.join("/", member, reference)).lstrip("/")
+        return f"{scheme}://{inner}::{archive}"
+    host, _, path = folder.partition("://")[2].partition("/")
+    return f"{scheme}://{host}{posixpath.normpath(posixpath.join('/', path, reference))}"
+
+
+def carrier(uri: str) -> str:
+    """Return the file or the address that has to be read for an address: the archive of a member, else itself.
+
+    >>> carrier("zip://a.nc::file:///data/x.zip"), carrier("s3://b/a.nc")
+    ('/data/x.zip', 's3://b/a.nc')
+    """
+    archive = split(uri)[1] or uri
+    return archive[7:] if archive.startswith("file://") else archive
+
+
+def origin(uri: str) -> str:
+    """Return the host, bucket or the like that an address lies on; the folder of a local archive.
+
+    >>> origin("https://h:80/a.nc"), origin("zip://a::s3://b/x.zip"), origin("memory://a/b")
+    ('https://h:80', 's3://b', 'memory://')
+    """
+    there = carrier(uri)
+    if "://" not in there:
+        return os.path.dirname(there)
+    scheme, _, rest = there.partition("://")
+    return "memory://" if scheme == "memory" else f"{scheme}://{re.split(r'[/?#]', rest, maxsplit=1)[0]}"
+
+
+def is_below(uri: str, roots: Sequence[str]) -> bool:
+    """Tell whether an address has one of some addresses before it, and nothing in it leads back up.
+
+    >>> is_below("s3://b/d/a.nc", ["s3://b/d"]), is_below("s3://b/d2/a.nc", ["s3://b/d"]), is_below("s3://b/d/../a", ["s3://b/d"])
+    (True, False, False)
+    """
+    if "/../" in f"{unquote(uri)}/".replace("\\", "/"):
+        return False
+    return any(uri == root or uri.startswith(root.rstrip("/") + "/") for root in roots)

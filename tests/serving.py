@@ -1,0 +1,164 @@
+"""How do tests get at servers? A web server of a folder that counts and can misbehave, and moto's server of S3, both local."""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+
+@dataclass
+class Web:
+    """A web server of a folder.
+
+    ``requests``: (method, path, range) of all; ``sent``: bytes; how it behaves: ``ranges``: it honours ranges; ``listing``: it
+    lists folders; ``heads``: it answers HEAD; ``status``: {path: status that it gives instead}; ``fail``: so many requests fail
+    before one is answered; ``delay``: seconds before each answer; ``cut``: bytes that are missing from each body; ``moved``:
+    {path: address that it redirects to}; ``tags``: it tells entity tags; ``secret``: what it wants as authorization.
+    """
+
+    root: Path
+    ranges: bool = True
+    listing: bool = True
+    heads: bool = True
+    tags: bool = True
+    fail: int = 0
+    delay: float = 0.0
+    cut: int = 0
+    secret: str = ""
+    status: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    sent: int = 0
+    url: str = ""
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self.requests.clear()
+        self.sent = 0
+
+    def asked(self, suffix: str = "", method: str = "") -> int:
+        """Return how many requests there were for paths of some end."""
+        return sum(path.endswith(suffix) and method in ("", m) for m, path, _ in self.requests)
+
+
+def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+        def do_HEAD(self) -> None:
+            self._answer(body=False)
+
+        def do_GET(self) -> None:
+            self._answer(body=True)
+
+        def _answer(self, body: bool) -> None:
+            path = unquote(self.path.partition("?")[0])
+            web.requests.append((self.command, path, self.headers.get("Range", "")))
+            time.sleep(web.delay)
+            if web.secret and self.headers.get("Authorization") != web.secret:
+                return self._refuse(401)
+            if web.fail:
+                web.fail -= 1
+                return self._refuse(503)
+            if path in web.moved:
+                return self._refuse(302, {"Location": web.moved[path]})
+            if path in web.status:
+                return self._refuse(web.status[path])
+            if not body and not web.heads:
+                return self._refuse(405)
+            where = web.root / path.strip("/")
+            if where.is_dir():
+                return self._list(where, path, body)
+            if not where.is_file():
+                return self._refuse(404)
+            return self._send(where, body)
+
+        def _refuse(self, status: int, headers: dict[str, str] | None = None) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Length": "0", **(headers or {})}.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def _list(self, where: Path, path: str, body: bool) -> None:
+            if not web.listing:
+                return self._refuse(404)
+            if not path.endswith("/"):
+                return self._refuse(301, {"Location": f"{path}/"})
+            names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in sorted(where.iterdir())]
+            page = "".join(f'<a href="{name}">{name}</a>\n' for name in ["../", *names]).encode()
+            return self._give(200, {"Content-Type": "text/html; charset=utf-8"}, page if body else b"", len(page))
+
+        def _send(self, where: Path, body: bool) -> None:
+            data, stat = where.read_bytes(), where.stat()
+            headers = {"Content-Type": "application/octet-stream", "Last-Modified": formatdate(stat.st_mtime, usegmt=True)}
+            headers |= {"ETag": f'"{stat.st_mtime_ns}-{stat.st_size}"'} if web.tags else {}
+            found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if found is None or not web.ranges:
+                return self._give(200, headers, data if body else b"", len(data))
+            first, last = int(found[1]), min(int(found[2]), len(data) - 1)
+            if first >= len(data):
+                return self._refuse(416, {"Content-Range": f"bytes */{len(data)}"})
+            part = data[first : last + 1]
+            headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+            return self._give(206, headers, part if body else b"", len(part))
+
+        def _give(self, status: int, headers: dict[str, str], body: bytes, length: int) -> None:
+            body = body[: max(0, len(body) - web.cut)]
+            web.sent += len(body)
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(length)}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            try:
+                self.wfile.write(body)
+            except ConnectionError:
+                self.close_connection = True
+            if web.cut:
+                self.close_connection = True
+
+    return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Connections beyond these wait for a second and longer.
+    request_queue_size = 256
+
+
+@contextmanager
+def web_server(root: Path) -> Iterator[Web]:
+    """Serve a folder on this machine for the length of a block."""
+    web = Web(root)
+    server = _Server(("127.0.0.1", 0), _handler(web))
+    web.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield web
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def upload(fs: Any, folder: Path, to: str) -> None:
+    """Put all files of a folder into a folder of a file system of fsspec."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            fs.pipe_file(f"{to}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+
+
+def free_of_proxies() -> dict[str, str]:
+    """Return settings of the environment by which nothing of this machine goes through a proxy."""
+    return {**{name: "" for name in os.environ if name.lower().endswith("_proxy")}, "NO_PROXY": "127.0.0.1,localhost"}
