@@ -24,9 +24,28 @@ class Access:
         if self.roots is not None and not is_below(uri, self.roots):
             raise IndexFileError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
 
+    def check_named(self, uri: str, by: str) -> None:
+        """Raise IndexFileError for a file that another one names and that may not be read.
+
+        Without roots any local file may, a remote one only from where what names it came.
+        """
+        if self.roots is not None:
+            self.check(uri)
+        elif "://" in uri and _origin(uri) != _origin(by):
+            raise IndexFileError(f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it")
+
 
 #: Any file may be read.
 ANYWHERE = Access()
+
+
+def _origin(uri: str) -> list[str]:
+    """Return scheme and host of a URL.
+
+    >>> _origin("s3://bucket/a/b.nc")
+    ['s3:', '', 'bucket']
+    """
+    return uri.split("/")[:3] if "://" in uri else []
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:

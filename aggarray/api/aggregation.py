@@ -18,7 +18,7 @@ from aggarray.aggregate.report import (
     skipped_problems,
 )
 from aggarray.aggregate.rules import Refusal, Skipped
-from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
+from aggarray.api.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
@@ -132,7 +132,7 @@ class Aggregation:
             check_roots(named, before.access.roots, "the source")
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        scanned = scan_by(before.rules, paths, None, checked_progress(progress))
+        scanned = settled_in(scan_by(before.rules, paths, None, checked_progress(progress)), before.access)
         gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
         if gone and len(gone) == len(scanned):
             raise gone[0]

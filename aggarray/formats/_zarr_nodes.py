@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aggarray.errors import FormatError
+from aggarray.formats.base import basename
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,12 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
         return dict(_walk(path, ""))
     loaded = {name: load(os.path.join(path, *name.split("/"))) for name in ("", *names)}
     return {name: node for name, node in loaded.items() if node is not None}
+
+
+def nodes_in(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
+    """Return every node that metadata describe, of either version: ``entries``: objects by the names of their files."""
+    third = {key.rpartition("/")[0]: _third(value, path) for key, value in entries.items() if basename(key) == "zarr.json"}
+    return {**_consolidated(entries, path), **third}
 
 
 def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, Node]:

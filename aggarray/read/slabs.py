@@ -17,8 +17,8 @@ from aggarray.formats.base import Chunks
 from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import Slab
-from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
-from aggarray.source import read_file, read_into, read_ranges
+from aggarray.read.stored import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.source import opened, read_file, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
@@ -86,26 +86,37 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
 
 
 def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
-    """Return the stored bytes of chunks that lie in several files; one that is not there is all fill value."""
-    names: Any = stored.table.names
-    paths = [f"{stored.path}/{names(number)}" for number in numbers]
-    found: list[Part] = []
-    start = 0
-    for stop in range(1, len(numbers) + 1):
-        if stop < len(numbers) and paths[stop] == paths[start]:
-            continue
-        places = list(zip(offsets[start:stop], sizes[start:stop], strict=True))
-        start, path = stop, paths[start]
-        if places == [(0, 0)]:
-            # The whole file, whatever its size: it may have been written anew since the chunks were listed.
-            found.append(read_file(path))
-            continue
+    """Return the stored bytes of chunks that lie in several files; one of a file that need not be there is all fill value."""
+    inline = stored.table.inline or {}
+    found: list[Part] = [None] * len(numbers)
+    ranges: dict[tuple[str, bool], list[int]] = {}
+    for i, number in enumerate(numbers):
+        if number in inline:
+            found[i] = memoryview(inline[number])
+        elif offsets[i] >= 0:
+            where = file_of(stored, number)
+            if offsets[i] or sizes[i]:
+                ranges.setdefault(where, []).append(i)
+            else:
+                # The whole file, whatever its size: it may have been written anew since the chunks were listed.
+                found[i] = _whole(*where)
+    for (path, needed), own in ranges.items():
         try:
-            data = iter(read_ranges(path, [place for place in places if place[0] >= 0]))
-            found += [None if offset < 0 else next(data) for offset, _ in places]
+            data = read_ranges(path, [(offsets[i], sizes[i]) for i in own])
         except MissingFileError:
-            found += [None] * len(places)
+            if needed:
+                raise
+            continue
+        for i, part in zip(own, data, strict=True):
+            found[i] = part
     return found
+
+
+def _whole(path: str, needed: bool) -> Part:
+    if not needed:
+        return read_file(path)
+    with opened(path) as source:
+        return source.read_ranges([(0, source.state[1])])[0]
 
 
 def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:

@@ -38,6 +38,15 @@ class Stored(NamedTuple):
     target: Target
 
 
+def file_of(stored: Stored, number: int) -> tuple[str, bool]:
+    """Return the path of the file that holds a chunk, and whether it has to be there."""
+    if stored.table.names is None:
+        return stored.path, True
+    name = stored.table.names(number)
+    outside = name.startswith("/") or "://" in name
+    return (name if outside else f"{stored.path}/{name}"), outside
+
+
 def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> Stored:
     """Return a piece with what puts its values into the outputs (values and mask, in the master's dimensions)."""
     template = matrix.references.template_of(piece.ref)
