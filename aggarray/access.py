@@ -32,7 +32,9 @@ class Access:
         if self.roots is not None:
             self.check(uri)
         elif "://" in uri and _origin(uri) != _origin(by):
-            raise IndexFileError(f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it")
+            raise IndexFileError(
+                f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it"
+            )
 
 
 #: Any file may be read.

@@ -27,6 +27,8 @@ from aggarray.errors import AggregationError, MissingFileError, NotFoundError
 from aggarray.formats import local_path, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.indexes import CONVENTIONS, Opening
+from aggarray.indexes.kerchunk_write import references_of
+from aggarray.indexes.kerchunk_write import write as write_references
 from aggarray.indexes.uris import check_roots
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Source, find_files, listed, named_files
@@ -103,6 +105,20 @@ class Aggregation:
         sure = self._verified()
         result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
         return keep(local_path(path), result, sure._provenance, how)
+
+    def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Return kerchunk references to all arrays, and write them: JSON (.json) or a folder of Parquet (.parq, .parquet).
+
+        The values stay in their files, so that every partition has to be what the array is without arithmetic: one grid of
+        chunks (uncompressed data are cut to fit), one dtype, byte order, codecs, fill value and packing, the same units,
+        calendar, directions and order of dimensions. AggregationError names the first partition that is not, and why.
+        Coordinates and arrays in memory are held in the references; files are named by absolute paths. What was at the path
+        stays until all is written; IndexFileError where it cannot be. Parquet needs the extra ``kerchunk``.
+        """
+        references = references_of(self._verified().arrays)
+        if path is not None:
+            write_references(references, local_path(path))
+        return references
 
     def _verified(self) -> "Aggregation":
         """Return the aggregation with nothing assumed in it."""

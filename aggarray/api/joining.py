@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggarray import indexes
+from aggarray.access import Access
 from aggarray.aggregate import Joined, aggregate
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Skipped
 from aggarray.aggregate.variables import arrays_of
-from aggarray.access import Access
 from aggarray.api.provenance import Provenance
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
@@ -38,7 +38,7 @@ class Found:
 
 
 def settled_in(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
-    """Return scanned files with the coordinates that lie in other files; one that may not be read, or is gone, gives its error."""
+    """Return scanned files with coordinates that lie in other files; one that may not be read, or is gone, gives its error."""
     found: list[Scanned] = []
     for path, result in scanned:
         try:

@@ -51,7 +51,9 @@ def _entries(path: str, found: dict[str, Any]) -> dict[str, Any]:
         return found
     if found.get("version", 1) not in (0, 1):
         raise FormatError(f"{path}: references of version {found['version']!r:.20}; 0 and 1 are understood: write it again")
-    refs, templates, gen = (found.get(name) or kind for name, kind in (("refs", {}), ("templates", {}), ("gen", [])))
+    refs: Any = found.get("refs") or {}
+    templates: Any = found.get("templates") or {}
+    gen: Any = found.get("gen") or []
     if not isinstance(refs, dict) or not isinstance(gen, list) or not _are_texts(templates):
         raise FormatError(f"{path}: damaged references: refs, templates or gen is not what it should be; write it again")
     entries = {key: _filled(path, key, given, templates) for key, given in refs.items()} if templates else dict(refs)

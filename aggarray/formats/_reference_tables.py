@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from aggarray.errors import FormatError
 from aggarray.formats._references import Placed, checked_columns, decoded, home_of, placed_of, resolved, wrong
 from aggarray.formats._zarr_chunks import Numbering
-from aggarray.formats._zarr_nodes import json_in, nodes_in
+from aggarray.formats._zarr_nodes import Node, json_in, nodes_in
 
 #: A table has at most so many rows, and bytes when it is decoded.
 _ROWS, _BYTES = 10_000_000, 1 << 30
@@ -25,9 +25,11 @@ class TableReferences:
         found = json_in(path, ".zmetadata") or {}
         size, entries = found.get("record_size"), found.get("metadata")
         if type(size) is not int or not 0 < size <= _ROWS or not isinstance(entries, dict):
-            raise FormatError(f"{path}: damaged .zmetadata: record_size {size!r:.20} or its metadata; write the references again")
+            raise FormatError(
+                f"{path}: damaged .zmetadata: record_size {size!r:.20} or its metadata; write the references again"
+            )
         self._size = size
-        self.nodes = nodes_in(entries, path)
+        self.nodes: Mapping[str, Node] = nodes_in(entries, path)
 
     def placed(self, name: str, numbering: Numbering) -> Placed:
         """Return where the chunks of an array are."""
@@ -78,12 +80,14 @@ class TableReferences:
                 f"{path}: Parquet needs pyarrow: pip install 'aggarray[kerchunk]', or write the references as JSON"
             ) from error
         try:
-            with parquet.ParquetFile(path, read_dictionary=["path"]) as file:
-                about = file.metadata
+            about = parquet.read_metadata(path)
+            names = [c for c in ("path", "offset", "size", "raw") if c in about.schema.names]
+            # Names that come again and again are decoded once.
+            with parquet.ParquetFile(path, read_dictionary=[c for c in names if c == "path"]) as file:
                 size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
                 if about.num_rows > self._size or size > _BYTES:
                     raise FormatError(f"{path}: {about.num_rows} rows of {size} bytes where {self._size} rows are told of")
-                table = file.read([c for c in ("path", "offset", "size", "raw") if c in file.schema_arrow.names])
+                table = file.read(names)
                 columns = {column: table[column] for column in table.column_names}
                 integers = {c: columns[c].cast("int64") for c in ("offset", "size") if c in columns}
         except (pyarrow.ArrowException, OSError) as error:

@@ -1,7 +1,7 @@
 """How are kerchunk references of version 1 expanded that name files through templates, or generate many from one line?
 
-The expressions between double braces are integers, text, names, arithmetic, ``"%03d" % i`` and templates called with text. Jinja
-would do more than data should: nothing else is understood, and nothing grows beyond what a file may name.
+The expressions between double braces are integers, text, names, arithmetic, ``"%03d" % i`` and templates called with text.
+Jinja would do more than data should: nothing else is understood, and nothing grows beyond what a file may name.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """Which arrays do kerchunk references describe, and where is each chunk of them?
 
-References name files and byte ranges, or hold small chunks themselves, under the keys of a Zarr store. `Placed` has those of one
-array as columns, by the numbers of its chunks: what is not named is not stored.
+References name files and byte ranges, or hold small chunks themselves, under the keys of a Zarr store. `Placed` has those of
+one array as columns, by the numbers of its chunks: what is not named is not stored.
 """
 
 import base64
@@ -32,7 +32,7 @@ _MOST = 2**63 - 1
 class Placed:
     """Where the chunks of one array are: a row per chunk that is stored, by number in C order of the grid, rising.
 
-    ``files``: which of ``paths``, -1: ``inline`` has its bytes, by number; ``offsets``, ``sizes``: int64, both 0: the whole file.
+    ``files``: which of ``paths``, -1: ``inline`` has its bytes, by number; ``offsets``, ``sizes``: both 0: the whole file.
     """
 
     numbers: np.ndarray

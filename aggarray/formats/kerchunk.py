@@ -1,8 +1,8 @@
 """What do kerchunk references describe, and what are the values of a box?
 
-References are a Zarr store of version 2 or 3 whose chunks are ranges of bytes of other files: netCDF, HDF5, GRIB, Zarr. They are
-JSON (version 0 or 1) or a folder of Parquet tables. Chunks are read where they lie; values that need a codec unknown here go
-through zarr-python. The files named are other files: a scan reads of the references alone what these hold themselves.
+References are a Zarr store of version 2 or 3 whose chunks are ranges of bytes of other files: netCDF, HDF5, GRIB, Zarr. They
+are JSON (version 0 or 1) or a folder of Parquet tables. Chunks are read where they lie; values that need a codec unknown here
+go through zarr-python. The files named are other files: a scan reads of the references alone what these hold themselves.
 """
 
 import json
@@ -34,8 +34,10 @@ _LOOKED_AT = 1 << 20
 _LARGEST = (1 << 32) - 1
 #: ... and more than this only if the array has a good part of as many.
 _FREE, _TIMES = 1 << 26, 64
-#: What is stored of a chunk is at most twice as long as the chunk, and so many bytes.
+#: What is stored of a chunk is at most so many times as long, and so many bytes more.
 _SLACK = 1 << 20
+#: The positions along longer dimensions are held only where a good part of them is stored.
+_LONG = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,17 +84,34 @@ class _Referenced(Store):
             numbers = numbering(Layout(node.version, node.meta or {}, shape_of(node), dtype))
             if numbers is None:
                 raise FormatError(f"{self._path}, variable {variable!r}: chunks that are not named as Zarr names them")
-            self._check_size(variable, numbers, shape_of(node), max(dtype.itemsize, 1))
-            known = self._placed[variable] = (numbers, self.references.placed(within, numbers))
+            self._check_chunk(variable, numbers, shape_of(node), max(dtype.itemsize, 1))
+            placed = self.references.placed(within, numbers)
+            self._check_stored(variable, numbers, placed, dtype)
+            known = self._placed[variable] = (numbers, placed)
         return known
 
-    def _check_size(self, variable: str, numbers: Numbering, shape: Sequence[int], itemsize: int) -> None:
+    def check_shape(self, variable: Variable) -> None:
+        """Raise FormatError for an array with a dimension whose positions take much memory, and hardly any of it stored."""
+        if max(variable.shape, default=0) > _LONG:
+            numbers, placed = self.placed(variable.name)
+            if not worth_a_table([max(numbers.grid)], len(placed.numbers)):
+                text = f"shape {variable.shape}, of which {len(placed.numbers)} chunks are stored"
+                raise FormatError(f"{self._path}, key '{variable.name}/.zarray': {text}; write the references again")
+
+    def _check_stored(self, variable: str, numbers: Numbering, placed: Placed, dtype: np.dtype[Any]) -> None:
+        """Raise FormatError for chunks that have far more bytes than encoding makes of any, the index of a shard included."""
+        most = _TIMES * math.prod(numbers.chunk) * dtype.itemsize + _SLACK
+        if dtype.kind in "biufc" and (placed.sizes > most).any():
+            row = int((placed.sizes > most).argmax())
+            text = f"chunk {placed.numbers[row]} has {placed.sizes[row]} bytes, of which encoding makes {most} at most"
+            raise FormatError(f"{self._path}, key {variable!r}: {text}; write the references again")
+
+    def _check_chunk(self, variable: str, numbers: Numbering, shape: Sequence[int], itemsize: int) -> None:
         """Raise FormatError for chunks that would take memory out of all proportion."""
         size, whole = math.prod(numbers.chunk) * itemsize, math.prod(shape) * itemsize
         if size > _LARGEST or size > max(_FREE, _TIMES * whole):
-            raise FormatError(
-                f"{self._path}, key '{variable}/.zarray': chunks of {size} bytes of an array of {whole}; write the references again"
-            )
+            text = f"chunks of {size} bytes of an array of {whole}"
+            raise FormatError(f"{self._path}, key '{variable}/.zarray': {text}; write the references again")
 
     def _stored(self, within: str) -> Any:
         """Return what zarr-python reads an array from."""
@@ -114,13 +133,9 @@ class _Referenced(Store):
             return None
         chunks, (_, placed) = found[0], self.placed(variable)
         raw = math.prod(chunks.chunk) * chunks.dtype.itemsize
-        # What is cut short, or inline without a codec, zarr-python reads, or refuses.
-        if not chunks.filters and (placed.inline or (placed.sizes != raw).any()):
+        # Zarr-python reads whole files without a codec, and refuses what is cut short.
+        if not chunks.filters and (placed.sizes != raw).any():
             return None
-        if chunks.filters and (placed.sizes > 2 * raw + _SLACK).any():
-            row = int((placed.sizes > 2 * raw + _SLACK).argmax())
-            text = f"chunk {placed.numbers[row]} of {placed.sizes[row]} bytes, of which encoding makes {raw}"
-            raise FormatError(f"{self._path}, key '{variable}': {text}; write the references again")
         if not worth_a_table(chunks.grid, len(placed.numbers)):
             return None
         offsets, sizes, files = np.full((3, math.prod(chunks.grid)), -1, np.int64)
@@ -168,6 +183,8 @@ class _Kerchunk:
         store = _Referenced(path)
         nodes: Mapping[str, Node] = store.references.nodes
         bare = structure_of(path, self.name, nodes, store.whole, ())
+        for variable in bare.variables:
+            store.check_shape(variable)
         named = scan_values(bare.variables)
         held = {v.name for v in bare.variables if v.name in named and store.held(v)}
         return replace(structure_of(path, self.name, nodes, store.whole, held), borrowed=True)

@@ -261,7 +261,11 @@ def _arrays(path: str) -> list[str]:
 
 
 def structure_of(
-    path: str, name: str, nodes: Mapping[str, Node], read: Callable[[Variable], np.ndarray], wanted: Collection[str] | None = None
+    path: str,
+    name: str,
+    nodes: Mapping[str, Node],
+    read: Callable[[Variable], np.ndarray],
+    wanted: Collection[str] | None = None,
 ) -> Structure:
     """Return what metadata describe, ``read`` giving the values of coordinates; ``name``: of the format.
 

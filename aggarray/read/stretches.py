@@ -81,7 +81,7 @@ def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator
     chunks, own = np.unique(numbers[there], return_inverse=True)
     order = np.argsort(own, kind="stable")
     files = [file_of(stored, number) for number in chunks.tolist()]
-    ends = np.searchsorted(own[order], np.arange(len(paths) + 1)).tolist()
+    ends = np.searchsorted(own[order], np.arange(len(files) + 1)).tolist()
     for file, (begin, end) in zip(files, pairwise(ends), strict=True):
         yield file, there[order[begin:end]]
 
