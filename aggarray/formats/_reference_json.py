@@ -6,7 +6,7 @@ from typing import Any
 
 from aggarray.errors import FormatError
 from aggarray.formats._reference_text import MOST, generated, rendered
-from aggarray.formats._references import Placed, by_array, checked, decoded, home_of, is_metadata, placed_of, wrong
+from aggarray.formats._references import Names, Placed, by_array, checked, decoded, home_of, is_metadata, placed_of, wrong
 from aggarray.formats._zarr_chunks import Numbering
 from aggarray.formats._zarr_nodes import Node, nodes_in
 
@@ -15,7 +15,7 @@ class JsonReferences:
     """The references in one JSON file; FormatError where they make no sense."""
 
     def __init__(self, path: str, data: bytes | memoryview) -> None:
-        self._path, self._folder = path, home_of(path)
+        self._path, self._names = path, Names(home_of(path))
         entries = _entries(path, _object(path, data))
         self.nodes: Mapping[str, Node] = nodes_in(_metadata(path, entries), path)
         if not self.nodes:
@@ -31,7 +31,7 @@ class JsonReferences:
         start = len(name) + 1 if name else 0
         numbered = ((numbering.number(key[start:]), key, given) for key, given in self._references.get(name, ()))
         return placed_of(
-            (number, checked(self._path, key, given, self._folder)) for number, key, given in numbered if number is not None
+            (number, checked(self._path, key, given, self._names)) for number, key, given in numbered if number is not None
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats._references import Placed, checked_columns, decoded, home_of, placed_of, resolved, wrong
+from aggarray.formats._references import Names, Placed, checked_columns, decoded, home_of, named, placed_of, wrong
 from aggarray.formats._zarr_chunks import Numbering
 from aggarray.formats._zarr_nodes import Node, json_in, nodes_in
 
@@ -21,7 +21,7 @@ class TableReferences:
     """The references in a folder of Parquet files, read array by array; FormatError where they make no sense."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._folder = path, home_of(path)
+        self._path, self._names = path, Names(home_of(path))
         found = json_in(path, ".zmetadata") or {}
         size, entries = found.get("record_size"), found.get("metadata")
         if type(size) is not int or not 0 < size <= _ROWS or not isinstance(entries, dict):
@@ -59,16 +59,13 @@ class TableReferences:
         offsets, sizes = (_numbers(columns.get(column), most) for column in ("offset", "size"))
         checked_columns(path, name, (offsets, sizes))
         raws, paths = (_items(columns.get(column), most) for column in ("raw", "path"))
-        known: dict[str, str] = {}
         for i in range(most):
             key = f"{name}/{first + i}"
             if raws[i] is not None:
                 raw = raws[i]
                 yield first + i, decoded(path, key, raw.encode() if isinstance(raw, str) else raw)
             elif paths[i] is not None:
-                if paths[i] not in known:
-                    known[paths[i]] = resolved(path, key, paths[i], self._folder)
-                yield first + i, (known[paths[i]], int(offsets[i]), int(sizes[i]))
+                yield first + i, (named(path, key, paths[i], self._names), int(offsets[i]), int(sizes[i]))
 
     def _columns(self, path: str) -> dict[str, Any]:
         """Return the columns of a table, checked for size before they take memory."""

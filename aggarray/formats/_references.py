@@ -87,11 +87,8 @@ def placed_of(rows: Iterable[tuple[int, Reference]]) -> Placed:
     return Placed(numbers, files.astype(np.int32), offsets, sizes, tuple(paths), inline)
 
 
-def checked(path: str, key: str, reference: Any, folder: str) -> Reference:
-    """Return one reference as it stands in JSON; FormatError, naming file and key, for one that is none.
-
-    ``folder``: where relative paths start.
-    """
+def checked(path: str, key: str, reference: Any, names: "Names") -> Reference:
+    """Return one reference as it stands in JSON; FormatError, naming file and key, for one that is none."""
     if isinstance(reference, str):
         return decoded(path, key, reference.encode("utf-8", "surrogateescape"))
     if not isinstance(reference, list) or len(reference) not in (1, 3) or not isinstance(reference[0], str):
@@ -99,7 +96,15 @@ def checked(path: str, key: str, reference: Any, folder: str) -> Reference:
     name, offset, size = reference if len(reference) == 3 else (reference[0], 0, 0)
     if type(offset) is not int or type(size) is not int or not (0 <= offset <= _MOST and 0 <= size <= _MOST - offset):
         raise wrong(path, key, f"{size!r:.30} bytes at offset {offset!r:.30} is no range of a file")
-    return resolved(path, key, name, folder), offset, size
+    return named(path, key, name, names), offset, size
+
+
+def named(path: str, key: str, name: str, names: "Names") -> str:
+    """Return the path of a file that a reference names. FormatError, naming the key, for what is no name."""
+    try:
+        return names[name]
+    except ValueError as error:
+        raise wrong(path, key, str(error)) from error
 
 
 def wrong(path: str, key: str, text: str) -> FormatError:
@@ -117,23 +122,35 @@ def decoded(path: str, key: str, data: bytes) -> bytes:
         raise wrong(path, key, f"damaged base64 ({error})") from error
 
 
-def resolved(path: str, key: str, name: str, folder: str) -> str:
-    """Return the absolute path, or the URL, of a file that references name; relative names start at ``folder``.
+class Names(dict[str, str]):
+    """The absolute path, or the URL, of each file that references name; relative names start at ``folder``.
 
-    >>> resolved("", "", "../b c.nc", "/data/refs"), resolved("", "", "file:///a.nc", "/"), resolved("", "", "s3://b/a.nc", "/")
-    ('/data/b c.nc', '/a.nc', 's3://b/a.nc')
+    Each is worked out once. ValueError for what no file can be called.
+
+    >>> names = Names("/data/refs")
+    >>> names["../b c.nc"], names["file:///a.nc"], names["s3://bucket/a.nc"]
+    ('/data/b c.nc', '/a.nc', 's3://bucket/a.nc')
     """
-    plain = re.sub(r"^(file|local)://", "", name)
-    if not plain or "\0" in plain:
-        raise wrong(path, key, f"{name!r:.80} is no name of a file")
-    if _URL.match(plain):
-        return plain
-    if _URL.match(folder):
-        return f"{folder}/{plain}" if not plain.startswith("/") else f"file://{plain}"
-    literal = os.path.normpath(os.path.join(folder, plain))
-    if "%" not in plain or plain is name or os.path.exists(literal):
-        return literal
-    return os.path.normpath(os.path.join(folder, unquote(plain, errors="surrogateescape")))
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __missing__(self, name: str) -> str:
+        self[name] = found = self._resolved(name)
+        return found
+
+    def _resolved(self, name: str) -> str:
+        plain = name.removeprefix("file://").removeprefix("local://")
+        if not plain or "\0" in plain:
+            raise ValueError(f"{name!r:.80} is no name of a file")
+        if _URL.match(plain):
+            return plain
+        if _URL.match(self._folder):
+            return f"{self._folder}/{plain}" if not plain.startswith("/") else f"file://{plain}"
+        literal = os.path.normpath(os.path.join(self._folder, plain))
+        if "%" not in plain or plain == name or os.path.exists(literal):
+            return literal
+        return os.path.normpath(os.path.join(self._folder, unquote(plain, errors="surrogateescape")))
 
 
 def home_of(path: str) -> str:

@@ -122,13 +122,13 @@ class Numbering:
         if not name.startswith(self.keys.lead):
             return None
         places = name[len(self.keys.lead) :].split(self.keys.separator)
-        if len(places) != len(self.grid) or not all(p.isascii() and p.isdecimal() and len(p) < 20 for p in places):
+        if len(places) != len(self.grid):
             return None
         number = 0
-        for side, place in zip(self.grid, map(int, places), strict=True):
-            if place >= side:
+        for side, place in zip(self.grid, places, strict=True):
+            if not (place.isascii() and place.isdecimal() and len(place) < 20 and int(place) < side):
                 return None
-            number = number * side + place
+            number = number * side + int(place)
         return number
 
 
