@@ -380,6 +380,18 @@ def test_generators_are_bounded(tmp_path: Path, data: Path, case: str) -> None:
         aa.open(path)
 
 
+def test_large_pieces_without_codecs_are_read_in_part(tmp_path: Path) -> None:
+    size = 5 << 30
+    with open(tmp_path / "sparse.bin", "wb") as file:
+        file.truncate(size)
+        file.seek(size - 8)
+        file.write(np.float64(3).tobytes())
+    shape = [size >> 13, 1 << 10]
+    refs = {**simple({"0.0": ["sparse.bin", 0, size]}, array(shape, shape)), "x/.zattrs": named("n", "m")}
+    path = reference(tmp_path / "r.json", refs)
+    assert aa.open(path)["x"][-1, -2:].tolist() == [0.0, 3.0]
+
+
 def test_a_huge_array_of_which_little_is_stored_takes_no_memory(tmp_path: Path) -> None:
     n = 10**7
     meta = array([n, n], [1, 2], fill_value=-1.0)

@@ -232,6 +232,21 @@ def test_stores_of_zarr_are_referred_to(tmp_path: Path) -> None:
     check(agg, tmp_path)
 
 
+def test_arrays_in_memory_are_held(tmp_path: Path) -> None:
+    made = [
+        aa.MasterArray.from_subarrays(
+            [([(0, n)], aa.SubArray.from_array(np.arange(float(n))))], dimensions=(f"n{n}",), name=f"a{n}"
+        )
+        for n in (1, 3)
+    ]
+    check(aa.Aggregation(tuple(made)), tmp_path)
+
+
+def test_empty_and_scalar_arrays(tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", {"none": (("n",), np.zeros(0, "f4")), "one": ((), np.float32(3))}, format="NETCDF3_CLASSIC")
+    check(aa.open(tmp_path / "a.nc"), tmp_path)
+
+
 def test_text_and_missing_coordinates_are_held(tmp_path: Path) -> None:
     extra = {
         "name": (("lat",), np.array(["a", "bcd", ""]), {}),
@@ -343,6 +358,14 @@ def test_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
     assert len(agg) == 2
     with pytest.raises(aa.AggregationError, match="one set of references has one"):
         agg.to_kerchunk()
+
+
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
+    piece = aa.SubArray.from_array([1.0, 2.0])
+    for name in ("../x", ".zattrs", ""):
+        a = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("n",), name=name)
+        with pytest.raises(aa.AggregationError, match="is no name in a Zarr store"):
+            aa.Aggregation((a,)).to_kerchunk()
 
 
 # Files

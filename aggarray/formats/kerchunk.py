@@ -30,7 +30,7 @@ from aggarray.source import opened
 #: What tells references from other JSON, in its first bytes.
 _KEYS = re.compile(rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"')
 _LOOKED_AT = 1 << 20
-#: A chunk has at most so many bytes when it is decoded ...
+#: A chunk that is encoded has at most so many bytes when it is decoded ...
 _LARGEST = (1 << 32) - 1
 #: ... and more than this only if the array has a good part of as many.
 _FREE, _TIMES = 1 << 26, 64
@@ -81,10 +81,11 @@ class _Referenced(Store):
         known = self._placed.get(variable)
         if known is None:
             within, node, dtype = self._node(variable)
-            numbers = numbering(Layout(node.version, node.meta or {}, shape_of(node), dtype))
+            layout = Layout(node.version, node.meta or {}, shape_of(node), dtype)
+            numbers = numbering(layout)
             if numbers is None:
                 raise FormatError(f"{self._path}, variable {variable!r}: chunks that are not named as Zarr names them")
-            self._check_chunk(variable, numbers, shape_of(node), max(dtype.itemsize, 1))
+            self._check_chunk(variable, numbers, layout)
             placed = self.references.placed(within, numbers)
             self._check_stored(variable, numbers, placed, dtype)
             known = self._placed[variable] = (numbers, placed)
@@ -106,10 +107,13 @@ class _Referenced(Store):
             text = f"chunk {placed.numbers[row]} has {placed.sizes[row]} bytes, of which encoding makes {most} at most"
             raise FormatError(f"{self._path}, key {variable!r}: {text}; write the references again")
 
-    def _check_chunk(self, variable: str, numbers: Numbering, shape: Sequence[int], itemsize: int) -> None:
-        """Raise FormatError for chunks that would take memory out of all proportion."""
-        size, whole = math.prod(numbers.chunk) * itemsize, math.prod(shape) * itemsize
-        if size > _LARGEST or size > max(_FREE, _TIMES * whole):
+    def _check_chunk(self, variable: str, numbers: Numbering, layout: Layout) -> None:
+        """Raise FormatError for chunks that would take memory out of all proportion when they are decoded."""
+        itemsize, found = max(layout.dtype.itemsize, 1), laid_out(layout)
+        size, whole = math.prod(numbers.chunk) * itemsize, math.prod(layout.shape) * itemsize
+        # What is not encoded is read in part, however large it is.
+        encoded = found is None or bool(found[1].filters)
+        if (encoded and size > _LARGEST) or size > max(_FREE, _TIMES * whole):
             text = f"chunks of {size} bytes of an array of {whole}"
             raise FormatError(f"{self._path}, key '{variable}/.zarray': {text}; write the references again")
 

@@ -53,7 +53,7 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
         for name, one in {**array.coords, array.name or "": array}.items():
             own = _array(one, coordinate=one is not array)
             before = written.get(name)
-            if not name or (before is not None and before[1] != own):
+            if not _is_key(name) or (before is not None and before[1] != own):
                 raise AggregationError(_clash(name, array, before))
             if before is None:
                 written[name] = one, own
@@ -63,9 +63,14 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     return {"version": 1, "refs": refs}
 
 
+def _is_key(name: str) -> bool:
+    """Tell whether a name is one in a Zarr store: no part of it is empty, or hidden, or leads elsewhere."""
+    return all(part and not part.startswith(".") for part in name.split("/"))
+
+
 def _clash(name: str, array: MasterArray, before: tuple[MasterArray, Refs] | None) -> str:
     if before is None:
-        return "an array without a name: no kerchunk reference; give it one"
+        return f"{array.name}: {name!r} is no name in a Zarr store: no kerchunk reference; give it another"
     text = f"{array.name}: another {name!r} than that of shape {before[0].shape}"
     return f"{text}: one set of references has one of a name: select one of the arrays"
 
