@@ -115,7 +115,9 @@ class Aggregation:
         Coordinates and arrays in memory are held in the references; files are named by absolute paths. What was at the path
         stays until all is written; IndexFileError where it cannot be. Parquet needs the extra ``kerchunk``.
         """
-        references = references_of(self._verified().arrays)
+        found = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
+        told = any(template.declared for references in found for template in references.templates)
+        references = references_of(self._verified().arrays if told else self.arrays)
         if path is not None:
             write_references(references, local_path(path))
         return references
