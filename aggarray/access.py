@@ -46,9 +46,30 @@ class Access:
         with given(Reach(self.storage, allowed)):
             yield
 
+    def check_named(self, uri: str, by: str) -> None:
+        """Raise IndexFileError for a file that another one names and that may not be read.
+
+        Without roots any local file may, a remote one only from where what names it came.
+        """
+        if self.roots is not None or self.near is not None:
+            self.check(uri)
+        elif "://" in uri and _origin(uri) != _origin(by):
+            raise IndexFileError(
+                f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it"
+            )
+
 
 #: Any file may be read.
 ANYWHERE = Access()
+
+
+def _origin(uri: str) -> list[str]:
+    """Return scheme and host of a URL.
+
+    >>> _origin("s3://bucket/a/b.nc")
+    ['s3:', '', 'bucket']
+    """
+    return uri.split("/")[:3] if "://" in uri else []
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:

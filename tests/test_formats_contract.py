@@ -4,6 +4,7 @@ The tests run over whatever the folder of formats holds. A format named X is wri
 is held to the promises that need no file.
 """
 
+import json
 import os
 import pickle
 import threading
@@ -16,6 +17,7 @@ import netCDF4
 import numpy as np
 import pytest
 
+import aggarray as aa
 from aggarray import formats
 from aggarray.errors import FormatError, MissingFileError, NotFoundError
 from aggarray.formats.base import SCAN_ELEMENTS, Format, Variable, scan_values, whole
@@ -57,10 +59,18 @@ def write_zarr(path: Path) -> None:
         made[...] = values
 
 
+def write_references(path: Path) -> None:
+    """Write references to a netCDF-3 file beside them; coordinates are in the references themselves."""
+    write_netcdf(path.with_name("referred.nc"), "NETCDF3_CLASSIC")
+    references = aa.open(path.with_name("referred.nc")).to_kerchunk()
+    path.write_text(json.dumps(references))
+
+
 SAMPLES: dict[str, Callable[[Path], None]] = {
     "netCDF3": lambda path: write_netcdf(path, "NETCDF3_CLASSIC"),
     "HDF5": lambda path: write_netcdf(path, "NETCDF4"),
     "Zarr": write_zarr,
+    "Kerchunk": write_references,
 }
 
 every = pytest.mark.parametrize("fmt", formats.formats(), ids=lambda f: f.name)

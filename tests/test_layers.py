@@ -52,6 +52,7 @@ HOMES = {
     "imagecodecs": ("codecs",),
     "matplotlib": ("adapters", "report"),
     "mpi4py": ("mpi", "transport"),
+    "pyarrow": ("formats", "indexes"),
     "rich": ("cli",),
     "xarray": ("adapters", "xarray_engine"),
     "zarr": ("formats", "mpi"),

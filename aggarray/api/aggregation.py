@@ -18,7 +18,7 @@ from aggarray.aggregate.report import (
     skipped_problems,
 )
 from aggarray.aggregate.rules import Refusal, Skipped
-from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
+from aggarray.api.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
@@ -28,6 +28,8 @@ from aggarray.formats import given_path, local_path, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.formats.places import looks
 from aggarray.indexes import CONVENTIONS, Opening
+from aggarray.indexes.kerchunk_write import references_of
+from aggarray.indexes.kerchunk_write import write as write_references
 from aggarray.indexes.uris import NOWHERE, check_roots, near
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Source, find_files, listed, named_files
@@ -106,6 +108,22 @@ class Aggregation:
             result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
             return keep(local_path(path), result, sure._provenance, how)
 
+    def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Return kerchunk references to all arrays, and write them: JSON (.json) or a folder of Parquet (.parq, .parquet).
+
+        The values stay in their files, so that every partition has to be what the array is without arithmetic: one grid of
+        chunks (uncompressed data are cut to fit), one dtype, byte order, codecs, fill value and packing, the same units,
+        calendar, directions and order of dimensions. AggregationError names the first partition that is not, and why.
+        Coordinates and arrays in memory are held in the references; files are named by absolute paths. What was at the path
+        stays until all is written; IndexFileError where it cannot be. Parquet needs the extra ``kerchunk``.
+        """
+        found = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
+        told = any(template.declared for references in found for template in references.templates)
+        references = references_of(self._verified().arrays if told else self.arrays)
+        if path is not None:
+            write_references(references, local_path(path))
+        return references
+
     def _verified(self) -> "Aggregation":
         """Return the aggregation with nothing assumed in it."""
         before = self._provenance
@@ -139,7 +157,7 @@ class Aggregation:
             check_roots(named, before.access.roots, "the source")
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        scanned = scan_by(before.rules, paths, None, progress)
+        scanned = settled_in(scan_by(before.rules, paths, None, progress), before.access)
         gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
         if gone and len(gone) == len(scanned):
             raise gone[0]

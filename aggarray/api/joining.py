@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggarray import indexes
+from aggarray.access import Access
 from aggarray.aggregate import Joined, aggregate
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Skipped
@@ -15,7 +16,8 @@ from aggarray.formats.base import Structure
 from aggarray.indexes.foreign import Convention, seated
 from aggarray.indexes.uris import real_path
 from aggarray.master import MasterArray
-from aggarray.scan import unreadable
+from aggarray.read.files import with_borrowed
+from aggarray.scan import Scanned, unreadable
 from aggarray.table import Tables
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
@@ -33,6 +35,17 @@ class Found:
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
     tables: Tables | None = None
+
+
+def settled_in(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
+    """Return scanned files with coordinates that lie in other files; one that may not be read, or is gone, gives its error."""
+    found: list[Scanned] = []
+    for path, result in scanned:
+        try:
+            found.append((path, with_borrowed(result, access) if isinstance(result, Structure) else result))
+        except AggarrayError as error:
+            found.append((path, error))
+    return found
 
 
 def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: indexes.Opening) -> Found:
@@ -58,6 +71,11 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
             found.others += loaded.others()
         else:
             found.others += foreign_arrays(result, kind, how)
+    doubles = [s for s in found.structures if s.borrowed and s.uri not in named]
+    if len(doubles) < len(found.structures):
+        # References that lie beside data would give these a second time.
+        found.structures = [s for s in found.structures if not (s.borrowed and s.uri not in named)]
+        found.skipped += [Skipped(s.uri, None, _ELSEWHERE) for s in doubles]
     # A file that several know counts once, as it was just scanned, else as the last of them knows it.
     found.structures = list({s.uri: s for s in [*indexed, *found.structures]}.values())
     return found

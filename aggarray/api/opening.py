@@ -11,7 +11,7 @@ from aggarray import indexes
 from aggarray.access import Access
 from aggarray.aggregate.rules import Rules, Skipped
 from aggarray.api.aggregation import Aggregation
-from aggarray.api.joining import Found, arrays_in, join_all, sort_out, tables_of
+from aggarray.api.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
 from aggarray.api.keeping import restore
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import DEFAULT_RULES, Provenance, Selection
@@ -78,7 +78,7 @@ def _opened(items: Sequence[Any], how: indexes.Opening, wishes: _Wishes) -> Aggr
     if how.access.roots is not None:
         # What is named one by one may be an index, which lies where it likes.
         check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
-    scanned = scan_by(rules, paths, wishes.processes, wishes.progress)
+    scanned = settled_in(scan_by(rules, paths, wishes.processes, wishes.progress), how.access)
     found = sort_out(scanned, alone, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")

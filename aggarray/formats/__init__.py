@@ -35,7 +35,7 @@ def formats() -> tuple[Format, ...]:
     """Return every format there is: this folder's in order of module name, then those of other packages.
 
     >>> [f.name for f in formats()][:3]
-    ['HDF5', 'netCDF3', 'Zarr']
+    ['HDF5', 'Kerchunk', 'netCDF3']
     """
     return (*own_formats(), *_foreign_formats())
 

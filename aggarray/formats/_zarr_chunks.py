@@ -56,24 +56,31 @@ class _Codecs:
 
 def describe(store: str, within: str, layout: Layout) -> Chunks | None:
     """Return where an array in the folder ``within`` of a store is stored, or None. ValueError for damaged metadata."""
-    if layout.dtype.kind not in "biufc":
+    found, keys = laid_out(layout), _keys(layout)
+    if found is None or keys is None:
         return None
-    fill = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("="))
-    codecs = _second(layout) if layout.version == 2 else _third(layout)
-    keys = _keys(layout)
-    if fill is None or codecs is None or keys is None:
-        return None
-    outer = _sides(_outer_chunk(layout), layout.shape)
-    chunks = Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_same(0))
+    chunks, codecs = found
     if codecs.settings is not None:
         return _of_shards(store, within, keys, chunks, codecs)
     count = math.prod(chunks.grid)
     if count > _MOST:
         return None
     # Chunks whose size varies are whole files, of whatever size when they are read: chunks may be written anew.
-    size = 0 if codecs.filters else math.prod(outer) * codecs.dtype.itemsize
+    size = 0 if codecs.filters else math.prod(chunks.chunk) * codecs.dtype.itemsize
     offsets, sizes = _same(count, size)
-    return replace(chunks, offsets=offsets, sizes=sizes, names=_Paths(within, keys, chunks.grid, (1,) * len(outer)))
+    return replace(chunks, offsets=offsets, sizes=sizes, names=_Paths(within, keys, chunks.grid, (1,) * len(chunks.chunk)))
+
+
+def laid_out(layout: Layout) -> tuple[Chunks, "_Codecs"] | None:
+    """Return the grid of chunks (shards, where these are what is named) with no place for any of them, and their codecs."""
+    if layout.dtype.kind not in "biufc":
+        return None
+    fill = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("="))
+    codecs = _second(layout) if layout.version == 2 else _third(layout)
+    if fill is None or codecs is None:
+        return None
+    outer = _sides(_outer_chunk(layout), layout.shape)
+    return Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_same(0)), codecs
 
 
 def _same(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -98,6 +105,47 @@ class _Keys:
     def name(self, place: Sequence[int]) -> str:
         """Return the name of the chunk at a place of the grid."""
         return self.lead + self.separator.join(map(str, place)) if place else self.lead[:-1] or "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """What the chunks of an array are named, and which number each has in C order of the ``grid``.
+
+    >>> numbering = Numbering(_Keys("c/", "/"), (2, 4))
+    >>> numbering.number("c/1/2"), numbering.number("c/2/0"), numbering.number("c/1")
+    (6, None, None)
+    """
+
+    keys: _Keys
+    grid: tuple[int, ...]
+    #: Shape of a chunk, or of a shard.
+    chunk: tuple[int, ...] = ()
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a chunk, None where the name is none of a chunk."""
+        if not self.grid:
+            return 0 if name == self.keys.name(()) else None
+        if not name.startswith(self.keys.lead):
+            return None
+        places = name[len(self.keys.lead) :].split(self.keys.separator)
+        if len(places) != len(self.grid):
+            return None
+        number = 0
+        for side, place in zip(self.grid, places, strict=True):
+            if not (place.isascii() and place.isdecimal() and len(place) < 20 and int(place) < side):
+                return None
+            number = number * side + int(place)
+        return number
+
+
+def numbering(layout: Layout) -> Numbering | None:
+    """Return how the chunks of an array are named, None where nobody knows. ValueError for damaged metadata."""
+    keys = _keys(layout)
+    if keys is None or (layout.version == 3 and _named(layout.meta.get("chunk_grid"))[0] != "regular"):
+        return None
+    chunk = _sides(_outer_chunk(layout), layout.shape)
+    grid = grid_of(layout.shape, chunk)
+    return Numbering(keys, grid, chunk) if math.prod(grid) <= _MOST else None
 
 
 @dataclass(frozen=True, slots=True)

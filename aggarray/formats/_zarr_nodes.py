@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aggarray.errors import FormatError
+from aggarray.formats.base import basename
 from aggarray.formats.places import contents, folders_in
 from aggarray.remote import is_remote, join
 
@@ -104,6 +105,12 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
     wanted = ("", *names)
     loaded = load_all([join(path, *name.split("/")) for name in wanted], None if third is None else 3)
     return {name: node for name, node in zip(wanted, loaded, strict=True) if node is not None}
+
+
+def nodes_in(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
+    """Return every node that metadata describe, of either version: ``entries``: objects by the names of their files."""
+    third = {key.rpartition("/")[0]: _third(value, path) for key, value in entries.items() if basename(key) == "zarr.json"}
+    return {**_consolidated(entries, path), **third}
 
 
 def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, Node]:

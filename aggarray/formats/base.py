@@ -63,6 +63,7 @@ class Structure:
     ``stamp``: what the file was like just before.
     ``sizes`` has the file's dimensions by path, None where the format has none of its own.
     ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
+    ``borrowed``: values lie in other files, which a scan leaves alone: who knows which may be read adds coordinates.
     """
 
     uri: str
@@ -74,20 +75,22 @@ class Structure:
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
     assumed: Assumed | None = None
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunks:
     """Where the values of a variable are stored: a grid of chunks, each a range of bytes of a file.
 
-    ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole);
-    ``dtype``: as stored, byte order included, plain numbers only; ``filters``: of every chunk, in the order
-    of encoding; ``fill``: what elements of chunks that are not stored are, a native scalar;
+    ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole); ``dtype``: as
+    stored, byte order included, plain numbers only; ``filters``: of every chunk, in the order of encoding; ``fill``: what
+    elements of chunks that are not stored are, a native scalar;
     ``offsets``, ``sizes``: int64, one per chunk in C order of the grid, offset -1 = not stored, size 0 = the whole file;
     ``masks``: uint32 per chunk (bit i: filter i was skipped) or None where none was;
-    ``names``: None where all lie in the file itself, else tells the path of a chunk's file (Zarr), relative to the store:
-    a file that is not there holds chunks that are not stored.
-    The arrays are read-only. Nothing in them has been held against the size of the file.
+    ``names``: None where all lie in the file itself, else tells the path of a chunk's file: relative to the store (Zarr), where
+    a file that is not there holds chunks that are not stored; or absolute, or a URL, of a file that has to be there;
+    ``inline``: stored bytes, by number, of chunks that lie in no file. The arrays are read-only. Nothing in them has been held
+    against the size of the file.
     """
 
     shape: tuple[int, ...]
@@ -99,6 +102,7 @@ class Chunks:
     sizes: np.ndarray
     masks: np.ndarray | None = None
     names: Callable[[int], str] | None = None
+    inline: Mapping[int, bytes] | None = None
 
     def __post_init__(self) -> None:
         for column in (self.offsets, self.sizes, self.masks):

@@ -8,7 +8,7 @@ A chunk that is not there holds the fill value. Pickled objects are never decode
 import base64
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -50,7 +50,7 @@ _NUMBERS = {
 }
 
 
-def _dtype(node: Node) -> np.dtype[Any] | str:
+def dtype_of(node: Node) -> np.dtype[Any] | str:
     """Return the stored dtype, or why the array cannot be read."""
     meta = node.meta or {}
     if _names_pickle(meta):
@@ -98,7 +98,7 @@ def _names_pickle(meta: Any) -> bool:
     return isinstance(meta, list) and any(_names_pickle(v) for v in meta)
 
 
-def _shape(node: Node) -> tuple[int, ...]:
+def shape_of(node: Node) -> tuple[int, ...]:
     shape = (node.meta or {}).get("shape")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
         raise ValueError(f"damaged metadata: shape {shape!r:.60}")
@@ -135,7 +135,7 @@ def _attribute(value: Any) -> Any:
 
 def _variable(name: str, node: Node, stored: np.dtype[Any], spans: Mapping[str, list[str | None]]) -> Variable:
     """Describe an array; ``spans``: the dimensions of every array of the store."""
-    shape, dimensions = _shape(node), spans[name]
+    shape, dimensions = shape_of(node), spans[name]
     attrs = _attributes(node.attrs)
     # In version 2 the fill value says what is missing; in version 3 the attribute alone does.
     fill = node.attrs.get("_FillValue", (node.meta or {}).get("fill_value") if node.version == 2 else None)
@@ -176,7 +176,7 @@ def _real(value: Any) -> float:
 # Values
 
 
-class _Store:
+class Store:
     """An open Zarr store; arrays are opened once."""
 
     lasting = True
@@ -190,11 +190,11 @@ class _Store:
     def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
         """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
         parts = variable.split("/")
-        within = "" if (self._load("", variable) or _NO_NODE).meta is not None else "/".join(parts)
+        within = "" if (self._load("", variable) or NO_NODE).meta is not None else "/".join(parts)
         node = None if {"", ".", ".."} & set(parts) else self._load(within)
         if node is None or node.meta is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
-        dtype = _dtype(node)
+        dtype = dtype_of(node)
         if isinstance(dtype, str):
             raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
         return within, node, dtype
@@ -215,16 +215,19 @@ class _Store:
         if known is not None:
             return known
         within, node, _ = self._node(variable)
-        store: Any
+        array = zarr.open_array(self._stored(within, node), mode="r", zarr_format=node.version)
+        self._arrays[variable] = known = (array, node.attrs)
+        return known
+
+    def _stored(self, within: str, node: Node) -> Any:
+        """Return what zarr-python reads the array in a folder from."""
+        import zarr
+
         if is_remote(self._path):
             from aggarray.formats._zarr_remote import RemoteStore
 
-            store = RemoteStore(join(self._path, *within.split("/")), files_of(node))
-        else:
-            store = zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
-        array = zarr.open_array(store, mode="r", zarr_format=node.version)
-        self._arrays[variable] = known = (array, node.attrs)
-        return known
+            return RemoteStore(join(self._path, *within.split("/")), files_of(node))
+        return zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
 
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
@@ -252,7 +255,7 @@ class _Store:
         """Return where the values are stored, None for text, times, and codecs that are not known."""
         with blaming(self._path, variable):
             within, node, dtype = self._node(variable)
-            return describe(self._path, within, Layout(node.version, node.meta or {}, _shape(node), dtype))
+            return describe(self._path, within, Layout(node.version, node.meta or {}, shape_of(node), dtype))
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return where links within the folder of a variable lead."""
@@ -268,7 +271,7 @@ class _Store:
         self._arrays.clear()
 
 
-_NO_NODE = Node(2, None, {})
+NO_NODE = Node(2, None, {})
 
 
 def _arrays(path: str) -> list[str]:
@@ -283,6 +286,36 @@ def _stem(path: str) -> str:
     return PurePath(path).stem
 
 
+def structure_of(
+    path: str,
+    name: str,
+    nodes: Mapping[str, Node],
+    read: Callable[[Variable], np.ndarray],
+    wanted: Collection[str] | None = None,
+) -> Structure:
+    """Return what metadata describe, ``read`` giving the values of coordinates; ``name``: of the format.
+
+    ``wanted``: which variables' values are read, None for those that a scan reads.
+    """
+    root = nodes.get("", NO_NODE)
+    arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
+    spans: dict[str, list[str | None]] = {}
+    for variable, node in arrays.items():
+        with blaming(path, variable):
+            spans[variable] = _dimensions(node, len(shape_of(node)))
+    skipped, variables = [], []
+    for variable, node in arrays.items():
+        with blaming(path, variable):
+            stored = dtype_of(node)
+            if isinstance(stored, str):
+                skipped.append((variable, stored))
+            else:
+                variables.append(_variable(variable, node, stored, spans))
+    groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
+    attrs = _attributes(root.attrs) if root.meta is None else {}
+    return Structure(path, name, attrs, with_values(variables, read, wanted), groups, tuple(skipped))
+
+
 class _Zarr:
     """Zarr stores of version 2 and 3 in folders, local or remote."""
 
@@ -295,42 +328,24 @@ class _Zarr:
     def scan(self, path: str) -> Structure:
         """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
         nodes = nodes_of(path)
-        root = nodes.get("", _NO_NODE)
-        version = next(iter(nodes.values()), _NO_NODE).version
-        arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
-        spans: dict[str, list[str | None]] = {}
-        for name, node in arrays.items():
-            with blaming(path, name):
-                spans[name] = _dimensions(node, len(_shape(node)))
-        skipped, variables = [], []
-        for name, node in arrays.items():
-            with blaming(path, name):
-                stored = _dtype(node)
-                if isinstance(stored, str):
-                    skipped.append((name, stored))
-                else:
-                    variables.append(_variable(name, node, stored, spans))
-        groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
-        attrs = _attributes(root.attrs) if root.meta is None else {}
-        return Structure(
-            path, f"{self.name}{version}", attrs, with_values(variables, _Store(path, nodes).whole), groups, tuple(skipped)
-        )
+        version = next(iter(nodes.values()), NO_NODE).version
+        return structure_of(path, f"{self.name}{version}", nodes, Store(path, nodes).whole)
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the metadata of the root and of the coordinates wanted, and their values."""
         nodes, found = nodes_of(path, list(wanted.coordinates)), []
-        root = nodes.get("", _NO_NODE)
+        root = nodes.get("", NO_NODE)
         for name in wanted.coordinates if root.meta is None else ():
-            node = nodes.get(name, _NO_NODE)
-            stored = _dtype(node) if node.meta is not None else ""
+            node = nodes.get(name, NO_NODE)
+            stored = dtype_of(node) if node.meta is not None else ""
             if not isinstance(stored, str):
                 with blaming(path, name):
-                    found.append(_variable(name, node, stored, {name: _dimensions(node, len(_shape(node)))}))
-        return glimpsed(path, _attributes(root.attrs), found, wanted, _Store(path, nodes).whole)
+                    found.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
+        return glimpsed(path, _attributes(root.attrs), found, wanted, Store(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
-        return _Store(path)
+        return Store(path)
 
 
 FORMAT = _Zarr()

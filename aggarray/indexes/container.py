@@ -93,7 +93,7 @@ class Container:
 
     def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
         """Write arrays. Returns (name, reason) of those that the convention cannot express, and of lost coordinates."""
-        self.dataset.setncatts({**plain_attributes(_common(arrays)), "Conventions": self.conventions})
+        self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
         made = []
         for array in arrays:
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
@@ -106,11 +106,11 @@ class Container:
             by_name.setdefault(one.array.name or "", []).append(one.variable.name)
         alone = {name: found[0] for name, found in by_name.items() if len(found) == 1}
         for one in made:
-            attrs = _attributes(one.array, one.names)
+            attrs = attributes_of(one.array, one.names)
             for attribute in ("ancillary_variables", "formula_terms"):
                 if isinstance(attrs.get(attribute), str):
                     attrs[attribute] = _renamed(attrs[attribute], {**alone, **one.names})
-            if coordinates := _coordinates_attribute(one):
+            if coordinates := coordinates_attribute(one.array, one.names):
                 attrs["coordinates"] = coordinates
             one.variable.setncatts(attrs)
         return self.left_out
@@ -154,7 +154,7 @@ class Container:
                 write = self._valued if self._by_value(coordinate) else self.aggregated
                 made[name] = write(coordinate, variable, dimensions)
         for name, variable in made.items():
-            variable.setncatts(_attributes(array.coords[name], names))
+            variable.setncatts(attributes_of(array.coords[name], names))
         return names
 
     def _keys(self, array: MasterArray) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _content(coordinate: MasterArray) -> Any:
     return content, None if mask is None else mask.tobytes(), values.dtype.str, values.shape, *described
 
 
-def _attributes(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any]:
+def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the attributes of a variable, those that name others by the names that these have in the file."""
     found = {"units": array.units, "calendar": array.calendar, **array.attrs}
     for attribute in ("bounds", "climatology"):
@@ -242,9 +242,8 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return " ".join(found)
 
 
-def _coordinates_attribute(written_: _Written) -> str:
+def coordinates_attribute(array: MasterArray, names: Mapping[str, str]) -> str:
     """Return what hangs on an array but is no coordinate variable, bounds, measure or mapping."""
-    array, names = written_.array, written_.names
     others = {basename(w.rstrip(":")) for a in ("cell_measures", "grid_mapping") for w in words(array.attrs.get(a))}
     others |= {
         basename(w) for c in (array, *array.coords.values()) for a in ("bounds", "climatology") for w in words(c.attrs.get(a))
@@ -282,7 +281,7 @@ def _is_numbers(value: Any) -> bool:
     return array.ndim <= 1 and array.dtype.str[1:] in _DTYPES
 
 
-def _common(arrays: Sequence[MasterArray]) -> dict[str, Any]:
+def common_attributes(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     """Return the global attributes that all arrays have with one value."""
     if not arrays:
         return {}

@@ -16,6 +16,7 @@ from aggarray.formats.described import template_of
 from aggarray.local import LocalArray
 from aggarray.master.reading import Reading, read_or_view
 from aggarray.read import Target
+from aggarray.read.files import with_borrowed
 from aggarray.selection import normalise
 from aggarray.settle import settled
 from aggarray.table import Matrix, References, Template, single
@@ -45,7 +46,7 @@ class SubArray:
 
         FormatError where the file does not open, AggregationError for what is no path, NotFoundError lists the variables.
         """
-        structure = scan(path)
+        structure = with_borrowed(scan(path), ANYWHERE)
         for found in structure.variables:
             if found.name == variable:
                 return cls(template_of(found, structure), structure.uri, variable, (None, structure.stamp))

@@ -38,7 +38,7 @@ def batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
     """Yield the work for a piece, neighbours together."""
     table = stored.table
     chunk = prod(table.chunk) * table.dtype.itemsize
-    if table.filters or chunk < SMALL:
+    if table.filters or table.inline or chunk < SMALL:
         most = 1 if chunk >= SMALL else min(SLAB // chunk, MOST)
         yield from _slab_batches(stored, slabs_of(table, selection, most))
     else:

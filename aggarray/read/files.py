@@ -6,12 +6,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from aggarray.access import Access
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
-from aggarray.formats.base import Handle, Stamp
+from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
 from aggarray.formats.places import looks
 from aggarray.options import get_options
 from aggarray.ranges import State
@@ -175,12 +177,31 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
-        if access.roots is not None:
+        if access.roots is not None or getattr(handle, "borrowed", False):
             # Handles of other packages may not know.
             elsewhere = getattr(handle, "elsewhere", lambda variable: ())
             for path in elsewhere(references.variables[int(references.variable[row])]):
-                access.check(path)
+                access.check_named(path, uri)
         yield handle
+
+
+def with_borrowed(structure: Structure, access: Access) -> Structure:
+    """Return a structure with the coordinates whose values lie in other files, as far as these may be read.
+
+    Raises IndexFileError for one that may not, MissingFileError and FormatError.
+    """
+    wanted = {v.name for v in structure.variables if v.values is None} if structure.borrowed else set()
+    wanted &= scan_values(structure.variables) if wanted else set()
+    if not wanted:
+        return structure
+    with _files.use(structure.uri, structure.stamp) as handle:
+
+        def values_of(variable: Variable) -> np.ndarray:
+            for path in handle.elsewhere(variable.name):
+                access.check_named(path, structure.uri)
+            return handle.read(variable.name, whole(variable.shape))
+
+        return replace(structure, variables=with_values(structure.variables, values_of, wanted))
 
 
 def file_state(path: str, stamp: Stamp | None) -> State:

@@ -17,9 +17,9 @@ from aggarray.formats.base import Chunks
 from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import Slab
-from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
-from aggarray.remote import below, is_remote, pieces
-from aggarray.source import read_file, read_into, read_ranges
+from aggarray.read.stored import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.remote import is_remote, pieces
+from aggarray.source import opened, read_file, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
@@ -87,28 +87,45 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
 
 
 def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
-    """Return the stored bytes of chunks that lie in several files; one that is not there is all fill value."""
-    names: Any = stored.table.names
-    paths = [below(stored.path, names(number)) for number in numbers]
-    if is_remote(stored.path):
-        return list(pieces(paths, offsets, sizes))
-    found: list[Part] = []
-    start = 0
-    for stop in range(1, len(numbers) + 1):
-        if stop < len(numbers) and paths[stop] == paths[start]:
-            continue
-        places = list(zip(offsets[start:stop], sizes[start:stop], strict=True))
-        start, path = stop, paths[start]
-        if places == [(0, 0)]:
-            # The whole file, whatever its size: it may have been written anew since the chunks were listed.
-            found.append(read_file(path))
-            continue
-        try:
-            data = iter(read_ranges(path, [place for place in places if place[0] >= 0]))
-            found += [None if offset < 0 else next(data) for offset, _ in places]
-        except MissingFileError:
-            found += [None] * len(places)
+    """Return the stored bytes of chunks that lie in several files; one of a file that need not be there is all fill value."""
+    inline = stored.table.inline or {}
+    found: list[Part] = [None] * len(numbers)
+    places: dict[tuple[str, bool], list[int]] = {}
+    for i, number in enumerate(numbers):
+        if number in inline:
+            found[i] = memoryview(inline[number])
+        elif offsets[i] >= 0:
+            places.setdefault(file_of(stored, number), []).append(i)
+    distant = [(path, needed, i) for (path, needed), own in places.items() if is_remote(path) for i in own]
+    fetched = pieces([path for path, _, _ in distant], [offsets[i] for *_, i in distant], [sizes[i] for *_, i in distant])
+    for (path, needed, i), part in zip(distant, fetched, strict=True):
+        if part is None and needed:
+            raise MissingFileError(f"{path}: no such file; check the address, or open with missing='fill'")
+        found[i] = part
+    for (path, needed), own in places.items():
+        if not is_remote(path):
+            for i, part in zip(own, _local_parts(path, needed, [(offsets[i], sizes[i]) for i in own]), strict=True):
+                found[i] = part
     return found
+
+
+def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]]) -> Sequence[Part]:
+    """Return ranges of one file; (0, 0) is all of it, whatever its size: it may have been written anew since it was listed."""
+    if (0, 0) in ranges:
+        return [_whole(path, needed)] * len(ranges)
+    try:
+        return read_ranges(path, ranges)
+    except MissingFileError:
+        if needed:
+            raise
+        return [None] * len(ranges)
+
+
+def _whole(path: str, needed: bool) -> Part:
+    if not needed:
+        return read_file(path)
+    with opened(path) as source:
+        return source.read_ranges([(0, source.state[1])])[0]
 
 
 def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:

@@ -16,6 +16,7 @@ from aggarray.ranges import State
 from aggarray.read.chunking import outer
 from aggarray.read.tables import Found
 from aggarray.read.target import Target
+from aggarray.remote import below
 from aggarray.table import Matrix, Template
 
 Indices = slice | np.ndarray
@@ -36,6 +37,15 @@ class Stored(NamedTuple):
     #: Where values can be decoded straight to: the output in the sub-array's dimensions and directions, else None.
     view: np.ndarray | None
     target: Target
+
+
+def file_of(stored: Stored, number: int) -> tuple[str, bool]:
+    """Return the path of the file that holds a chunk, and whether it has to be there."""
+    if stored.table.names is None:
+        return stored.path, True
+    name = stored.table.names(number)
+    outside = name.startswith("/") or "://" in name
+    return (name if outside else below(stored.path, name)), outside
 
 
 def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> Stored:

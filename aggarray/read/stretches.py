@@ -9,8 +9,7 @@ import numpy as np
 
 from aggarray.errors import MissingFileError
 from aggarray.read.chunking import Rows, Slab, rows_of
-from aggarray.read.stored import Stored, native, place_in_view, put_conformed, settle_in_place
-from aggarray.remote import below
+from aggarray.read.stored import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
 from aggarray.source import GAP, Source, opened
 
 #: Rows that lie close together are read by one call of about so many bytes.
@@ -19,6 +18,10 @@ SPAN = 1 << 22
 _SHORT, _LONG = 1 << 9, 1 << 15
 #: More spans than this are read in one go.
 _FEW = 8
+
+
+#: The path of a file, and whether it has to be there.
+Found = tuple[str, bool]
 
 
 class Stretch(NamedTuple):
@@ -54,12 +57,12 @@ def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
     else:
         buffer = where.reshape(numbers.size, -1).view(np.uint8)
     offsets = first + rows.starts.ravel() * dtype.itemsize
-    for path, own in _by_file(stored, numbers, np.flatnonzero(~absent)):
+    for (path, needed), own in _by_file(stored, numbers, np.flatnonzero(~absent)):
         try:
             with opened(path, stored.state) as source:
                 _read_rows(source, offsets[own], buffer, own)
         except MissingFileError:
-            if table.names is None:
+            if needed:
                 raise
             absent[own] = True  # a chunk of a store that is not there is all fill value
     if where is not None:
@@ -70,18 +73,17 @@ def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
     put_conformed(stored, out, native(_laid(raw, rows)))
 
 
-def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the files of chunks, each with the places in ``there`` whose chunks lie in it."""
-    names = stored.table.names
-    if names is None:
-        yield stored.path, there
+def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:
+    """Yield the files of chunks and whether they have to be there, with the places in ``there`` whose chunks lie in each."""
+    if stored.table.names is None:
+        yield (stored.path, True), there
         return
     chunks, own = np.unique(numbers[there], return_inverse=True)
     order = np.argsort(own, kind="stable")
-    paths = [below(stored.path, names(number)) for number in chunks.tolist()]
-    ends = np.searchsorted(own[order], np.arange(len(paths) + 1)).tolist()
-    for path, (begin, end) in zip(paths, pairwise(ends), strict=True):
-        yield path, there[order[begin:end]]
+    files = [file_of(stored, number) for number in chunks.tolist()]
+    ends = np.searchsorted(own[order], np.arange(len(files) + 1)).tolist()
+    for file, (begin, end) in zip(files, pairwise(ends), strict=True):
+        yield file, there[order[begin:end]]
 
 
 def _place(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:

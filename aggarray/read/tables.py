@@ -63,8 +63,9 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
     with opened(references, row, access) as handle:
         # Handles of other packages may not know.
         table = getattr(handle, "chunks", lambda name: None)(variable)
-    if os.path.isdir(uri):
-        # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read.
+    if os.path.isdir(uri) or (table is not None and table.names is not None):
+        # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read. Those that lie in
+        # other files do not change with the file that names them, and its state says nothing about theirs.
         return None, table
     chunk_tables.keep((uri, variable), (state, table))
     # Those of a remote store are kept, and its chunks have states of their own.
