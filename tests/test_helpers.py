@@ -316,6 +316,8 @@ def test_helpers_import_no_more_than_scanning_needs() -> None:
         "encoding",
         "errors",
         "formats",
+        "ranges",
+        "remote",
         "frozen",
         "helpers",
         "options",
