@@ -152,7 +152,7 @@ def test_help_lists_the_commands_of_the_folder_and_loads_nothing_heavy() -> None
     text, modules = done.stdout.rsplit("\n", 2)[0], set(done.stdout.splitlines()[-1].split())
     listed = re.findall(r"^  ([a-z]+)  +[A-Z].*\.$", text, flags=re.MULTILINE)
     folder = {path.stem for path in Path(cli.__file__).parent.glob("[a-z]*.py")}
-    assert set(listed) == folder and "..." not in text
+    assert set(listed) == folder and not re.search(r"\w\.\.\.", text)
     assert not modules & {"numpy", "h5py", "netCDF4", "zarr", "xarray", "aggarray.api", "tomllib"}
 
 

@@ -22,7 +22,8 @@ from aggarray.errors import ProtocolError
 def command(source: tuple[str, ...], variable: str | None, processes: int | None, as_json: bool, **how: Any) -> None:
     """Say which process has what of an array.
 
-    The dim_data of every rank, by the Distributed Array Protocol. Dimensions that --dist or --grid do not mention are not divided.
+    The dim_data of every rank, by the Distributed Array Protocol. Dimensions that
+    --dist or --grid do not mention are not divided.
     """
     from aggarray import facts
 

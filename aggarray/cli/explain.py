@@ -16,7 +16,9 @@ from aggarray.cli._common import json_option, open_source, source_argument, vari
 def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
     """Say how the arrays of SOURCE were joined, and why not others.
 
-    Also what is conformed on reading, what was skipped, and what is missing. Exit status 1 where there are problems: gaps, holes, repeated files, files that cannot be read.
+    Also what is conformed on reading, what was skipped, and what is missing.
+
+    Exit status 1 where there are problems: gaps, holes, repeated files, files that cannot be read.
     """
     from aggarray import facts
 
