@@ -1,8 +1,11 @@
-"""In which chunks is a distributed array stored, and who writes which, so that no two processes touch one chunk?
+"""In which chunks is an array stored, and of a distributed one: who writes which, so that no two processes touch one chunk?
 
-Blocks that are cut at multiples of a chunk stay as they are; anything else is brought to such blocks first.
+Blocks that are cut at multiples of a chunk stay as they are; anything else is brought to such blocks first. What one process
+writes is cut into multiples, or parts, of the chunks that it is read from.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import gcd, prod
 
 import numpy as np
@@ -11,6 +14,8 @@ from aggarray.maps import Block, Distribution, Map
 
 #: Chunks have about so many bytes at most; blocks stay as they are cut where chunks are at least such a part of an even share.
 _MOST, _FINEST = 16 << 20, 2
+#: What one process writes is cut into chunks of about so many bytes at least, and at most.
+_LITTLE, _MUCH = 1 << 20, 4 << 20
 
 
 def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, ...], Distribution]:
@@ -49,3 +54,40 @@ def _finer(side: int) -> int:
     (6, 1)
     """
     return next((side // n for n in range(2, int(side**0.5) + 1) if side % n == 0), 1)
+
+
+def chunk_like(shape: Sequence[int], itemsize: int, stored: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of chunks, of 1 to 4 MB where there is so much, that fit chunks which values are read from.
+
+    ``stored``: the sides of those. Sides grow from the last dimension to the first; the first is cut first.
+
+    >>> chunk_like((3650, 180, 360), 4, (1, 180, 360)), chunk_like((3650, 180, 360), 4, (3650, 180, 360))
+    ((8, 180, 360), (15, 180, 360))
+    >>> chunk_like((8760, 721, 1440), 4, (8760, 10, 10)), chunk_like((5,), 8, (100,)), chunk_like((), 8, ())
+    ((8760, 10, 10), (5,), ())
+    """
+    sides = [max(1, min(side, size)) for side, size in zip(stored, shape, strict=True)]
+    for d in reversed(range(len(sides))):
+        while prod(sides) * itemsize < _LITTLE and sides[d] < shape[d]:
+            sides[d] = min(sides[d] * 2, shape[d])
+    for d in range(len(sides)):
+        while prod(sides) * itemsize > _MUCH and sides[d] > 1:
+            sides[d] = -(-sides[d] // 2)
+    return tuple(sides)
+
+
+def in_blocks(shape: Sequence[int], chunks: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes of whole chunks (edges apart) that cover a shape, in C order, of ``most`` elements or one chunk each.
+
+    >>> list(in_blocks((5, 4), (2, 2), 8))
+    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 4, None), slice(0, 4, None)), (slice(4, 5, None), slice(0, 4, None))]
+    """
+    sides = list(chunks)
+    for d in reversed(range(len(sides))):
+        others = prod(sides) // sides[d]
+        sides[d] = max(sides[d], min(shape[d], most // others // chunks[d] * chunks[d]))
+        if sides[d] < shape[d]:
+            break
+    starts = (range(0, size, side) for size, side in zip(shape, sides, strict=True))
+    for corner in product(*starts):
+        yield tuple(slice(a, min(a + side, size)) for a, side, size in zip(corner, sides, shape, strict=True))
