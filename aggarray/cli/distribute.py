@@ -5,19 +5,28 @@ from typing import Any
 
 import click
 
-from aggarray.cli._common import echo_json, json_option, open_source, source_argument
+from aggarray.cli._common import (
+    echo_json,
+    json_option,
+    only_array,
+    open_source,
+    opening_options,
+    source_argument,
+    variable_option,
+)
 from aggarray.errors import ProtocolError
 
 
 @click.command("distribute")
 @source_argument
-@click.option("-v", "--variable", metavar="NAME", help="The variable; may be left out where there is one only.")
+@variable_option
 @click.option("-n", "--processes", type=click.IntRange(min=1), metavar="N", help="The number of processes.")
 @click.option("--grid", metavar="NxM...", help="Processes along each dimension; by default all along the first.")
 @click.option("--dist", metavar="b,c...", help="Block or cyclic, for each dimension; block by default.")
 @click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Elements in a block of cyclic dimensions.")
 @click.option("--partitions", type=click.Choice(["contiguous", "cost"]), help="Whole partitions per process instead.")
 @click.option("--protocol", default="0.10.0", show_default=True, metavar="VERSION", help="The protocol's version.")
+@opening_options
 @json_option
 def command(source: tuple[str, ...], variable: str | None, processes: int | None, as_json: bool, **how: Any) -> None:
     """Say which process has what of an array.
@@ -30,10 +39,8 @@ def command(source: tuple[str, ...], variable: str | None, processes: int | None
     grid = _grid(how["grid"], processes)
     if how["partitions"] and (how["dist"] or how["block_size"]):
         raise click.UsageError("--partitions decides itself: leave --dist and --block-size out")
-    agg = open_source(source, [variable] if variable else ())
-    if variable is None and len(agg) != 1:
-        raise click.UsageError(f"several variables ({', '.join(agg.names)}): choose one by -v")
-    array = agg[variable or agg.names[0]]
+    agg = open_source(source, [variable] if variable else (), how["opening"])
+    array = only_array(agg, variable)
     if prod(grid[array.ndim :]) > 1:
         raise click.UsageError(f"{len(grid)} numbers in the grid for {array.ndim} dimensions: {' '.join(array.dimensions)}")
     wanted = facts.Wanted(grid, how["dist"], how["block_size"], how["partitions"])

@@ -6,14 +6,16 @@ from typing import Any
 
 import click
 
-from aggarray.cli._common import json_option, open_source, source_argument, variables_option
+from aggarray.cli._common import json_option, open_source, opening_options, rules_options, source_argument, variables_option
 
 
 @click.command("explain")
 @source_argument
 @variables_option
+@rules_options
+@opening_options
 @json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **how: Any) -> None:
     """Say how the arrays of SOURCE were joined, and why not others.
 
     Also what is conformed on reading, what was skipped, and what is missing.
@@ -22,7 +24,7 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) 
     """
     from aggarray import facts
 
-    found = facts.explanation(open_source(source, variables))
+    found = facts.explanation(open_source(source, variables, **how))
     click.echo(json.dumps(found, indent=2) if as_json else _explained(found))
     if found["problems"]:
         raise SystemExit(1)

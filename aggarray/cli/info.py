@@ -1,22 +1,35 @@
 """Which arrays are there? ``aggarray info``."""
 
+from typing import Any
+
 import click
 
-from aggarray.cli._common import echo_json, json_option, notes, open_source, source_argument, variables_option
+from aggarray.cli._common import (
+    echo_json,
+    json_option,
+    notes,
+    open_source,
+    opening_options,
+    rules_options,
+    source_argument,
+    variables_option,
+)
 
 
 @click.command("info")
 @source_argument
 @variables_option
+@rules_options
+@opening_options
 @json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool) -> None:
+def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **how: Any) -> None:
     """List the arrays of SOURCE.
 
     SOURCE: an index, files, folders or quoted patterns such as 'data/**/*.nc'.
     """
     from aggarray import facts
 
-    agg = open_source(source, variables)
+    agg = open_source(source, variables, **how)
     found = facts.aggregation_facts(agg)
     if as_json:
         echo_json(found)

@@ -57,7 +57,7 @@ class Place:
         if not os.path.lexists(self.path):
             return
         if exists == "raise":
-            raise AggregationError(f"{self.path}: is there already: give another name, or have it overwritten")
+            raise AggregationError(f"{self.path}: is there already: give another name, or overwrite it (exists='overwrite', --overwrite)")
         is_store = os.path.isfile(os.path.join(self.path, "zarr.json")) or os.path.isfile(os.path.join(self.path, ".zgroup"))
         if os.path.isdir(self.path) and not os.path.islink(self.path) and not is_store and os.listdir(self.path):
             raise AggregationError(f"{self.path}: is a folder of something else: give another name, or remove it")
