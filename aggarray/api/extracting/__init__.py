@@ -59,6 +59,8 @@ def extract(
     if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
         return Extracted(plan.path, plan.names, plan.layout.nbytes, unchanged=True)
     place = Place(plan.path, plan.fingerprint)
+    if place.swept():
+        return Extracted(plan.path, plan.names, plan.layout.nbytes, plan.layout.nbytes)
     place.check(exists)
     told, resumed, done = checked_progress(progress, "bytes"), 0, 0
 

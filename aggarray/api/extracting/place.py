@@ -57,7 +57,9 @@ class Place:
         if not os.path.lexists(self.path):
             return
         if exists == "raise":
-            raise AggregationError(f"{self.path}: is there already: give another name, or overwrite it (exists='overwrite', --overwrite)")
+            raise AggregationError(
+                f"{self.path}: is there already: give another name, or overwrite it (exists='overwrite', --overwrite)"
+            )
         is_store = os.path.isfile(os.path.join(self.path, "zarr.json")) or os.path.isfile(os.path.join(self.path, ".zgroup"))
         if os.path.isdir(self.path) and not os.path.islink(self.path) and not is_store and os.listdir(self.path):
             raise AggregationError(f"{self.path}: is a folder of something else: give another name, or remove it")
@@ -67,6 +69,22 @@ class Place:
             raise AggregationError(f"{self.path}: is a folder: give another name, or remove it")
         if exists == "update" and stored_fingerprint(self.path) is None:
             raise AggregationError(f"{self.path}: was not extracted by aggarray: give another name, or remove it")
+
+    def swept(self) -> bool:
+        """Tell whether a run was killed just after it had put the result in its place, and do what it has left undone."""
+        killed = _read_mark(os.path.join(self.part, _MARK)) == self.fingerprint == stored_fingerprint(self.path)
+        if killed:
+            self._sweep()
+        return killed
+
+    def _sweep(self) -> None:
+        """Remove the folder, its mark last: whoever is killed meanwhile is known to have been done."""
+        for name in set(os.listdir(self.part)) - {_MARK}:
+            shutil.rmtree(os.path.join(self.part, name), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self.part, name))
+        os.unlink(os.path.join(self.part, _MARK))
+        os.rmdir(self.part)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -106,6 +124,8 @@ class Place:
             shutil.rmtree(self.store, ignore_errors=True)
             with open(os.path.join(self.part, _MARK), "w") as mark:
                 json.dump({"fingerprint": self.fingerprint}, mark)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.file)
         os.makedirs(self.store, exist_ok=True)
         os.makedirs(self.spare)
 
@@ -117,14 +137,14 @@ class Place:
             os.rename(self.path, old)
         os.replace(made, self.path)
         _flush(os.path.dirname(self.path))
-        shutil.rmtree(self.part)
+        self._sweep()
 
 
 def _read_mark(path: str) -> str | None:
     try:
         with open(path) as file:
             return str(json.load(file)["fingerprint"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
 
 
