@@ -30,8 +30,8 @@ def _opened(ctx: click.Context) -> "Aggregation | None":
     """Return what the sources on the line hold; None unless it is there, readable and known at once: one file, or an index."""
     from aggarray.api import open
 
-    given: Any = ctx.params.get("source") or ctx.params.get("index") or ()
-    source = [given] if isinstance(given, str) else list(given)
+    # An option without its value yet ends the parser's work before it has named the arguments.
+    source: list[Any] = [*(ctx.params.get("source") or ctx.args)]
     if len(source) != 1 or not os.path.isfile(source[0]):
         return None
     with contextlib.suppress(AggarrayError, OSError):

@@ -53,6 +53,15 @@ def label_of(text: str) -> Any:
     return slice(start or None, stop or None, None if step is None else int(step))
 
 
+def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None) -> "list[MasterArray]":
+    """Return the selections of arrays; BadParameter for a dimension that none of them has."""
+    there = sorted({d for a in arrays for d in a.dimensions})
+    for name in labels:
+        if name not in there:
+            raise click.BadParameter(f"no dimension {name!r}: there are {', '.join(there) or 'none'}", param_hint="--sel")
+    return [select(array, labels, method) for array in arrays]
+
+
 def select(array: "MasterArray", labels: Mapping[str, Any], method: str | None) -> "MasterArray":
     """Return the selection; dimensions that the array lacks are passed over. ``method`` is not for slices."""
     for several in (False, True):

@@ -51,21 +51,12 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
     labels = _labels.parse(how["sel"])
     where = pairs(how["where"], "--where", "NAME=VALUE")
     agg = chosen(open_source(source, variables, how["opening"]), where)
-    found = [_labels.select(array, labels, how["method"]) for array in _checked(list(agg), labels)]
+    found = _labels.select_all(list(agg), labels, how["method"])
     done = extract(found, output, exists="overwrite" if how["overwrite"] else "raise", progress=bar())
     if as_json:
         echo_json(facts_of(done, found))
     else:
         click.echo(printable(said_of(done, found)))
-
-
-def _checked(arrays: "list[MasterArray]", labels: dict[str, Any]) -> "list[MasterArray]":
-    """Return the arrays; UsageError for a dimension that none of them has."""
-    there = sorted({d for a in arrays for d in a.dimensions})
-    for name in labels:
-        if name not in there:
-            raise click.BadParameter(f"no dimension {name!r}: there are {', '.join(there) or 'none'}", param_hint="--sel")
-    return arrays
 
 
 def facts_of(done: "Extracted", arrays: "list[MasterArray]") -> dict[str, Any]:
