@@ -189,6 +189,9 @@ def test_files_of_the_user_are_not_touched(tmp_path: Path, sample_tiles: Path) -
         with pytest.raises(aa.AggregationError, match=words):
             extract(value, tmp_path / name, exists=exists)
         assert files_below(tmp_path) == before
+    for exists in ("overwrite", "update"):
+        with pytest.raises(aa.AggregationError, match=r"data\.nc: is read itself"):
+            extract(aa.open(tmp_path / "data.nc"), tmp_path / "data.nc", exists=exists)
     with pytest.raises(aa.AggregationError, match="no arrays"):
         extract([], tmp_path / "out.nc")
     with pytest.raises(aa.AggregationError, match="str to write"):

@@ -5,7 +5,6 @@
 
 import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +56,8 @@ class Job:
 
 def read_job(path: str) -> Job:
     """Read a job file. UsageError, in one line, for one that cannot be read or says what has no meaning."""
+    import tomllib
+
     try:
         with open(path, "rb") as file:
             found = tomllib.load(file)

@@ -59,7 +59,24 @@ def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], metho
     for name in labels:
         if name not in there:
             raise click.BadParameter(f"no dimension {name!r}: there are {', '.join(there) or 'none'}", param_hint="--sel")
-    return [select(array, labels, method) for array in arrays]
+    found = [select(array, labels, method) for array in arrays]
+    for before, after in zip(arrays, found, strict=True):
+        if before.size and not after.size:
+            empty = after.dimensions[after.shape.index(0)]
+            raise click.UsageError(f"--sel {empty}={shown(labels[empty])}: {before.name} has nothing there")
+    return found
+
+
+def shown(label: Any) -> str:
+    """Return a label as it is written.
+
+    >>> shown(slice(None, "5", None)), shown(["1", "2"])
+    (':5', '1,2')
+    """
+    if is_slice(label):
+        ends = ["" if end is None else str(end) for end in (label.start, label.stop, *([label.step] if label.step else []))]
+        return ":".join(ends)
+    return ",".join(map(str, label)) if isinstance(label, list) else str(label)
 
 
 def select(array: "MasterArray", labels: Mapping[str, Any], method: str | None) -> "MasterArray":

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from aggarray.master import MasterArray
 
 
+def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the output; BadParameter unless its name says what is to be written."""
+    if not value.lower().endswith((".zarr", ".nc", ".nc4")):
+        raise click.BadParameter(f"{value!r}: give a name that ends with .zarr or .nc: it decides what is written")
+    return value
+
+
 @click.command("extract")
 @source_argument
 @variables_option
@@ -36,7 +43,15 @@ if TYPE_CHECKING:
 )
 @click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label serves one that is not there.")
 @where_option
-@click.option("-o", "--output", required=True, metavar="OUT.zarr|OUT.nc", type=click.Path(), help="What to write.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT.zarr|OUT.nc",
+    type=click.Path(),
+    callback=_checked_output,
+    help="What to write.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
 @opening_options
 @json_option

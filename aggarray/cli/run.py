@@ -66,13 +66,15 @@ class Run:
     failed: bool = False
 
     def note(self, step: str, path: str, text: str) -> None:
-        """Say what was done, on standard output and in the log."""
+        """Say what was done, on standard output (errors: on standard error) and in the log."""
         from aggarray.facts import printable
 
         line = printable(f"{step} {path}: {text}")
         if step != "start":
             self.steps.append({"step": step, "path": path, "done": text})
-        if not self.quiet and step != "start":
+        if step == "error":
+            click.echo(f"aggarray: {line.removeprefix('error ')}", err=True)
+        elif step != "start" and not self.quiet:
             click.echo(line)
         if self.job.log is not None and not self.dry:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
@@ -95,8 +97,6 @@ class Run:
             self.failed = True
             text = error.format_message() if isinstance(error, click.UsageError) else str(error)
             self.note("error", what, text)
-            if not self.quiet:
-                click.echo(f"aggarray: {what}: {text}", err=True)
             return None
 
     def _aggregation(self) -> "Aggregation | None":

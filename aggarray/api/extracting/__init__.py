@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggarray.api.extracting import netcdf_file, zarr_store
-from aggarray.api.extracting.fingerprint import fingerprint
+from aggarray.api.extracting.fingerprint import files_of, fingerprint
 from aggarray.api.extracting.layout import Layout, lay_out
 from aggarray.api.extracting.pieces import Pieces
 from aggarray.api.extracting.place import ATTRIBUTE, Place, stored_fingerprint
@@ -114,6 +114,8 @@ def _planned(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any
     if wrong or not given:
         raise AggregationError(f"{path}: {wrong[0] if wrong else 'no arrays'} to write: give arrays of an aggregation")
     layout = lay_out([settled_array(a) for a in given], _KINDS[suffix], path)
+    if os.path.realpath(path) in map(os.path.realpath, files_of(layout)):
+        raise AggregationError(f"{path}: is read itself: give another name")
     mark = fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark
     return _Plan(path, layout, mark)

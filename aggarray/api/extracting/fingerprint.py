@@ -24,7 +24,7 @@ def fingerprint(layout: Layout, kind: str) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
         digest.update(len(part).to_bytes(8, "little") + part)
-    for uri in sorted(_files(layout)):
+    for uri in sorted(files_of(layout)):
         digest.update(f"{uri} {_state(uri)}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
@@ -54,7 +54,8 @@ def _parts(item: Any) -> Iterator[bytes]:
         yield repr(item).encode("utf-8", "surrogatepass")
 
 
-def _files(layout: Layout) -> set[str]:
+def files_of(layout: Layout) -> set[str]:
+    """Return the files that values are read from."""
     return {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None}
 
 
