@@ -76,4 +76,4 @@ def test_shell_examples_run(tmp_path: Path, page: str) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "aggarray.cli", *command[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0 and re.search("tas|no problems|rank|would be", done.stdout), done.stderr
+        assert done.returncode == 0 and re.search("tas|no problems|0 problems|rank|would be", done.stdout), done.stderr
