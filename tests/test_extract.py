@@ -257,6 +257,20 @@ def test_what_a_run_leaves_behind_is_used_by_the_same_one_only(
     np.testing.assert_array_equal(aa.open(out)["tas"][:], np.asarray(tas[:, ::-1]))
 
 
+@pytest.mark.usefixtures("small")
+def test_no_more_than_a_block_is_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, read = [], layout.Variable.values
+
+    def noting(self: layout.Variable, key: Any) -> Any:
+        sizes.append(read(self, key).nbytes)
+        return read(self, key)
+
+    monkeypatch.setattr(layout.Variable, "values", noting)
+    tas = aa.open(archive(tmp_path / "data"))["tas"]
+    extract(tas, tmp_path / "out.zarr")
+    assert max(sizes) <= SMALL["BLOCK"] and len(sizes) >= tas.nbytes / SMALL["BLOCK"]
+
+
 #: Extracts once in a child for each number of a line on standard input, and kills it at its so many-th step in the folder.
 KILLER = """
 import os, signal, sys
@@ -365,3 +379,20 @@ def test_netcdf_library_agrees_on_the_chunks(tmp_path: Path, small: None) -> Non
         assert variable.filters()["shuffle"] and variable.filters()["zlib"] and variable.chunking() != "contiguous"
         assert file["lat"].chunking() == "contiguous" and variable.shape == (12, 9, 14)
     assert not filecmp.cmp(tmp_path / "out.nc", tmp_path / "data" / "a.nc", shallow=False)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("place", ["cmip6/CMIP/MIROC/MIROC6", "cmip6/CMIP/CCCR-IITM", "nemo", "ostia_monthly.nc"])
+def test_real_data_are_what_xarray_reads(shared_data: Path, tmp_path: Path, suffix: str, place: str) -> None:
+    source = shared_data / place
+    folder = min((p.parent for p in source.rglob("*.nc")), default=source) if source.is_dir() else source
+    files = sorted(map(str, folder.glob("*.nc"))) if folder.is_dir() else [str(source)]
+    extract([a for a in aa.open(files) if a.size], tmp_path / f"out.{suffix}")
+    along = {"combine": "nested", "concat_dim": "time_counter" if place == "nemo" else "time"}
+    same = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    with xr.open_mfdataset(files, **along, **same) as expected, opened(tmp_path / f"out.{suffix}") as found:
+        assert set(found.variables) <= set(expected.variables) and len(found.data_vars) >= 1
+        for name in found.variables:
+            xr.testing.assert_equal(found[name].drop_vars(found[name].coords), expected[name].drop_vars(expected[name].coords))
+            kept = {"units", "standard_name", "long_name", "cell_methods", "axis"} & set(expected[name].attrs)
+            assert {k: found[name].attrs[k] for k in kept} == {k: expected[name].attrs[k] for k in kept}, name

@@ -72,7 +72,7 @@ def extract(
 
     total = sum(v.source.nbytes for v in plan.layout.variables if v.chunks is not None)
     with place.held():
-        is_zarr = plan.path.endswith(".zarr")
+        is_zarr = plan.suffix == ".zarr"
         pieces = Pieces(place.store, place.spare, zarr_store.encode if is_zarr else netcdf_file.encode)
         pieces.write(plan.layout, advance)
         if is_zarr:
@@ -93,6 +93,7 @@ def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.Pat
 @dataclass(frozen=True, slots=True)
 class _Plan:
     path: str
+    suffix: str
     layout: Layout
     fingerprint: str
 
@@ -118,4 +119,4 @@ def _planned(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any
         raise AggregationError(f"{path}: is read itself: give another name")
     mark = fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark
-    return _Plan(path, layout, mark)
+    return _Plan(path, suffix, layout, mark)

@@ -63,9 +63,10 @@ class Place:
         is_store = os.path.isfile(os.path.join(self.path, "zarr.json")) or os.path.isfile(os.path.join(self.path, ".zgroup"))
         if os.path.isdir(self.path) and not os.path.islink(self.path) and not is_store and os.listdir(self.path):
             raise AggregationError(f"{self.path}: is a folder of something else: give another name, or remove it")
-        if not os.path.isdir(self.path) and self.path.endswith(".zarr"):
+        wants_folder = self.path.lower().endswith(".zarr")
+        if not os.path.isdir(self.path) and wants_folder:
             raise AggregationError(f"{self.path}: is a file, no Zarr store: give another name, or remove it")
-        if os.path.isdir(self.path) and not self.path.endswith(".zarr"):
+        if os.path.isdir(self.path) and not wants_folder:
             raise AggregationError(f"{self.path}: is a folder: give another name, or remove it")
         if exists == "update" and stored_fingerprint(self.path) is None:
             raise AggregationError(f"{self.path}: was not extracted by aggarray: give another name, or remove it")
