@@ -7,7 +7,7 @@ order what it has read. Or it holds what another exporter of the Distributed Arr
 
 import threading
 from itertools import accumulate, product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,10 +26,12 @@ class LocalArray:
     where it arrives: changes of its buffer stay behind, unless it came from another exporter.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_copy", "_lock", "_source", "distribution", "rank")
+    __slots__ = ("__weakref__", "_buffer", "_copy", "_lock", "distribution", "rank", "source")
 
     distribution: Distribution
     rank: int
+    #: What the section is read from; None for what another exporter has, or was computed.
+    source: Any
 
     def __init__(self, source: Any, distribution: Distribution, rank: int, copy: bool | None = True) -> None:
         """Take a section of ``source``; nothing is read yet. ProtocolError where distribution or rank do not fit."""
@@ -49,12 +51,12 @@ class LocalArray:
         self._set(source, distribution, int(rank), copy, None)
 
     def _set(self, source: Any, distribution: Distribution, rank: int, copy: bool | None, buffer: np.ndarray | None) -> None:
-        self._source, self.distribution, self.rank, self._copy, self._buffer = source, distribution, rank, copy, buffer
+        self.source, self.distribution, self.rank, self._copy, self._buffer = source, distribution, rank, copy, buffer
         self._lock = threading.Lock()
 
     @classmethod
-    def _holding(cls, buffer: np.ndarray, distribution: Distribution, rank: int, source: Any = None) -> "LocalArray":
-        """Return a section whose values are there already."""
+    def holding(cls, buffer: np.ndarray, distribution: Distribution, rank: int, source: Any = None) -> Self:
+        """Return a section whose values are there already; ``source``: what they were read from."""
         found = cls.__new__(cls)
         found._set(source, distribution, rank, True, buffer)
         return found
@@ -80,7 +82,7 @@ class LocalArray:
         rank = 0
         for _, part in parts:
             rank = rank * part.nprocs + part.rank
-        return cls._holding(np.empty(0) if export is None else export.buffer, distribution, rank)
+        return cls.holding(np.empty(0) if export is None else export.buffer, distribution, rank)
 
     @property
     def buffer(self) -> np.ndarray:
@@ -97,7 +99,7 @@ class LocalArray:
             return self._part(tuple(one[0] for one in segments), copy=self._copy)
         if self._copy is False:
             raise AggregationError("no view without a copy: its padding wraps; read with copy=None or copy=True")
-        result = np.empty(self.shape, self._source.dtype)
+        result = np.empty(self.shape, self.source.dtype)
         placed = []
         for one in segments:
             ends = list(accumulate(map(len, one), initial=0))
@@ -108,7 +110,7 @@ class LocalArray:
 
     def _part(self, selectors: tuple[Range | np.ndarray, ...], **how: Any) -> np.ndarray:
         key = tuple(s.as_slice() if isinstance(s, Range) else s for s in selectors)
-        found: np.ndarray = self._source.read(key, **how)
+        found: np.ndarray = self.source.read(key, **how)
         return found
 
     @property
@@ -119,7 +121,7 @@ class LocalArray:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the buffer; known without reading, but for the byte order of a view."""
-        found: np.dtype[Any] = self._source.dtype if self._buffer is None else self._buffer.dtype
+        found: np.dtype[Any] = self.source.dtype if self._buffer is None else self._buffer.dtype
         return found
 
     @property
@@ -137,7 +139,7 @@ class LocalArray:
     @property
     def partitions(self) -> tuple[Any, ...]:
         """The partitions of the master array that the section has elements of, in C order; () for imported sections."""
-        matrix = getattr(self._source, "partitions", None)
+        matrix = getattr(self.source, "partitions", None)
         if matrix is None:
             return ()
         segments = self.distribution.segments(self.rank)
@@ -174,12 +176,12 @@ class LocalArray:
         if flags.c_contiguous and flags.aligned and flags.writeable and self.buffer.dtype.isnative:
             return self
         values = np.array(self.buffer, self.buffer.dtype.newbyteorder("="), order="C")
-        return LocalArray._holding(values, self.distribution, self.rank, self._source)
+        return LocalArray.holding(values, self.distribution, self.rank, self.source)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._source is None:
-            return LocalArray._holding, (self.buffer, self.distribution, self.rank)
-        return LocalArray, (self._source, self.distribution, self.rank, self._copy)
+        if self.source is None:
+            return LocalArray.holding, (self.buffer, self.distribution, self.rank)
+        return LocalArray, (self.source, self.distribution, self.rank, self._copy)
 
     def __repr__(self) -> str:
         state = "not read yet" if self._buffer is None else "in memory"

@@ -4,6 +4,8 @@ Whatever way the files are stored, each stored chunk is decoded by one process; 
 at all times.
 
     climatology.py [SOURCE [VARIABLE [STORE]]]
+
+STORE is made; one that has such arrays already is refused.
 """
 
 import sys

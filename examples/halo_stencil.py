@@ -4,6 +4,8 @@ Each process has a rectangle of the map with a halo of one point, which its neig
 written to one Zarr store.
 
     halo_stencil.py [SOURCE [VARIABLE [STORE]]]
+
+STORE is made; one that has such an array already is refused.
 """
 
 import sys

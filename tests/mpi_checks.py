@@ -312,8 +312,8 @@ def check_wrong_use(root: ProcessGroup) -> None:
         refuses(root, "call the same everywhere", lambda: move(ones) if last else HaloExchange(everybody, d))
         other = Distribution.regular((4 * size,), "c", (size,))
         refuses(root, "call the same everywhere", lambda: HaloExchange(everybody, other if last else d))
-        refuses(root, "calls include .*: call the same", lambda: root.include([0, 1] if last else [1, 0]))
-        refuses(root, "calls grid .*: call the same", lambda: root.grid((1, size) if last else (size, 1)))
+        refuses(root, "include: .*: give the same everywhere", lambda: root.include([0, 1] if last else [1, 0]))
+        refuses(root, "grid: .*: give the same everywhere", lambda: root.grid((1, size) if last else (size, 1)))
     assert np.array_equal(move(ones), ones)
 
 

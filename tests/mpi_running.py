@@ -31,7 +31,7 @@ def surroundings() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
-def run_mpi(count: int, *command: str, seconds: float = 100) -> str:
+def run_mpi(count: int, *command: str, seconds: float = 200) -> str:
     """Run a Python program (file, arguments) on so many ranks; return what it prints. Fails on an error, or when it hangs."""
     pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
     start = launching(count)

@@ -10,6 +10,7 @@ from distributions import maps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpi_checks import CHECKS, require_adjoint, section
+from mpi_mixups import MIXUP_CHECKS
 from threads_link import run
 
 import aggarray as aa
@@ -27,7 +28,7 @@ def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("check", CHECKS[:-1], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", (*CHECKS[:-1], *MIXUP_CHECKS[:2]), ids=lambda c: c.__name__)
 def test_many_workers(check: Callable[[ProcessGroup], None], size: int) -> None:
     run(size, check)
 

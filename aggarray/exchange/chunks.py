@@ -1,11 +1,8 @@
-"""In which chunks is an array stored, and of a distributed one: who writes which, so that no two processes touch one chunk?
+"""In which chunks is a distributed array stored, and who writes which, so that no two processes touch one chunk?
 
-Blocks that are cut at multiples of a chunk stay as they are; anything else is brought to such blocks first. What one process
-writes is cut into multiples, or parts, of the chunks that it is read from.
+Blocks that are cut at multiples of a chunk stay as they are; anything else is brought to such blocks first.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import product
 from math import gcd, prod
 
 import numpy as np
@@ -14,8 +11,6 @@ from aggarray.maps import Block, Distribution, Map
 
 #: Chunks have about so many bytes at most; blocks stay as they are cut where chunks are at least such a part of an even share.
 _MOST, _FINEST = 16 << 20, 2
-#: What one process writes is cut into chunks of about so many bytes at least, and at most.
-_LITTLE, _MUCH = 1 << 20, 4 << 20
 
 
 def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, ...], Distribution]:
@@ -25,69 +20,47 @@ def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, 
     >>> chunks, [m.bounds.tolist() for m in blocks.maps]
     ((3, 2), [[0, 3, 6, 9, 10], [0, 2, 4]])
     """
-    found = [_along(one) for one in distribution.maps]
-    sides = [side for side, _ in found]
+    cuts = [_cuts(one) for one in distribution.maps]
+    whole = [_common(one) for one in cuts]
+    sides = list(whole)
     while prod(sides) * itemsize > _MOST and max(sides) > 1:
         longest = sides.index(max(sides))
-        sides[longest] = _finer(sides[longest])
-    # A side still divides the one that the cuts are multiples of.
-    return tuple(sides), Distribution(tuple(Block(cuts) for _, cuts in found))
+        sides[longest] = -(-sides[longest] // 2)
+    sides = [_fitting(side, most, len(one) > 2) for side, most, one in zip(sides, whole, cuts, strict=True)]
+    return tuple(sides), Distribution(tuple(Block(_moved(one, side)) for one, side in zip(cuts, sides, strict=True)))
 
 
-def _along(one: Map) -> tuple[int, np.ndarray]:
-    """Return a side and cuts at multiples of it."""
-    size, nprocs = one.size, one.nprocs
-    even = max(-(-size // nprocs), 1)
-    if isinstance(one, Block):
-        cuts = np.asarray(one.bounds)
-        inner = [int(c) for c in cuts[1:-1] if 0 < c < size]
-        side = gcd(*inner) if inner else max(size, 1)
-        if side * _FINEST >= min(even, size):
-            return side, cuts
-    return even, np.minimum(np.arange(nprocs + 1) * even, size)
+def _cuts(one: Map) -> np.ndarray:
+    """Return where blocks are cut: as they are, or evenly where chunks would be too small otherwise."""
+    even = max(-(-one.size // one.nprocs), 1)
+    if isinstance(one, Block) and _common(np.asarray(one.bounds)) * _FINEST >= min(even, one.size):
+        return np.asarray(one.bounds)
+    return np.minimum(np.arange(one.nprocs + 1) * even, one.size)
 
 
-def _finer(side: int) -> int:
-    """Return the largest proper divisor, 1 for a prime number.
+def _common(cuts: np.ndarray) -> int:
+    """Return the largest side of which all inner cuts are multiples."""
+    size = int(cuts[-1])
+    return gcd(*(int(c) for c in cuts[1:-1] if 0 < c < size)) or max(size, 1)
 
-    >>> _finer(12), _finer(7)
-    (6, 1)
+
+def _fitting(side: int, whole: int, cut: bool) -> int:
+    """Return a side of about that size, one that divides ``whole`` where there is such a one and there are cuts to keep.
+
+    >>> _fitting(6, 12, True), _fitting(50, 101, True), _fitting(50, 99, True), _fitting(50, 99, False)
+    (6, 50, 33, 50)
     """
-    return next((side // n for n in range(2, int(side**0.5) + 1) if side % n == 0), 1)
+    divisors = (n for n in range(side, side // 2, -1) if whole % n == 0) if cut else iter(())
+    return next(divisors, side)
 
 
-def chunk_like(shape: Sequence[int], itemsize: int, stored: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of chunks, of 1 to 4 MB where there is so much, that fit chunks which values are read from.
+def _moved(cuts: np.ndarray, side: int) -> np.ndarray:
+    """Return cuts at the multiples of a side that are nearest to others.
 
-    ``stored``: the sides of those. Sides grow from the last dimension to the first; the first is cut first.
-
-    >>> chunk_like((3650, 180, 360), 4, (1, 180, 360)), chunk_like((3650, 180, 360), 4, (3650, 180, 360))
-    ((8, 180, 360), (15, 180, 360))
-    >>> chunk_like((8760, 721, 1440), 4, (8760, 10, 10)), chunk_like((5,), 8, (100,)), chunk_like((), 8, ())
-    ((8760, 10, 10), (5,), ())
+    >>> _moved(np.array([0, 101, 202, 230]), 50).tolist()
+    [0, 100, 200, 230]
     """
-    sides = [max(1, min(side, size)) for side, size in zip(stored, shape, strict=True)]
-    for d in reversed(range(len(sides))):
-        while prod(sides) * itemsize < _LITTLE and sides[d] < shape[d]:
-            sides[d] = min(sides[d] * 2, shape[d])
-    for d in range(len(sides)):
-        while prod(sides) * itemsize > _MUCH and sides[d] > 1:
-            sides[d] = -(-sides[d] // 2)
-    return tuple(sides)
-
-
-def in_blocks(shape: Sequence[int], chunks: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield boxes of whole chunks (edges apart) that cover a shape, in C order, of ``most`` elements or one chunk each.
-
-    >>> list(in_blocks((5, 4), (2, 2), 8))
-    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 4, None), slice(0, 4, None)), (slice(4, 5, None), slice(0, 4, None))]
-    """
-    sides = list(chunks)
-    for d in reversed(range(len(sides))):
-        others = prod(sides) // sides[d]
-        sides[d] = max(sides[d], min(shape[d], most // others // chunks[d] * chunks[d]))
-        if sides[d] < shape[d]:
-            break
-    starts = (range(0, size, side) for size, side in zip(shape, sides, strict=True))
-    for corner in product(*starts):
-        yield tuple(slice(a, min(a + side, size)) for a, side, size in zip(corner, sides, shape, strict=True))
+    size = int(cuts[-1])
+    found: np.ndarray = np.minimum((cuts + side // 2) // side * side, size)
+    found[-1] = size
+    return found

@@ -55,6 +55,8 @@ def halo_widths(
         least = 0 if name in ("size", "padding") else 1
         if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < least:
             raise ExchangeError(f"{name}={value!r}: give an integer of at least {least}")
+    # NumPy's integers may be too narrow for what follows.
+    size, nprocs, kernel_size, stride, padding, dilation = (index(value) for value in given.values())
     reach = dilation * (kernel_size - 1)
     outputs = max((size + 2 * padding - reach - 1) // stride + 1, 0)
     ins, outs = Block.even(size, nprocs).bounds, Block.even(outputs, nprocs).bounds

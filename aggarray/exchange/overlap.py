@@ -7,6 +7,7 @@ searching. A message is the product of what meets along each dimension.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, product
 from math import gcd, prod
 from typing import NamedTuple
@@ -45,11 +46,54 @@ class Message:
         return sum(prod(box.shape) for box in self.boxes)
 
 
+class Lookup:
+    """Where listed indices are in their list. Prepared when first asked, for others of any number of processes."""
+
+    def __init__(self, listed: np.ndarray) -> None:
+        self._listed = listed
+
+    @cached_property
+    def _table(self) -> tuple[int, np.ndarray] | None:
+        """The lowest index, and from it on the place of each or -1; None where they lie far apart."""
+        low, high = int(self._listed.min()), int(self._listed.max())
+        if high - low >= max(64 * len(self._listed), 1 << 16):
+            return None
+        table = np.full(high - low + 1, -1, np.int32 if len(self._listed) < 1 << 31 else np.int64)
+        table[self._listed - low] = np.arange(len(self._listed))
+        return low, table
+
+    @cached_property
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(self._listed, kind="stable")
+        return self._listed[order], order
+
+    def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of some indices are listed, as their positions, and where these are in the list.
+
+        >>> [found.tolist() for found in Lookup(np.array([7, 3, 5])).find(np.array([4, 5, 7]))]
+        [[1, 2], [2, 0]]
+        """
+        if not len(self._listed) or not len(wanted):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if self._table is not None:
+            low, table = self._table
+            near = np.flatnonzero((wanted >= low) & (wanted < low + len(table)))
+            places = table[wanted[near] - low]
+            there = places >= 0
+            return near[there], places[there].astype(np.int64)
+        ascending, order = self._sorted
+        number = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+        found = np.flatnonzero(ascending[number] == wanted)
+        return found, order[number[found]]
+
+
 class Run(NamedTuple):
     """Some of a dimension's global indices, and where a buffer has them; as many of both."""
 
     indices: Indices
     places: Indices
+    #: Where listed indices are, if they are compared with those of many processes.
+    lookup: Lookup | None = None
 
 
 class Meeting(NamedTuple):
@@ -72,7 +116,7 @@ def owned_runs(one: Map, place: int) -> list[Run]:
                 start = run.indices.start + skipped * run.indices.step
                 found.append(Run(Range(start, high - low, run.indices.step), Range(low, high - low)))
             continue
-        mine = np.asarray(one.owner(run.indices) == place)
+        mine = one.owns(place)[run.places.as_slice() if isinstance(run.places, Range) else run.places]
         found.append(run if mine.all() else Run(_taken(run.indices, mine), _taken(run.places, mine)))
     return found
 
@@ -92,6 +136,8 @@ def _taken(items: Indices, chosen: np.ndarray) -> np.ndarray:
 def meet(source: Run, target: Run) -> Meeting | None:
     """Return where two runs have the same indices, in the same order on both sides; None where they have none.
 
+    Two processes that exchange them get the same, whichever of the runs has a lookup.
+
     >>> meet(Run(Range(0, 10), Range(2, 10)), Run(Range(4, 5, 3), Range(0, 5)))
     Meeting(source=slice(6, 10, 3), target=slice(0, 2, 1), size=2)
     """
@@ -110,10 +156,24 @@ def meet(source: Run, target: Run) -> Meeting | None:
         listed = _within(a, b)
         places = listed, (_taken(a, listed) - b.start) // b.step
     else:
-        _, first, second = np.intersect1d(a, b, assume_unique=True, return_indices=True)
-        places = first, second
+        places = _listed_twice(a, b, source.lookup, target.lookup)
     size = len(places[0])
     return Meeting(_at(source.places, places[0]), _at(target.places, places[1]), size) if size else None
+
+
+def _listed_twice(a: np.ndarray, b: np.ndarray, known: Lookup | None, other: Lookup | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return where two lists have the same indices, in the order of the second."""
+    if known is None and other is not None:
+        first, second = other.find(a)
+        order = np.argsort(second, kind="stable")
+        return first[order], second[order]
+    second, first = (Lookup(a) if known is None else known).find(b)
+    return first, second
+
+
+def _prepared(runs: Sequence[Run]) -> list[Run]:
+    """Return runs that are compared with those of many processes."""
+    return [r if isinstance(r.indices, Range) else r._replace(lookup=Lookup(r.indices)) for r in runs]
 
 
 def _progression(a: Range, b: Range) -> Range:
@@ -161,7 +221,7 @@ def outgoing(source: Distribution, rank: int, target: Distribution) -> list[Mess
     require_same_shape(source, target)
     rows: list[Row] = []
     for one, place, other in zip(source.maps, source.coords(rank), target.maps, strict=True):
-        mine = owned_runs(one, place)
+        mine = _prepared(owned_runs(one, place))
         met = ((p, _meetings(mine, held_runs(other, p))) for p in range(other.nprocs)) if mine else iter(())
         rows.append([(p, found) for p, found in met if found])
     return list(_messages(rows, target.grid))
@@ -175,7 +235,7 @@ def incoming(source: Distribution, target: Distribution, rank: int) -> list[Mess
     require_same_shape(source, target)
     rows: list[Row] = []
     for d, (other, one, place) in enumerate(zip(source.maps, target.maps, target.coords(rank), strict=True)):
-        mine = held_runs(one, place)
+        mine = _prepared(held_runs(one, place))
         met = ((p, _meetings(owned_runs(other, p), mine)) for p in range(other.nprocs)) if mine else iter(())
         rows.append([(p, found) for p, found in met if found])
         if sum(m.size for _, found in rows[-1] for m in found) != one.extent(place):

@@ -128,6 +128,10 @@ class Map(ABC):
         """Return which part of its buffer a process owns."""
         return slice(0, self.extent(rank))
 
+    def owns(self, rank: int) -> np.ndarray:
+        """Return for each element of a process, padding included, whether it is the owner."""
+        return np.asarray(self.owner(self.indices(rank)) == rank)
+
     def owned(self, rank: int) -> np.ndarray:
         """Return the global indices that a process owns: those of its buffer without communication padding."""
         return self.indices(rank)[self.owned_slice(rank)]

@@ -80,6 +80,10 @@ class Cyclic(Kind):
         """Return the same: there is no padding."""
         return self.num_owned(rank)
 
+    def owns(self, rank: int) -> np.ndarray:
+        """Return that a process owns all it has."""
+        return np.ones(self.extent(rank), bool)
+
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return a strided range, or for larger blocks their indices, ascending."""
         rank, block, count = self._checked(rank), self._block, self.num_owned(rank)

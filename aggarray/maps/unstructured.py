@@ -6,6 +6,7 @@ search.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,7 +49,7 @@ class Unstructured(Kind):
     ([1, 0], [0, 1], [30, -1])
     """
 
-    __slots__ = ("_labels", "_lists", "_places", "_ranks", "nprocs", "one_to_one", "periodic", "size")
+    __slots__ = ("_firsts", "_labels", "_lists", "_places", "_ranks", "nprocs", "one_to_one", "periodic", "size")
     letter: ClassVar[str] = "u"
 
     def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, *, periodic: bool = False) -> None:
@@ -105,6 +106,17 @@ class Unstructured(Kind):
     def num_owned(self, rank: int) -> int:
         """Return the same: there is no padding."""
         return self.extent(rank)
+
+    def owns(self, rank: int) -> np.ndarray:
+        """Return for each element of a process whether it is the owner: no process of a lower rank has it."""
+        if not hasattr(self, "_firsts"):
+            # Told from what lies sorted already: searching for millions of labels takes seconds.
+            again = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
+            starts = np.cumsum([0, *map(len, self._lists)])
+            firsts = np.ones(len(self._labels), bool)
+            firsts[starts[self._ranks[again]] + self._places[again]] = False
+            self._firsts = tuple(firsts[a:b] for a, b in pairwise(starts))
+        return self._firsts[self._checked(rank)]
 
     def _present(self, g: Any) -> np.ndarray:
         found = positions(g, "global index")

@@ -83,8 +83,8 @@ class SubArray:
         processes of a block grid make a master array; `MasterArray.from_locals` does so for any distribution.
         """
         section = local if isinstance(local, LocalArray) else LocalArray.from_distarray(local)
-        named = {name: getattr(section._source, name, None) for name in ("dimensions", "units", "calendar", "directions")}
-        return cls.from_array(section.owned, fill_value=getattr(section._source, "fill_value", None), **named)
+        named = {name: getattr(section.source, name, None) for name in ("dimensions", "units", "calendar", "directions")}
+        return cls.from_array(section.owned, fill_value=getattr(section.source, "fill_value", None), **named)
 
     @property
     def variable(self) -> str | None:

@@ -1,6 +1,6 @@
 """What is known of a distributed array beside its values? Names, attributes and coordinates, where a master array gave them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,7 @@ from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.fields import brief, whole
 from aggarray.master import MasterArray
-from aggarray.mpi.redistribution import described
-from aggarray.transport import Link, together
+from aggarray.mpi.groups import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,11 @@ class About:
     fill_value: Any = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: Mapping[str, MasterArray] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """What it is, in words by which processes tell whether they mean the same."""
+        return f"{self.name} ({', '.join(self.dimensions)}) in {self.units}"
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes with units and calendar among them."""
@@ -48,8 +52,7 @@ class Result(LocalArray):
     @classmethod
     def of(cls, values: np.ndarray, distribution: Distribution, rank: int, about: About) -> "Result":
         """Return a section whose values are there."""
-        found = cls.__new__(cls)
-        found._set(None, distribution, rank, True, values)
+        found = cls.holding(values, distribution, rank)
         found.about = about
         return found
 
@@ -61,7 +64,7 @@ def about(local: LocalArray) -> About:
     """Return what is known of a distributed array: dimensions without names are dim_0, dim_1, ..."""
     if isinstance(local, Result):
         return local.about
-    source = local._source
+    source = local.source
     if isinstance(source, MasterArray):
         return about_array(source)
     return About(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
@@ -71,7 +74,7 @@ def axes_of(dimensions: Any, known: About) -> tuple[int, ...]:
     """Return the axes of dimensions given by name (one, or several), None for all; ExchangeError where there is no such one."""
     if dimensions is None:
         return tuple(range(len(known.dimensions)))
-    given: Sequence[Any] = (dimensions,) if isinstance(dimensions, str) or whole(dimensions) is not None else tuple(dimensions)
+    given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions)
     found = []
     for one in given:
         number = known.dimensions.index(one) if one in known.dimensions else whole(one)
@@ -82,21 +85,3 @@ def axes_of(dimensions: Any, known: About) -> tuple[int, ...]:
     if len(set(found)) < len(found):
         raise ExchangeError(f"dimensions {brief(dimensions)} repeat: name each once")
     return tuple(sorted(found))
-
-
-def holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
-    """Return for each rank of a distribution the processes that hold its section, the lowest first. Collective.
-
-    What was reduced is held by several. ExchangeError where they hold parts of different arrays, or some part is not there.
-    """
-    found = together(link, lambda: (described(local.distribution), local.dtype.newbyteorder("=").str, local.rank))
-    if len({one[:2] for one in found}) > 1:
-        raise ExchangeError(f"{what}: sections of different distributions or dtypes: give those of one array")
-    ranks = [one[2] for one in found]
-    missing = sorted(set(range(local.distribution.nprocs)) - set(ranks))
-    if missing:
-        raise ExchangeError(
-            f"{what}: {link.size} processes hold a distribution over {local.distribution.nprocs}, and none the section of "
-            f"rank {missing[0]}: give all of them"
-        )
-    return [[p for p, own in enumerate(ranks) if own == rank] for rank in range(local.distribution.nprocs)]

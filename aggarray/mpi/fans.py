@@ -10,7 +10,7 @@ from aggarray.exchange import broadcast_groups, kept_groups
 from aggarray.maps.fields import brief
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, dimensions_of
 from aggarray.mpi.movement import Movement, nothing
-from aggarray.transport import add_up, copy_down
+from aggarray.transport import add_everywhere, add_up, copy_down
 
 
 def shape_of(group: ProcessGroup) -> tuple[int, ...]:
@@ -24,8 +24,8 @@ class _Fan(Movement):
     def __init__(self, few: ProcessGroup, many: ProcessGroup, turned_few: bool, turned_many: bool) -> None:
         super().__init__(few, many)
         self._few, self._many = few, many
-        arguments = few.ranks, shape_of(few), many.ranks, shape_of(many), bool(turned_few), bool(turned_many)
-        groups = self._planned(lambda: broadcast_groups(*arguments), bool(turned_few), bool(turned_many))
+        turned = bool(turned_few), bool(turned_many)
+        groups = self._planned(lambda: broadcast_groups(few.ranks, shape_of(few), many.ranks, shape_of(many), *turned), *turned)
         # In ascending order of roots, as trees want it.
         self._fan = sorted(groups)
         self._leaf = {rank: n for n, group in enumerate(self._fan) for rank in group[:1] if rank in many.ranks}
@@ -176,8 +176,7 @@ class AllSumReduce(Movement):
         if self._mine is None:
             return nothing(dtype)
         result = np.array(values, dtype, order="C", copy=True)
-        add_up(self._link, self._mine, result)
-        copy_down(self._link, self._mine, result)
+        add_everywhere(self._link, self._mine, result)
         return result
 
     adjoint = __call__

@@ -4,25 +4,29 @@ A group is a list of ranks in its root group, which all workers of the parent kn
 holds anything of the communication library: a duplicate of its communicator.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from aggarray.errors import ExchangeError
+from aggarray.errors import AggarrayError, ExchangeError
 from aggarray.exchange import neighbours, union
 from aggarray.exchange.groups import as_grid
 from aggarray.maps.fields import brief, truth, whole
 from aggarray.transport import Link, Section, link_over, together
 from aggarray.transport.serial import SerialLink
 
+_T = TypeVar("_T")
+
 
 class _Root:
     """The link of a root group, and whether it is still there."""
 
-    __slots__ = ("closed", "link")
+    __slots__ = ("closed", "link", "movements")
 
     def __init__(self, link: Link) -> None:
         self.link, self.closed = link, False
+        #: How many movements there have been: each has its number, by which processes tell whether they mean the same.
+        self.movements = 0
 
 
 class ProcessGroup:
@@ -83,20 +87,29 @@ class ProcessGroup:
             raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {brief(list(self.ranks))}")
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
-    def _agree(self, what: str, *said: Any) -> None:
-        """Raise ExchangeError unless all members ask for the same. Collective over the group."""
-        if self.active:
-            together(self.section, lambda: None, (what, *said))
+    def _agreed(self, what: str, ask: Callable[[], _T]) -> _T:
+        """Return what all members ask for; ExchangeError unless it is the same. Collective over the group."""
+        self.link  # noqa: B018 (raises where it is closed)
+        if not self.active:
+            return exchange_errors(ask)
+        said = together(self.section, ask, (what,))
+        for rank, other in enumerate(said):
+            if other != said[0]:
+                raise ExchangeError(
+                    f"{what}: {brief(said[0])} on process 0, {brief(other)} on process {rank}: give the same everywhere"
+                )
+        return said[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
         """Return the group of some members, by their ranks in this one, in the order given. Collective over this group."""
-        numbers = [whole(r) for r in ranks]
-        wrong = any(n is None or not 0 <= n < self.size for n in numbers)
-        self.link  # noqa: B018 (raises where it is closed)
-        self._agree("include", numbers)
-        if wrong or len(set(numbers)) < len(numbers):
-            raise ExchangeError(f"include {brief(list(ranks))}: give each rank once, of 0 to {self.size - 1}")
-        return ProcessGroup._of(self, (self.ranks[n] for n in numbers if n is not None))
+
+        def ask() -> list[int]:
+            numbers = [n for r in listed(ranks) if (n := whole(r)) is not None and 0 <= n < self.size]
+            if len(numbers) < len(listed(ranks)) or len(set(numbers)) < len(numbers):
+                raise ExchangeError(f"include {brief(ranks)}: give each rank once, of 0 to {self.size - 1}")
+            return numbers
+
+        return ProcessGroup._of(self, (self.ranks[n] for n in self._agreed("include", ask)))
 
     def union(self, other: "ProcessGroup") -> "ProcessGroup":
         """Return the group of this one's members, then the other's that are new; ExchangeError unless both have one root."""
@@ -111,14 +124,16 @@ class ProcessGroup:
         ``periodic``: for each dimension, whether its ends are neighbours; None: nowhere. ExchangeError where there are not as
         many members as places.
         """
-        sizes = tuple(whole(n) or 0 for n in shape)
-        around = (False,) * len(sizes) if periodic is None else tuple(truth(p) for p in periodic)
-        self.link  # noqa: B018
-        self._agree("grid", sizes, around)
-        if len(around) != len(sizes) or None in around:
-            raise ExchangeError(f"periodic {brief(periodic)}: give True or False for each of {len(sizes)} dimensions")
-        as_grid(self.ranks, sizes, "grid")
-        return ProcessGrid._shaped(self, self.ranks, sizes, tuple(bool(p) for p in around))
+
+        def ask() -> tuple[tuple[int, ...], tuple[bool, ...]]:
+            sizes = tuple(whole(n) or 0 for n in listed(shape))
+            around = (False,) * len(sizes) if periodic is None else tuple(truth(p) for p in listed(periodic))
+            if len(around) != len(sizes) or None in around:
+                raise ExchangeError(f"periodic {brief(periodic)}: give True or False for each of {len(sizes)} dimensions")
+            as_grid(self.ranks, sizes, "grid")
+            return sizes, tuple(bool(p) for p in around)
+
+        return ProcessGrid._shaped(self, self.ranks, *self._agreed("grid", ask))
 
     def close(self) -> None:
         """Free what the group holds. Closing the root group ends all groups made from it; collective then."""
@@ -197,9 +212,27 @@ class ProcessGrid(ProcessGroup):
         return ProcessGrid._shaped(self, members.ravel().tolist(), shape, periodic)
 
 
+def exchange_errors(make: Callable[[], _T]) -> _T:
+    """Return what is made, its errors as ExchangeErrors."""
+    try:
+        return make()
+    except ExchangeError:
+        raise
+    except (AggarrayError, TypeError, ValueError) as error:
+        raise ExchangeError(str(error)) from error
+
+
+def listed(given: Any) -> list[Any]:
+    """Return the items of what a user gave; ExchangeError for what has none."""
+    try:
+        return list(given)
+    except TypeError as error:
+        raise ExchangeError(f"{brief(given)}: give a list") from error
+
+
 def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
     """Return dimensions as ascending numbers, each once, of numbers or a truth value for each; ExchangeError for others."""
-    items = [given] if whole(given) is not None else list(given)
+    items = [given] if whole(given) is not None else listed(given)
     if items and all(truth(i) is not None for i in items):
         if len(items) == count:
             return tuple(d for d, kept in enumerate(items) if kept)

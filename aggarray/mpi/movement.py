@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from aggarray.errors import AggarrayError, ExchangeError
+from aggarray.errors import ExchangeError
 from aggarray.local import LocalArray
 from aggarray.maps.fields import brief
-from aggarray.mpi.groups import ProcessGrid, ProcessGroup
+from aggarray.mpi.groups import ProcessGrid, ProcessGroup, exchange_errors
 from aggarray.transport import Link, together
 
 _T = TypeVar("_T")
@@ -27,32 +27,47 @@ class Movement:
     """A movement over the root group of some process groups."""
 
     def __init__(self, *groups: ProcessGroup) -> None:
-        for group in groups:
-            if not isinstance(group, ProcessGroup):
-                raise ExchangeError(f"{type(group).__name__} is no process group: give a ProcessGroup or ProcessGrid")
-            if group._root is not groups[0]._root:
-                raise ExchangeError("process groups of two root groups: give groups that descend from one")
-        self._groups = groups
+        real = [group for group in groups if isinstance(group, ProcessGroup)]
+        if not real:
+            raise ExchangeError(f"{type(groups[0]).__name__} is no process group: give a ProcessGroup or ProcessGrid")
+        # One that is right leads to the others, who are told which is wrong.
+        self._root = real[0]._root
+        self._root.movements += 1
+        self._groups, self._number = groups, self._root.movements
 
     @property
     def _link(self) -> Link:
-        links = [group.link for group in self._groups]  # of closed groups there is none
-        return links[0]
+        for group in self._groups:
+            if isinstance(group, ProcessGroup):
+                group.link  # noqa: B018 (of closed groups there is none)
+        return self._root.link
+
+    def _check_groups(self) -> None:
+        for group in self._groups:
+            if not isinstance(group, ProcessGroup):
+                raise ExchangeError(f"{type(group).__name__} is no process group: give a ProcessGroup or ProcessGrid")
+            if group._root is not self._root:
+                raise ExchangeError("process groups of two root groups: give groups that descend from one")
 
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+    @property
+    def _counted(self) -> str:
+        return f"the movement made as number {self._number}"
 
     def _planned(self, plan: Callable[[], _T], *same: Any) -> _T:
         """Return a plan that each worker makes, once all plan the same; ExchangeError where one cannot. Collective."""
         made: list[_T] = []
 
         def say() -> list[tuple[int, ...]]:
-            made.append(_exchange_errors(plan))
+            self._check_groups()
+            made.append(exchange_errors(plan))
             return [g.ranks for g in self._groups if g.active]
 
         shapes = tuple(g.shape for g in self._groups if isinstance(g, ProcessGrid))
-        said = together(self._link, say, (self._name, *shapes, *same))
+        said = together(self._link, say, (self._name, self._counted, shapes, *same))
         # Members know who else is one: all of them have to say so.
         for rank, teams in enumerate(said):
             for member in {m for team in teams for m in team}:
@@ -79,7 +94,7 @@ class Movement:
                 raise ExchangeError(f"{self._name}: values of {mine[0].dtype} cannot be summed: give numbers")
             return Offer(mine[0].dtype, mine[0].shape)
 
-        offers = together(self._link, say, (self._name, way))
+        offers = together(self._link, say, (f"{self._name}: {way}", self._counted))
         return (mine[0] if mine else None), offers
 
     def _dtype(self, offers: Sequence[Offer]) -> np.dtype[Any]:
@@ -105,16 +120,6 @@ class Movement:
                     f"{self._name}: shape {first} on process {ranks[0]}, {offers[rank].shape} on process {rank}: give one shape"
                 )
         return first or ()
-
-
-def _exchange_errors(make: Callable[[], _T]) -> _T:
-    """Return what is made, its errors as ExchangeErrors."""
-    try:
-        return make()
-    except ExchangeError:
-        raise
-    except (AggarrayError, TypeError, ValueError) as error:
-        raise ExchangeError(str(error)) from error
 
 
 def array_of(x: Any) -> np.ndarray:

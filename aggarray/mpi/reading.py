@@ -10,16 +10,20 @@ import numpy as np
 
 from aggarray.api import Aggregation
 from aggarray.api import open as open_alone
+from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
 from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out
+from aggarray.formats import own_formats
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
+from aggarray.maps.fields import brief
 from aggarray.master import MasterArray
+from aggarray.mpi.about import about_array
 from aggarray.mpi.carrying import packed, unpacked
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.redistribution import check_fits, described
 from aggarray.mpi.stored import units_of
-from aggarray.transport import Link, Parcel, Part, hand_round, move, shared, together
+from aggarray.transport import Crates, Link, Parcel, Part, hand_round, move, shared, together
 
 #: Arrays of up to so many bytes are read by one process and handed round.
 _SMALL = 1 << 18
@@ -50,9 +54,20 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
         def scan() -> None:
             made.append(open_alone(source, **named))
 
-        shared(link, scan)
+        if link.rank:
+            _load()  # while the first one opens
+        wanted = {key: value for key, value in named.items() if key != "progress"}
+        shared(link, scan, ("open", brief(source), brief(wanted)))
         sent = hand_round(link, packed(made[0]) if made else None)
+    if made:
+        _load()
     return made[0] if made else unpacked(sent)
+
+
+def _load() -> None:
+    """Load what reading will need, so that no other process has to wait for this one then."""
+    own_formats()
+    codecs()
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> LocalArray:
@@ -82,14 +97,14 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
                 raise ExchangeError(str(error)) from error
 
         mine: list[LocalArray] = []
-        call = "local", getattr(a, "shape", None), str(getattr(a, "dtype", "")), described(distribution), bool(collective)
-        together(link, lambda: mine.append(section()), call)
+        named = (about_array(a).words, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
+        together(link, lambda: mine.append(section()), ("local", *named, described(distribution), bool(collective)))
         if not collective:
             return mine[0]
+        if a._known is None and a.nbytes <= _SMALL:
+            return _handed_round(link, a, distribution)
         if a._known is not None or a.dtype.hasobject or not a.ndim:
             return _alone(link, mine[0])
-        if a.nbytes <= _SMALL:
-            return _handed_round(link, a, distribution)
         return _together(link, a, mine[0])
 
 
@@ -101,8 +116,8 @@ def _alone(link: Link, section: LocalArray) -> LocalArray:
 
 def _handed_round(link: Link, a: MasterArray, distribution: Distribution) -> LocalArray:
     values = shared(link, lambda: a.read())
-    whole = values[np.ix_(*distribution.indices(link.rank))]
-    return LocalArray._holding(np.ascontiguousarray(whole), distribution, link.rank, a)
+    mine = np.array(values[np.ix_(*distribution.indices(link.rank))], order="C")
+    return LocalArray.holding(mine, distribution, link.rank, a)
 
 
 def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
@@ -117,6 +132,7 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     result = np.empty(section.shape, a.dtype)
     # One buffer serves all rounds: memory that is new to the process costs about as much as decoding.
     buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in dealt), default=0), a.dtype)
+    crates = Crates()
     for boxes in dealt:
         arrays: list[np.ndarray] = []
         together(link, partial(_read, a, boxes[link.rank], buffer, arrays))
@@ -128,8 +144,8 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
             Parcel(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
             for m in dealt_in(boxes, distribution, link.rank)
         ]
-        move(link, given, taken, a.dtype)
-    return LocalArray._holding(result, distribution, link.rank, a)
+        move(link, given, taken, a.dtype, crates=crates)
+    return LocalArray.holding(result, distribution, link.rank, a)
 
 
 def _elements(boxes: np.ndarray) -> int:

@@ -27,7 +27,7 @@ def check_fits(group: ProcessGroup, distribution: Distribution, what: str) -> No
         raise ExchangeError(f"{what}: a distribution over a grid {distribution.grid} for a grid of shape {group.shape}")
 
 
-def described(distribution: Any) -> Any:
+def described(distribution: Any) -> str:
     """Return a few words that are equal for equal distributions alone: these may be as large as an array."""
     if not isinstance(distribution, Distribution):
         return type(distribution).__name__
@@ -37,7 +37,8 @@ def described(distribution: Any) -> Any:
             for part in item if isinstance(item, tuple) else (item,):
                 digest.update(f"|{type(part).__name__}{np.shape(part)}".encode())
                 digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-    return distribution.shape, distribution.grid, digest.hexdigest()[:16]
+    types = "".join(one.dist_type for one in distribution.maps)
+    return f"distribution {types!r} of {distribution.shape} over {distribution.grid} [{digest.hexdigest()[:16]}]"
 
 
 def _of_shape(shape: tuple[int, ...], what: str) -> Callable[[np.ndarray], None]:

@@ -17,18 +17,20 @@ from aggarray.exchange.overlap import owned_runs
 from aggarray.local import LocalArray
 from aggarray.maps import Block, Distribution, Map, Unstructured
 from aggarray.maps.fields import brief
-from aggarray.mpi.about import About, Result, about, axes_of, holders
+from aggarray.mpi.about import About, Result, about, axes_of
 from aggarray.mpi.reading import group_over
+from aggarray.mpi.taking import taken_in
 from aggarray.selection import Range
-from aggarray.transport import Link, add_up, copy_down, together
+from aggarray.transport import Link, add_everywhere, copy_down, together
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
 _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
 
 
-def reduce(local: LocalArray, operation: str, dimensions: Any, comm: Any) -> LocalArray:
+def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray:
     """Return the reduction over dimensions (names or one name, None: all) of a distributed array. Collective over ``comm``.
 
+    ``local``: this process's section, a LocalArray or any exporter with ``__distarray__``, whose dimensions are dim_0, dim_1...
     ``operation``: sum, mean, min, max, count or std (of all values, as NumPy's). Missing values (NaN; of integers the fill
     value) do not count; where there are no others, the sum is 0 and the rest NaN, or the fill value. The result is distributed
     over the dimensions that stay, without padding: each process has the section of its place along these, so that several
@@ -43,30 +45,31 @@ def reduce(local: LocalArray, operation: str, dimensions: Any, comm: Any) -> Loc
     """
     with group_over(comm) as group:
         link = group.section
-        known, axes = _agreed(link, local, operation, dimensions)
-        held = holders(link, local, "reduce")
-        kept = [d for d in range(len(local.distribution.maps)) if d not in axes]
-        result = Distribution(tuple(_bare(local.distribution.maps[d]) for d in kept))
-        place = local.distribution.coords(local.rank)
+        section, held = taken_in(link, local, "reduce")
+        known, axes = _agreed(link, section, operation, dimensions)
+        distribution = section.distribution
+        kept = [d for d in range(len(distribution.maps)) if d not in axes]
+        result = Distribution(tuple(_bare(distribution.maps[d]) for d in kept))
+        place = distribution.coords(section.rank)
         rank = rank_at(result.grid, [place[d] for d in kept])
         # Of those that hold the same, the first speaks for all, and tells them.
-        teams = kept_groups([same[0] for same in held], local.distribution.grid, kept)
+        teams = kept_groups([same[0] for same in held], distribution.grid, kept)
         team = next((g for g in teams if link.rank in g), None)
         if team is None:
-            values = np.empty(result.local_shape(rank), _result_dtype(operation, local.dtype))
+            values = np.empty(result.local_shape(rank), _result_dtype(operation, section.dtype))
         else:
-            values = _Reduction(link, team, _owned(local), axes, known.fill_value).carry_out(operation)
-        copy_down(link, held[local.rank], values)
+            # What is infinite or overflows is a result, not a fault of one process.
+            with np.errstate(all="ignore"):
+                values = _Reduction(link, team, _owned(section), axes, known.fill_value).carry_out(operation)
+        copy_down(link, held[section.rank], values)
     return Result.of(values, result, rank, _described(known, operation, axes, values.dtype))
 
 
-def _agreed(link: Link, local: Any, operation: str, dimensions: Any) -> tuple[About, tuple[int, ...]]:
+def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[About, tuple[int, ...]]:
     """Return what is known of an array, and the axes that vanish, once all processes want the same and have their values."""
 
     def check() -> None:
-        if not isinstance(local, LocalArray):
-            raise ExchangeError(f"{type(local).__name__} is no LocalArray: take an export in by LocalArray.from_distarray")
-        if operation not in OPERATIONS:
+        if not isinstance(operation, str) or operation not in OPERATIONS:
             raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
             raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
@@ -75,7 +78,7 @@ def _agreed(link: Link, local: Any, operation: str, dimensions: Any) -> tuple[Ab
         local.buffer  # noqa: B018 (errors of reading are everybody's)
 
     found: list[tuple[About, tuple[int, ...]]] = []
-    together(link, check, ("reduce", operation, brief(dimensions)))
+    together(link, check, ("reduce", brief(operation), brief(dimensions)))
     return found[0]
 
 
@@ -104,7 +107,7 @@ def _bare(one: Map) -> Map:
     if isinstance(one, Block):
         return Block(one.bounds, None, one.periodic)
     if isinstance(one, Unstructured):
-        owned = [one.indices(p)[one.owner(one.indices(p)) == p] for p in range(one.nprocs)]
+        owned = [one.indices(p)[one.owns(p)] for p in range(one.nprocs)]
         return Unstructured(one.size, owned, one_to_one=True)
     return one
 
@@ -158,8 +161,7 @@ class _Reduction:
     def _all(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
         """Return what the values of the team come to."""
         found = np.array(values, order="C", copy=True)
-        add_up(self._link, self._team, found, combine)
-        copy_down(self._link, self._team, found)
+        add_everywhere(self._link, self._team, found, combine)
         return found
 
 

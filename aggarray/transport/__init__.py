@@ -11,10 +11,24 @@ from typing import Any
 from aggarray.errors import ExchangeError
 from aggarray.transport.agreeing import shared, together
 from aggarray.transport.base import Link, Section
-from aggarray.transport.moving import Parcel, Part, move
-from aggarray.transport.trees import add_up, copy_down, hand_round
+from aggarray.transport.moving import Crates, Parcel, Part, move
+from aggarray.transport.trees import add_everywhere, add_up, copy_down, hand_round
 
-__all__ = ["Link", "Parcel", "Part", "Section", "add_up", "copy_down", "hand_round", "link_over", "move", "shared", "together"]
+__all__ = [
+    "Crates",
+    "Link",
+    "Parcel",
+    "Part",
+    "Section",
+    "add_everywhere",
+    "add_up",
+    "copy_down",
+    "hand_round",
+    "link_over",
+    "move",
+    "shared",
+    "together",
+]
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """How do processes find out together that something is wrong, so that all raise an error and none waits for another?"""
 
+import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,38 +9,55 @@ from aggarray.transport.base import Link
 
 _T = TypeVar("_T")
 
-#: What wrong arguments and failing disks raise. Anything else is a mistake in the program, which ends it.
-EXPECTED = (AggarrayError, OSError, ValueError, TypeError, ArithmeticError, LookupError, MemoryError)
 
-
-def together(link: Link, say: Callable[[], _T], call: Any = None) -> list[_T]:
+def together(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
     """Return what every process says, by rank; where it is an error, all raise that of the lowest rank. Collective.
 
     Errors of aggarray keep their class, others become ExchangeErrors; the message names the process. ``call``: what is being
-    done; ExchangeError where processes are about to do different things.
+    done, in words, then what has to be the same for all; ExchangeError where processes are about to do different things.
     """
-    mine: tuple[Any, Any, Any]
+    said: Any = None
+    wrong: AggarrayError | None = None
     try:
-        mine = call, say(), None
-    except EXPECTED as error:
-        mine = call, None, error if isinstance(error, AggarrayError) else ExchangeError(f"{type(error).__name__}: {error}")
-    found = link.allgather(mine)
-    for rank, (_, _, wrong) in enumerate(found):
-        if wrong is not None:
+        said = say()
+    except AggarrayError as error:
+        wrong = error
+    except Exception as error:  # whatever it is, the others must not wait: code of other libraries runs here, too
+        wrong = ExchangeError(f"{type(error).__name__}: {error}")
+        wrong.__cause__ = error
+    found = (
+        [pickle.loads(words) for words in link.allgather(_packed(call, said, wrong))]
+        if link.size > 1
+        else [(call, said, wrong)]
+    )
+    for rank, (_, _, other) in enumerate(found):
+        if other is not None:
             where = f"process {rank}: " if link.size > 1 else ""
-            raise type(wrong)(f"{where}{wrong}") from (mine[2] if rank == link.rank else None)
+            raise type(other)(f"{where}{other}") from (wrong and (wrong.__cause__ or wrong) if rank == link.rank else None)
     for rank, (other, _, _) in enumerate(found):
-        if other != found[0][0]:
-            raise ExchangeError(
-                f"process 0 calls {_text(found[0][0])}, process {rank} {_text(other)}: call the same everywhere"
-            )
-    return [said for _, said, _ in found]
+        _compare(found[0][0], rank, other)
+    return [one for _, one, _ in found]
 
 
-def _text(call: Any) -> str:
-    return " ".join(map(str, call)) if isinstance(call, tuple) else str(call)
+def _packed(call: tuple[Any, ...], said: Any, wrong: AggarrayError | None) -> bytes:
+    try:
+        return pickle.dumps((call, said, wrong), protocol=5)
+    except Exception as error:  # pickling runs code of what is pickled
+        return pickle.dumps((call[:1], None, ExchangeError(f"{type(error).__name__}: {error}")), protocol=5)
 
 
-def shared(link: Link, make: Callable[[], _T], root: int = 0) -> _T:
-    """Return what one process makes, on all of them; its error is everybody's. Collective."""
-    return together(link, lambda: make() if link.rank == root else None)[root]  # type: ignore[return-value]
+def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
+    """Raise ExchangeError where processes call different things."""
+    if first[:1] != other[:1]:
+        names = [str(call[0]) if call else "something else" for call in (first, other)]
+        raise ExchangeError(f"process 0 calls {names[0]}, process {rank} {names[1]}: call the same everywhere")
+    if first != other:
+        differ = [f"{a} and {b}" for a, b in zip(first[1:], other[1:], strict=False) if a != b]
+        raise ExchangeError(
+            f"{first[0]}: processes 0 and {rank} do not want the same ({', '.join(differ)}): call the same everywhere"
+        )
+
+
+def shared(link: Link, make: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
+    """Return what process 0 makes, on all of them; its error is everybody's. Collective."""
+    return together(link, lambda: None if link.rank else make(), call)[0]  # type: ignore[return-value]

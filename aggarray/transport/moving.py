@@ -17,6 +17,7 @@ from aggarray.transport.base import MOVE, Link
 
 #: Copies that are being sent take no more bytes than this, unless a single one does; a message has at most so many.
 _IN_FLIGHT, LARGEST = 64 << 20, 1 << 30
+_HUGE = 1 << 22
 
 
 class Part(NamedTuple):
@@ -75,9 +76,42 @@ def pieces_of(data: np.ndarray) -> list[np.ndarray]:
     return [data[start : start + LARGEST] for start in range(0, len(data), LARGEST)]
 
 
-def move(link: Link, given: Sequence[Parcel], taken: Sequence[Parcel], dtype: np.dtype[Any], add: bool = False) -> None:
+class Crates:
+    """Memory for copies on their way, uint8, used again by later moves: what is new to a process costs as much as decoding.
+
+    >>> crates = Crates()
+    >>> crates.give_back(first := crates.take(100))
+    >>> crates.take(50) is first, crates.take(50) is first
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray] = []
+
+    def take(self, size: int) -> np.ndarray:
+        """Return so many bytes, or more; the smallest that are free."""
+        fitting = [n for n, crate in enumerate(self._free) if len(crate) >= size]
+        if fitting:
+            return self._free.pop(min(fitting, key=lambda n: len(self._free[n])))
+        # Of arrays from this size on NumPy asks for huge pages, of which the system hands out hundreds at a time.
+        return np.empty(max(size, _HUGE) if size > _HUGE // 8 else size, np.uint8)
+
+    def give_back(self, crate: np.ndarray) -> None:
+        """Keep memory that is no longer used, as long as it is little enough."""
+        if sum(map(len, self._free)) + len(crate) <= _IN_FLIGHT:
+            self._free.append(crate)
+
+
+def move(
+    link: Link,
+    given: Sequence[Parcel],
+    taken: Sequence[Parcel],
+    dtype: np.dtype[Any],
+    add: bool = False,
+    crates: Crates | None = None,
+) -> None:
     """Send parcels and receive others, of elements of ``dtype``; ``add``: to what is there, instead of replacing it."""
-    journey = _Journey(link, dtype, add)
+    journey = _Journey(link, dtype, add, Crates() if crates is None else crates)
     for parcel in taken:
         if parcel.peer != link.rank:
             journey.expect(parcel)
@@ -95,20 +129,20 @@ def move(link: Link, given: Sequence[Parcel], taken: Sequence[Parcel], dtype: np
 
 
 class _Trip:
-    """A parcel under way: its bytes, how many messages are not done, and where it is unpacked (None: not at all)."""
+    """A parcel under way: its bytes, the crate of a copy, how many messages are not done, and what is unpacked on arrival."""
 
-    __slots__ = ("copied", "data", "left", "parcel")
+    __slots__ = ("crate", "data", "left", "parcel")
 
-    def __init__(self, data: np.ndarray, copied: int, parcel: Parcel | None) -> None:
-        self.data, self.copied, self.parcel = data, copied, parcel
+    def __init__(self, data: np.ndarray, crate: np.ndarray | None = None, parcel: Parcel | None = None) -> None:
+        self.data, self.crate, self.parcel = data, crate, parcel
         self.left = len(pieces_of(data))
 
 
 class _Journey:
     """Everything that is under way."""
 
-    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool) -> None:
-        self._link, self._dtype, self._add = link, dtype, add
+    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, crates: Crates) -> None:
+        self._link, self._dtype, self._add, self._crates = link, dtype, add, crates
         self.pending: list[Any] = []
         self._trips: list[_Trip] = []
         self._copies = 0
@@ -121,22 +155,28 @@ class _Journey:
     def expect(self, parcel: Parcel) -> None:
         """Begin to receive a parcel, straight to its place where that is contiguous."""
         place = None if self._add or len(parcel.parts) > 1 else self._plain(parcel.parts[0])
-        data = np.empty(parcel.size * self._dtype.itemsize, np.uint8) if place is None else bytes_of(place)
-        self._begin(_Trip(data, 0, parcel if place is None else None), self._link.receive, parcel)
+        if place is None:
+            size = parcel.size * self._dtype.itemsize
+            crate = self._crates.take(size)
+            self._begin(_Trip(crate[:size], crate, parcel), self._link.receive, parcel)
+        else:
+            self._begin(_Trip(bytes_of(place)), self._link.receive, parcel)
 
     def dispatch(self, parcel: Parcel) -> None:
         """Begin to send a parcel."""
         values = self._plain(parcel.parts[0]) if len(parcel.parts) == 1 else None
         if values is not None:
-            self._begin(_Trip(bytes_of(values), 0, None), self._link.send, parcel)
+            self._begin(_Trip(bytes_of(values)), self._link.send, parcel)
             return
-        packed, start = np.empty(parcel.size, self._dtype), 0
+        size = parcel.size * self._dtype.itemsize
+        crate = self._crates.take(size)
+        packed, start = crate[:size].view(self._dtype), 0
         for part in parcel.parts:
             end = start + prod(part.shape)
             packed[start:end].reshape(part.shape)[...] = part.get()
             start = end
-        self._copies += packed.nbytes
-        self._begin(_Trip(bytes_of(packed), packed.nbytes, None), self._link.send, parcel)
+        self._copies += size
+        self._begin(_Trip(crate[:size], crate), self._link.send, parcel)
 
     def _plain(self, part: Part) -> np.ndarray | None:
         """Return a box as a view that can be a message as it is, None where it cannot."""
@@ -157,10 +197,13 @@ class _Journey:
         trip.left -= 1
         if trip.left:
             return
-        self._copies -= trip.copied
-        if trip.parcel is not None:
+        if trip.parcel is None:
+            self._copies -= 0 if trip.crate is None else len(trip.data)
+        else:
             values, start = trip.data.view(self._dtype), 0
             for part in trip.parcel.parts:
                 end = start + prod(part.shape)
                 part.put(values[start:end].reshape(part.shape), self._add)
                 start = end
+        if trip.crate is not None:
+            self._crates.give_back(trip.crate)

@@ -5,12 +5,16 @@ Whoever is in several groups has to enter them in ascending order of their roots
 
 import pickle
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from aggarray.transport.base import TREE, Link
 from aggarray.transport.moving import bytes_of, pieces_of
+
+#: Up to so many bytes messages cost by their number, above by their size.
+_LITTLE = 1 << 16
 
 
 def _above(place: int) -> int:
@@ -53,6 +57,36 @@ def add_up(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufu
         combine(values, more, out=values)
     if place:
         link.wait([link.send(piece, group[_above(place)], TREE) for piece in pieces_of(bytes_of(values))])
+
+
+def add_everywhere(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
+    """Give all members what `add_up` gives the root. Collective.
+
+    Large arrays are not added up by one: each member adds up a part, and tells the others.
+    """
+    if values.nbytes <= _LITTLE or len(group) == 1:
+        add_up(link, group, values, combine)
+        copy_down(link, group, values)
+        return
+    place, flat = group.index(link.rank), values.reshape(-1)
+    cuts = [flat.size * n // len(group) for n in range(len(group) + 1)]
+    parts = [flat[a:b] for a, b in pairwise(cuts)]
+    others = [p for p in range(len(group)) if p != place]
+    heard = {p: np.empty_like(parts[place]) for p in others}
+    _swap(link, group, heard, {p: parts[p] for p in others})
+    heard[place] = parts[place].copy()
+    # In the order of the members: all of them, and all runs, get the same.
+    parts[place][...] = heard[0]
+    for p in range(1, len(group)):
+        combine(parts[place], heard[p], out=parts[place])
+    _swap(link, group, {p: parts[p] for p in others}, dict.fromkeys(others, parts[place]))
+
+
+def _swap(link: Link, group: Sequence[int], heard: dict[int, np.ndarray], told: dict[int, np.ndarray]) -> None:
+    """Receive an array of each of some members, and send one to each."""
+    pending = [link.receive(piece, group[p], TREE) for p, one in heard.items() for piece in pieces_of(bytes_of(one))]
+    pending += [link.send(piece, group[p], TREE) for p, one in told.items() for piece in pieces_of(bytes_of(one))]
+    link.wait(pending)
 
 
 def hand_round(link: Link, item: Any, root: int = 0) -> Any:

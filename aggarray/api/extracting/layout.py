@@ -13,7 +13,7 @@ import numpy as np
 
 from aggarray.access import Access
 from aggarray.errors import AggarrayError, AggregationError
-from aggarray.exchange.chunks import chunk_like
+from aggarray.exchange.blocks import chunk_like
 from aggarray.indexes.container import Container
 from aggarray.master import MasterArray
 from aggarray.read.tables import find_table

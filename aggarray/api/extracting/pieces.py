@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from aggarray.api.extracting.layout import Layout, Variable
-from aggarray.exchange.chunks import in_blocks
+from aggarray.exchange.blocks import in_blocks
 from aggarray.options import get_options
 
 #: Bytes of values that are read at a time: about as much as a few dozen chunks.
