@@ -93,7 +93,7 @@ def test_a_job_is_done_once_and_what_is_new_is_added(job: Path, capsys: pytest.C
     assert run(capsys, job) == (0, more, "")
     assert aa.open(folder / "north.nc")["tas"].shape == (13, 2, 2)
     log = (folder / "job.log").read_text().splitlines()
-    assert len(log) == 15 and all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d \w+ /", line) for line in log)
+    assert len(log) == 18 and all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d \w+ /", line) for line in log)
 
 
 def test_a_dry_run_touches_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,11 +34,12 @@ class Run:
         from aggarray.facts import printable
 
         line = printable(f"{step} {path}: {text}")
-        if step != "start":
+        told = step not in ("start", "end")
+        if told:
             self.steps.append({"step": step, "path": path, "done": text})
         if step == "error":
             click.echo(f"aggarray: {line.removeprefix('error ')}", err=True)
-        elif step != "start" and not self.quiet:
+        elif told and not self.quiet:
             click.echo(line)
         if self.job.log is not None and not self.dry:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
@@ -157,8 +158,13 @@ def _stamps(agg: "Aggregation") -> dict[str, Any]:
 
 def _same(before: "Aggregation", after: "Aggregation") -> bool:
     """Tell whether two aggregations are of the same files, unchanged, and the same was left out."""
-    told = [(_stamps(a), a.skipped, a.duplicates, len(a), len(a._provenance.others())) for a in (before, after)]
+    told = [(_stamps(a), a.skipped, a.duplicates, len(a), _files(a)) for a in (before, after)]
     return told[0] == told[1] and before._provenance.rules == after._provenance.rules
+
+
+def _files(agg: "Aggregation") -> set[str]:
+    """Return the files that serve the arrays; those of other programs' indexes are known by no scan."""
+    return {str(uri) for a in agg for uri in a._matrix.references.uris}
 
 
 def _news(before: "Aggregation | None", after: "Aggregation") -> str:

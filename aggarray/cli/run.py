@@ -30,6 +30,7 @@ def command(job: str, dry_run: bool, as_json: bool) -> None:
         run = Run(asked, dry_run, as_json)
         run.note("start", asked.path, "run" if not dry_run else "would be run")
         run.all_steps()
+        run.note("end", asked.path, "problems" if run.failed else "done")
     if as_json:
         echo_json({"job": asked.path, "dry_run": dry_run, "ok": not run.failed, "steps": run.steps})
     if run.failed:

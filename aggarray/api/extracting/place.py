@@ -122,7 +122,8 @@ class Place:
         """Keep what is there of the same fingerprint, and remove anything else."""
         shutil.rmtree(self.spare, ignore_errors=True)
         if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint:
-            shutil.rmtree(self.store, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self.store)  # all of it: chunks of something else must not stay
             with open(os.path.join(self.part, _MARK), "w") as mark:
                 json.dump({"fingerprint": self.fingerprint}, mark)
         with contextlib.suppress(FileNotFoundError):
