@@ -18,6 +18,7 @@ import numpy as np
 
 import aggarray as aa
 from aggarray import mpi
+from aggarray.api import extract
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.facts import conformed, table
 
@@ -337,6 +338,20 @@ def _starts(export: dict[str, Any]) -> list[str]:
     return [f"{block['start']}:{block['stop']}, padding {block['padding']}", f"{cyclic['start']}::{cyclic['proc_grid_size']}"]
 
 
+def extracted() -> None:
+    """A part of the archive is one file, made anew only when there is reason."""
+    show("A part of it as one file")
+    tas = aa.open(HERE / "archive")["tas"].sel(lat=slice(-30, 30), time=slice("2001-03", "2001-05"))
+    with tempfile.TemporaryDirectory() as folder:
+        done = extract(tas, Path(folder, "tropics.nc"))
+        print(f">>> extract(tas.sel(lat=slice(-30, 30), time=slice('2001-03', '2001-05')), 'tropics.nc')\n{done.variables}\n")
+        with netCDF4.Dataset(done.path) as file:
+            same = np.array_equal(np.ma.filled(file["tas"][:], np.nan), tas[:], equal_nan=True)
+        check(same and tas.shape == (92, 6, 36), "netCDF4-python reads 92 days of three months that were stored differently")
+        again = extract(tas, done.path, exists="update")
+        check(again.unchanged, "extracted again, nothing is written: its files have not changed")
+
+
 def main() -> None:
     """Tell all chapters."""
     archive()
@@ -344,6 +359,7 @@ def main() -> None:
     tiles()
     messy()
     index()
+    extracted()
     speed()
     distributed()
     together()

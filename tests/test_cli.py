@@ -12,6 +12,7 @@ import netCDF4
 import numpy as np
 import pytest
 
+from aggarray import cli
 from aggarray.cli import main
 from aggarray.dap import validate_all
 from aggarray.errors import MissingFileError
@@ -143,6 +144,16 @@ def test_errors_are_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_path:
     status, out, err = run(capsys, "info", tmp_path / name)
     assert status == 1 and out == ""
     assert err.startswith("aggarray: ") and str(tmp_path / name) in err and err.count("\n") == 1
+
+
+def test_help_lists_the_commands_of_the_folder_and_loads_nothing_heavy() -> None:
+    script = "import sys\nfrom aggarray.cli import main\ntry: main(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    text, modules = done.stdout.rsplit("\n", 2)[0], set(done.stdout.splitlines()[-1].split())
+    listed = re.findall(r"^  ([a-z]+)  +[A-Z].*\.$", text, flags=re.MULTILINE)
+    folder = {path.stem for path in Path(cli.__file__).parent.glob("[a-z]*.py")}
+    assert set(listed) == folder and not re.search(r"\w\.\.\.", text)
+    assert not modules & {"numpy", "h5py", "netCDF4", "zarr", "xarray", "aggarray.api", "tomllib"}
 
 
 def test_wrong_usage_gives_status_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,66 @@
+"""How does one netCDF-4 file come of chunks that are encoded already?
+
+netCDF-C lays out the file and writes what is small; the chunks are then put into it as they are. Always in one order, so that
+the same chunks give the same bytes.
+"""
+
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+
+from aggarray.api.extracting.layout import Layout, Variable
+from aggarray.api.extracting.pieces import Pieces, places
+from aggarray.formats.base import LIBRARY_LOCK
+
+#: Kinds of data types that netCDF has.
+KINDS = "iufT"
+_LEVEL = 4
+
+
+def encode(values: np.ndarray) -> bytes:
+    """Encode a chunk as HDF5's filters shuffle and deflate do."""
+    import deflate
+
+    planes = values.reshape(-1, 1).view(np.uint8).reshape(-1, values.dtype.itemsize).T
+    return bytes(deflate.zlib_compress(np.ascontiguousarray(planes), _LEVEL))
+
+
+def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
+    """Write a file of all variables, whose chunks are there."""
+    # Read before the lock is taken: some are read by threads that need it.
+    whole = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
+    with LIBRARY_LOCK:
+        with netCDF4.Dataset(path, "w", format="NETCDF4") as dataset:
+            dataset.setncatts(layout.attributes)
+            for name, size in layout.dimensions.items():
+                dataset.createDimension(name, size)
+            # Values last: what is declared later would move them.
+            made = [(v, _declared(dataset, v)) for v in layout.variables]
+            for variable, target in made:
+                if variable.name in whole:
+                    _write_whole(whole[variable.name], target)
+        with h5py.File(path, "r+") as file:
+            for variable in layout.variables:
+                for place in places(variable) if variable.chunks is not None else ():
+                    corner = tuple(n * side for n, side in zip(place, variable.chunks or (), strict=True))
+                    with open(pieces.path(variable, place), "rb") as chunk:
+                        file[variable.name].id.write_direct_chunk(corner, chunk.read())
+
+
+def _declared(dataset: Any, variable: Variable) -> Any:
+    """Declare a variable with its attributes."""
+    how: dict[str, Any] = {} if variable.fill is None else {"fill_value": variable.fill}
+    if variable.chunks is not None:
+        how.update(chunksizes=variable.chunks, compression="zlib", complevel=_LEVEL, shuffle=True)
+    dtype = str if variable.dtype.kind == "T" else variable.dtype.newbyteorder("=")
+    made = dataset.createVariable(variable.name, dtype, variable.dimensions, **how)
+    made.set_auto_maskandscale(False)
+    made.setncatts({name: value for name, value in variable.attributes.items() if name != "_FillValue"})
+    return made
+
+
+def _write_whole(values: np.ndarray, target: Any) -> None:
+    values = values.astype(object) if values.dtype.kind == "T" else values
+    target[...] = values if values.ndim else values.item()

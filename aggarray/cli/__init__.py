@@ -1,0 +1,83 @@
+"""Which commands does a shell have? Every module of this folder adds one: its object ``command``.
+
+A command's module is imported when the command is used, or listed by ``--help``: it loads what is heavy only when it runs.
+Facts go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to standard
+error. Exit status: 0 done, 1 an error, or problems that a command found, 2 wrong usage, 130 stopped by Ctrl-C. A traceback
+appears only with ``--debug``.
+"""
+
+import contextlib
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+import click
+
+from aggarray.errors import AggarrayError
+
+
+class Folder(click.Group):
+    """A group of the commands in this folder; modules whose name begins with an underscore are none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, sorted."""
+        return sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, None where there is no such one."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+
+@click.command(cls=Folder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="aggarray")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors (anywhere on the line).")
+def commands(debug: bool) -> None:
+    """One array out of many netCDF, HDF5 and Zarr files."""
+    # `main` has taken --debug out of the line already: the option is here to be listed by --help.
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; errors are one line on standard error, with ``--debug`` anywhere on the line a traceback."""
+    arguments, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        status = commands.main(args=arguments, prog_name="aggarray", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except click.Abort:
+        click.echo("aggarray: stopped", err=True)
+        raise SystemExit(130) from None
+    except AggarrayError as error:
+        if debug:
+            raise
+        click.echo(f"aggarray: {error}", err=True)
+        raise SystemExit(1) from None
+    except OSError as error:
+        _give_up_output()
+        if debug:
+            raise
+        # Data files that do not open are AggarrayErrors: what names no file is the output, on a device that is full.
+        text = str(error) if error.filename else f"the output cannot be written: {error.strerror or error}"
+        click.echo(f"aggarray: {text}", err=True)
+        raise SystemExit(1) from None
+    raise SystemExit(status if isinstance(status, int) else 0)
+
+
+def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out of the arguments, unless it is a name after ``--``."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = [a for a in arguments[:end] if a != "--debug"]
+    return options + arguments[end:], len(options) < end
+
+
+def _give_up_output() -> None:
+    """Send standard output nowhere: the interpreter would try to write the rest again when it ends, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,39 @@
+"""What may a shell suggest for an option? The names of variables and dimensions of the sources that stand before it."""
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggarray.errors import AggarrayError
+
+if TYPE_CHECKING:
+    from aggarray.api import Aggregation
+
+
+def variables_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of variables that begin so."""
+    agg = _opened(ctx)
+    return [] if agg is None else sorted(n for n in agg.names if n.startswith(incomplete))
+
+
+def dimensions_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return ``NAME=`` for dimensions that begin so: of the variables chosen so far, else of all."""
+    agg = _opened(ctx)
+    chosen = ctx.params.get("variables") or ()
+    names = {d for a in agg or () if not chosen or a.name in chosen for d in a.dimensions}
+    return sorted(f"{n}=" for n in names if f"{n}=".startswith(incomplete))
+
+
+def _opened(ctx: click.Context) -> "Aggregation | None":
+    """Return what the sources on the line hold; None unless it is there, readable and known at once: one file, or an index."""
+    from aggarray.api import open
+
+    # An option without its value yet ends the parser's work before it has named the arguments.
+    source: list[Any] = [*(ctx.params.get("source") or ctx.args)]
+    if len(source) != 1 or not os.path.isfile(source[0]):
+        return None
+    with contextlib.suppress(AggarrayError, OSError):
+        return open(source, processes=1)
+    return None

@@ -1,0 +1,142 @@
+"""What does a job file ask for? Inputs, rules, outputs and checks, in TOML; whatever is not understood is an error.
+
+`KEYS` is the table of what may be said. Paths count from the folder of the job file.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from aggarray.cli import _labels
+
+_TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
+
+#: Table by table, what its keys hold: a type, several, or words for what is checked below. Tables in lists are outputs.
+KEYS: dict[str, dict[str, Any]] = {
+    "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "check": dict},
+    "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": str},
+    "rules": {
+        **{"preset": str, "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float, "overlap": str},
+        **{"holes": str, "coverage": float, "units": dict, "directions": dict, "new_dimension": str, "versions": str},
+        "trust": str,
+    },
+    "index": {"path": str, "convention": str, "relative": bool, "chunk_table": bool},
+    "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "where": dict},
+    "check": {"checksum": bool, "allow": _TEXTS},
+}
+_NEEDED = {"": ("input",), "input": ("source",), "index": ("path",), "extract": ("path",)}
+_CHOICES = {
+    ("input", "missing"): ("raise", "fill"),
+    ("rules", "preset"): ("cmip", "era5"),
+    ("index", "convention"): ("CF-1.13", "CFA-0.4"),
+    ("extract", "method"): ("nearest", "pad", "backfill"),
+}
+_KINDS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate")
+_WORDS = {str: "a text", bool: "true or false", float: "a number", dict: "a table", list: "tables such as [[extract]]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as its file states it, checked: tables by name; ``extracts``: what is asked for under [[extract]]."""
+
+    path: str
+    log: str | None
+    source: list[str]
+    variables: list[str]
+    opening: dict[str, Any]
+    rules: dict[str, Any]
+    index: dict[str, Any]
+    extracts: list[dict[str, Any]] = field(default_factory=list)
+    check: dict[str, Any] | None = None
+
+
+def read_job(path: str) -> Job:
+    """Read a job file. UsageError, in one line, for one that cannot be read or says what has no meaning."""
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            found = tomllib.load(file)
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: no TOML: {error}") from error
+    _check_table(path, "", "", found)
+    for name, table in found.items():
+        if isinstance(table, dict):
+            _check_table(path, name, name, table)
+        for number, one in enumerate(table if KEYS[""][name] is list else (), 1):
+            if not isinstance(one, dict):
+                raise click.UsageError(f"{path}: {name}: {one!r}: give {_WORDS[list]}")
+            _check_table(path, name, f"{name} {number}", one)
+    return _job(os.path.abspath(path), found)
+
+
+def _check_table(path: str, kind: str, place: str, table: Mapping[str, Any]) -> None:
+    """Raise UsageError for a key that there is not, or lacks, or whose value is of a wrong kind."""
+    allowed, where = KEYS[kind], f"{path}: [{place}]" if place else path
+    for key, value in table.items():
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise click.UsageError(f"{where}: unknown key {key!r}: {hint}there are {', '.join(allowed)}")
+        _check_value(f"{where}: {key}", allowed[key], value)
+        choices = _CHOICES.get((kind, key), ())
+        if choices and value not in choices:
+            raise click.UsageError(f"{where}: {key} = {value!r}: give one of {', '.join(choices)}")
+    missing = [key for key in _NEEDED.get(kind, ()) if key not in table]
+    if missing:
+        raise click.UsageError(f"{where}: {missing[0]!r} is missing: there are {', '.join(allowed)}")
+    unknown = [kind for kind in _texts(table.get("allow", [])) if kind not in _KINDS] if kind == "check" else []
+    if unknown:
+        raise click.UsageError(f"{where}: allow = {unknown[0]!r}: give some of {', '.join(_KINDS)}")
+
+
+def _check_value(where: str, wanted: Any, value: Any) -> None:
+    if wanted == _TEXTS:
+        fits = isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value) and bool(value))
+    elif wanted == _LABELS:
+        fits = isinstance(value, dict) and all(_is_label(v) for v in value.values())
+    elif wanted is float:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+    else:
+        fits = isinstance(value, wanted)
+    if not fits:
+        raise click.UsageError(f"{where} = {value!r}: give {_WORDS.get(wanted, wanted)}")
+
+
+def _is_label(value: Any) -> bool:
+    return not isinstance(value, bool | dict) and (not isinstance(value, list) or all(map(_is_label, value)))
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _job(path: str, found: dict[str, Any]) -> Job:
+    """Return what a checked file says, its paths made absolute."""
+    folder = os.path.dirname(path)
+
+    def here(name: str) -> str:
+        return name if "://" in name else os.path.join(folder, os.path.expanduser(name))
+
+    given = found["input"]
+    roots, relocate = _texts(given.get("roots", [])), given.get("relocate", {})
+    index = {**found["index"], "path": here(found["index"]["path"])} if "index" in found else {}
+    extracts = [_extract(path, {**one, "path": here(one["path"])}) for one in found.get("extract", [])]
+    opening = {"roots": list(map(here, roots)) or None, "relocate": relocate or None, "missing": given.get("missing", "raise")}
+    log = here(found["log"]) if "log" in found else None
+    source = [here(name) for name in _texts(given["source"])]
+    rules = {name: _texts(v) if KEYS["rules"][name] == _TEXTS else v for name, v in found.get("rules", {}).items()}
+    return Job(path, log, source, _texts(given.get("variables", [])), opening, rules, index, extracts, found.get("check"))
+
+
+def _extract(path: str, one: dict[str, Any]) -> dict[str, Any]:
+    """Return what one extract asks for: labels as `sel` takes them."""
+    labels = {d: _labels.label_of(v) if isinstance(v, str) else v for d, v in one.get("sel", {}).items()}
+    where = {name: str(value) for name, value in one.get("where", {}).items()}
+    return {**one, "sel": labels, "where": where, "variables": _texts(one.get("variables", [])), "method": one.get("method")}

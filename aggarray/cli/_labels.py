@@ -1,0 +1,119 @@
+"""Which labels does a text such as ``time=2000:2010`` name, and what does an array select by them?
+
+``a:b`` is a slice, both ends included, ``a:b:n`` every n-th of it, ``a,b,c`` a list; anything else is one label. A colon
+inside a time of day (``2000-01-01T12:30``) belongs to that. What a text means, a number or a time, the coordinate decides.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from aggarray.master import MasterArray
+
+_MOMENT = r"-?\d{4,}-\d{2}-\d{2}[T ]\d{2}(?::\d{2}(?::\d{2}(?:\.\d*)?)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?"
+_SLICE = re.compile(rf"({_MOMENT}|[^:]*):({_MOMENT}|[^:]*)(?::(-?\d+))?")
+
+
+def parse(texts: Sequence[str]) -> dict[str, Any]:
+    """Return labels by dimension, as text, lists of text and slices of text. BadParameter for what is none.
+
+    >>> parse(["time=2000:2010", "lat=-30", "lon=1,2"])
+    {'time': slice('2000', '2010', None), 'lat': '-30', 'lon': ['1', '2']}
+    >>> parse(["time=2000-01-01T12:00:2000-01-02T00:30"])["time"]
+    slice('2000-01-01T12:00', '2000-01-02T00:30', None)
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, label = text.partition("=")
+        if not equals or not name.strip() or not label.strip():
+            raise click.BadParameter(f"{text!r}: give DIMENSION=LABEL, such as time=2000:2010", param_hint="--sel")
+        if name.strip() in found:
+            raise click.BadParameter(f"{text!r}: {name.strip()} is selected twice", param_hint="--sel")
+        found[name.strip()] = label_of(label.strip())
+    return found
+
+
+def label_of(text: str) -> Any:
+    """Return the label, list or slice of labels that a text is.
+
+    >>> label_of("0:90:2"), label_of("2000-01-01T12:00"), label_of(":5")
+    (slice('0', '90', 2), '2000-01-01T12:00', slice(None, '5', None))
+    """
+    if re.fullmatch(_MOMENT, text):
+        return text
+    if "," in text:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    ends = _SLICE.fullmatch(text)
+    if ends is None:
+        return text
+    start, stop, step = ends.groups()
+    return slice(start or None, stop or None, None if step is None else int(step))
+
+
+def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None) -> "list[MasterArray]":
+    """Return the selections of arrays; BadParameter for a dimension that none of them has."""
+    there = sorted({d for a in arrays for d in a.dimensions})
+    for name in labels:
+        if name not in there:
+            raise click.BadParameter(f"no dimension {name!r}: there are {', '.join(there) or 'none'}", param_hint="--sel")
+    found = [select(array, labels, method) for array in arrays]
+    for before, after in zip(arrays, found, strict=True):
+        if before.size and not after.size:
+            empty = after.dimensions[after.shape.index(0)]
+            raise click.UsageError(f"--sel {empty}={shown(labels[empty])}: {before.name} has nothing there")
+    return found
+
+
+def shown(label: Any) -> str:
+    """Return a label as it is written.
+
+    >>> shown(slice(None, "5", None)), shown(["1", "2"])
+    (':5', '1,2')
+    """
+    if is_slice(label):
+        ends = ["" if end is None else str(end) for end in (label.start, label.stop, *([label.step] if label.step else []))]
+        return ":".join(ends)
+    return ",".join(map(str, label)) if isinstance(label, list) else str(label)
+
+
+def select(array: "MasterArray", labels: Mapping[str, Any], method: str | None) -> "MasterArray":
+    """Return the selection; dimensions that the array lacks are passed over. ``method`` is not for slices."""
+    for several in (False, True):
+        chosen = {d: label for d, label in labels.items() if d in array.dimensions and is_slice(label) == several}
+        own = {d: _typed(array, d, label) for d, label in chosen.items()}
+        if own:
+            array = array.sel(None if several else method, **own)
+    return array
+
+
+def is_slice(label: Any) -> bool:
+    """Tell whether a label is a slice."""
+    return isinstance(label, slice)
+
+
+def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:
+    """Return a label with numbers in place of text where the coordinate has numbers, or positions are meant."""
+    from aggarray.units import is_reference_time
+
+    coordinate = array.coords.get(dimension)
+    if coordinate is not None and (coordinate.dtype.kind not in "iuf" or is_reference_time(coordinate.units)):
+        return label
+    if is_slice(label):
+        return slice(_number(label.start, dimension), _number(label.stop, dimension), label.step)
+    if isinstance(label, list):
+        return [_number(one, dimension) for one in label]
+    return _number(label, dimension)
+
+
+def _number(text: Any, dimension: str) -> Any:
+    if not isinstance(text, str):
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise click.BadParameter(f"{dimension}: {text!r} is no number: {dimension} is selected by numbers", param_hint="--sel")
