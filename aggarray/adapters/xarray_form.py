@@ -34,13 +34,13 @@ def form_of(array: Any, mask_and_scale: bool = True) -> Form:
     floating = array.dtype.kind in "fc"
     if common is not None and array._known is None and (not floating or common.packed or not mask_and_scale):
         return Form(common.stored, common, _packing(array, common))
-    fill = _fill(array, common)
+    fill, limits = _fill(array, common), _limits(array)
     if fill is None:
-        return Form(array.dtype)
+        return Form(array.dtype, attrs=limits)
     if floating and mask_and_scale:
         # Missing values are NaN already: xarray need not look for them, only write them back.
-        return Form(array.dtype, encoding={"_FillValue": fill})
-    return Form(array.dtype, attrs={"_FillValue": array.fill_value})
+        return Form(array.dtype, attrs=limits, encoding={"_FillValue": fill})
+    return Form(array.dtype, attrs={**limits, "_FillValue": array.fill_value})
 
 
 def as_stored(array: Any, common: Encoding) -> Any:
@@ -99,6 +99,16 @@ def _fill(array: Any, common: Encoding | None) -> Any:
         return common.missing[0]
     missing = _has_holes(array) or any(t.guessed or t.encoding.may_miss for t in _templates(array))
     return array.fill_value if missing else None
+
+
+def _limits(array: Any) -> dict[str, Any]:
+    """Return the valid limits that all pieces declare: values beyond them are missing already, but a copy shall say so too."""
+    templates = _templates(array)
+    same = len({(t.encoding.valid, t.encoding.packed, t.units, t.calendar, t.steps) for t in templates}) == 1
+    if not same or templates[0].encoding.packed or templates[0].steps or templates[0].units != array.units:
+        return {}
+    limits = zip(("valid_min", "valid_max"), templates[0].encoding.valid, strict=True)
+    return {key: value for key, value in limits if value is not None}
 
 
 def _has_holes(array: Any) -> bool:
