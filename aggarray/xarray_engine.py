@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xarray import Dataset, DataTree
@@ -79,10 +79,17 @@ def _opened(source: Source, given: Mapping[str, Any]) -> tuple[dict[str, Any], d
     found = agg.select(**select) if select else agg
     if select and not found.arrays:
         raise NotFoundError(f"{_named(source)}: no array with {dict(select)!r}; there is {', '.join(agg.names) or 'none'}")
-    dropped = given.get("drop_variables") or ()
-    dropped = {dropped} if isinstance(dropped, str) else set(dropped)
     decoders = {key: value for key, value in given.items() if key in DECODERS}
-    return decoders, datasets([a for a in found.arrays if variable_name(a) not in dropped])
+    return decoders, _split(found.arrays, given.get("drop_variables") or ())
+
+
+def _split(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, Group]:
+    """Return arrays in groups by path; those that will be dropped do not count where they are in the way of others."""
+    groups = datasets(arrays)
+    names = {dropped} if isinstance(dropped, str) else set(dropped)
+    if len(groups) == 1 or not names:
+        return groups
+    return datasets([array for array in arrays if variable_name(array) not in names])
 
 
 def _group(groups: Mapping[str, Group], path: str) -> Group:

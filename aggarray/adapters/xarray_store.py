@@ -32,6 +32,8 @@ class Values(BackendArray):  # type: ignore[misc]
         self.dtype = np.dtype("O", metadata={"element_type": str}) if text else form.dtype
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
+            return self._read(key.tuple)  # as it is: our keys mean the same, backward slices too
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
