@@ -46,9 +46,9 @@ class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
     def open_dataset(self, filename_or_obj: Source, *, group: str | None = None, **given: Any) -> Dataset:
         """Return the one dataset of a source.
 
-        ``given``: how to decode, as `xarray.open_dataset` says; ``select``, a mapping of attributes that the arrays must have;
-        and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress. ``group``: the path
-        of one of several datasets. AggregationError names the datasets where there are several.
+        ``given``: how to decode, as `xarray.open_dataset` says; ``select``, a mapping of attributes that the arrays must
+        have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress.
+        ``group``: the path of one of several datasets. AggregationError names the datasets where there are several.
         """
         decoders, groups = _opened(filename_or_obj, given)
         if group is None and len(groups) > 1:

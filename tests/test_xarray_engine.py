@@ -12,9 +12,10 @@ import cftime
 import numpy as np
 import pytest
 
-xr = pytest.importorskip("xarray", reason="the engine needs xarray: install the extra 'xarray'")
+pytest.importorskip("xarray", reason="the engine needs xarray: install the extra 'xarray'")
 pytest.importorskip("dask.array", reason="chunks need dask: install the extra 'xarray'")
 
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,7 +118,8 @@ def test_written_again_it_is_what_xarray_writes(tmp_path: Path, name: str, form:
         theirs, _ = stored(expected, tmp_path / f"c.{form}", form)
         with xr.open_dataset(again, engine=engine) as copy, xr.open_dataset(theirs, engine=engine) as other:
             xr.testing.assert_identical(copy, other)
-            xr.testing.assert_equal(copy, expected)
+            if "float32" not in name or not form.startswith("zarr"):  # Zarr does not keep the dtype of a scale factor
+                xr.testing.assert_equal(copy, expected)
             for variable in other.variables:
                 assert same_encoding(copy[variable].encoding, other[variable].encoding), variable
 
@@ -200,7 +202,8 @@ def test_many_files_are_what_open_mfdataset_gives(tmp_path: Path) -> None:
     whole = sample().drop_vars(["when"]).drop_dims("z")
     whole["t"] = (("time", "x"), np.random.default_rng(1).normal(size=(3, 9)).astype("f4"))
     for step in range(3):
-        whole.isel(time=slice(step, step + 1)).to_netcdf(tmp_path / f"{step}.nc", encoding={"time": {"units": "hours since 1999-01-01"}})
+        how = {"time": {"units": "hours since 1999-01-01"}}
+        whole.isel(time=slice(step, step + 1)).to_netcdf(tmp_path / f"{step}.nc", encoding=how)
     expected = xr.open_mfdataset(
         str(tmp_path / "*.nc"), combine="by_coords", data_vars="minimal", coords="minimal", compat="override", join="exact"
     )
@@ -234,8 +237,8 @@ def of_one_dataset(folder: Path) -> list[list[Path]]:
 
 
 def test_real_files_are_what_xarray_says(shared_data: Path) -> None:
-    paths = sorted((shared_data / "cmip6").rglob("*.nc"))[::9] + [shared_data / "ostia_monthly.nc", *(shared_data / "nemo").glob("*.nc")]
-    for path in paths:
+    other = [shared_data / "ostia_monthly.nc", *(shared_data / "nemo").glob("*.nc")]
+    for path in [*sorted((shared_data / "cmip6").rglob("*.nc"))[::9], *other]:
         with xr.open_dataset(path) as expected:
             xr.testing.assert_identical(xr.open_dataset(path, engine=Engine), expected)
 

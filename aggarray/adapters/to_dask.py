@@ -18,7 +18,7 @@ from aggarray.errors import SelectionError
 Chunks = tuple[tuple[int, ...], ...]
 
 
-class Blocks(BlockwiseDep):
+class Blocks(BlockwiseDep):  # type: ignore[misc]
     """Gives each task of a layer the block that it reads, when the task is made."""
 
     produces_tasks = False
@@ -82,4 +82,3 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
     layer = blockwise(read_block, name, order, Blocks(array, sizes), order, numblocks={}, _data_producer=True)
     graph = HighLevelGraph.from_collections(name, layer)
     return da.Array(graph, name, sizes, meta=np.empty((0,) * array.ndim, array.dtype))
-

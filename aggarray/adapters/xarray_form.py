@@ -34,7 +34,7 @@ def form_of(array: Any, mask_and_scale: bool = True) -> Form:
     floating = array.dtype.kind in "fc"
     if common is not None and array._known is None and (not floating or common.packed or not mask_and_scale):
         return Form(common.stored, common, _packing(array, common))
-    fill, limits = _fill(array, common), _limits(array)
+    fill, limits = _fill(array), _limits(array)
     if fill is None:
         return Form(array.dtype, attrs=limits)
     if floating and mask_and_scale:
@@ -69,7 +69,8 @@ def _common(array: Any) -> Encoding | None:
     found = templates[0].encoding
     units = {(t.units, t.calendar) for t in templates}
     numeric = found.stored.kind in "iufc" and found.dtype == array.dtype and units == {(array.units, array.calendar)}
-    simple = len(found.missing) + found.missing_nan <= 1 and not any(b is not None for b in (*found.valid, *found.valid_unpacked))
+    limited = any(bound is not None for bound in (*found.valid, *found.valid_unpacked))
+    simple = len(found.missing) + found.missing_nan <= 1 and not limited
     return found if numeric and simple else None
 
 
@@ -91,14 +92,15 @@ def _stored_fill(common: Encoding) -> Any:
     return default_fill(common.stored)
 
 
-def _fill(array: Any, common: Encoding | None) -> Any:
+def _fill(array: Any) -> Any:
     """Return the missing value to write for an array that is handed over as it is read, None where nothing can be missing."""
     if array.dtype.kind not in "iufc":
         return None
-    if common is not None and common.missing and not common.packed:
-        return common.missing[0]
-    missing = _has_holes(array) or any(t.guessed or t.encoding.may_miss for t in _templates(array))
-    return array.fill_value if missing else None
+    templates = _templates(array)
+    if not _has_holes(array) and not any(t.guessed or t.encoding.may_miss for t in templates):
+        return None
+    declared = {t.encoding.missing[:1] for t in templates if not t.encoding.packed and t.encoding.dtype == array.dtype}
+    return declared.pop()[0] if len(declared) == 1 and () not in declared else array.fill_value
 
 
 def _limits(array: Any) -> dict[str, Any]:

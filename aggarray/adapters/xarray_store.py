@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from xarray import DataArray, DataTree, Dataset, Variable, open_dataset, open_datatree
+from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
 from xarray.core import indexing
 

@@ -1,7 +1,7 @@
 """Which arrays of an aggregation make one dataset, and where they do not, what tells the datasets apart?
 
-All arrays are one dataset where their names differ and they share their grid. Otherwise the arrays of one model run, table and so
-on (the facets in which they differ) go together, then those of one grid. Nothing is left out.
+All arrays are one dataset where their names differ and they share their grid. Otherwise the arrays of one model run, table and
+so on (the facets in which they differ) go together, then those of one grid. Nothing is left out.
 """
 
 from collections.abc import Sequence
