@@ -75,7 +75,16 @@ def read_block(block: Block) -> np.ndarray:
 
 
 def to_dask(array: Any, chunks: Any = None) -> Any:
-    """Return a master array as a dask array; no file is touched, and no task is made before dask asks for it."""
+    """Return a master array as a dask array; no file is touched, and no task is made before dask asks for it.
+
+    ``chunks``: as `chunked` takes them.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a, b = SubArray.from_array([1.0, 2.0]), SubArray.from_array([3.0])
+    >>> made = to_dask(MasterArray.from_subarrays([([(0, 2)], a), ([(2, 3)], b)], dimensions=("x",)))
+    >>> made.chunks, made.sum().compute().item()
+    (((2, 1),), 6.0)
+    """
     sizes = chunked(array, chunks)
     name = f"aggarray-{array.name or 'array'}-{tokenize(fingerprint(array), sizes)}"
     order = tuple(range(array.ndim))

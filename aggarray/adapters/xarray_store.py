@@ -27,7 +27,7 @@ class Values(BackendArray):  # type: ignore[misc]
     """The values of an array, read when xarray asks for some: by any thread, and in any process that it is pickled to."""
 
     def __init__(self, array: Any, form: Form) -> None:
-        self.array, self.form, self.shape = array, form, array.shape
+        self._array, self.form, self.shape = array, form, array.shape
         text = form.dtype.kind == "T"
         self.dtype = np.dtype("O", metadata={"element_type": str}) if text else form.dtype
 
@@ -41,10 +41,10 @@ class Values(BackendArray):  # type: ignore[misc]
 
     @cached_property
     def _source(self) -> Any:
-        return self.array if self.form.stored is None else as_stored(self.array, self.form.stored)
+        return self._array if self.form.stored is None else as_stored(self._array, self.form.stored)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Values, (bare(self.array), self.form)
+        return Values, (bare(self._array), self.form)
 
 
 class Store(AbstractDataStore):  # type: ignore[misc]
@@ -134,7 +134,14 @@ def dataset_of(group: Group, **decoders: Any) -> Dataset:
 
 
 def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
-    """Return an array with its coordinates; ``chunks`` as `xarray.open_dataset` takes them."""
+    """Return an array with its coordinates; ``chunks`` as `xarray.open_dataset` takes them.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a = SubArray.from_array([1.0, 2.0], units="m")
+    >>> found = to_dataarray(MasterArray.from_subarrays([([(1, 3)], a)], dimensions=("x",), name="depth"))
+    >>> found.name, found.attrs, found.values.tolist()
+    ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
+    """
     dataset = open_dataset(Given({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
     return dataset[variable_name(array)].rename(array.name)
 

@@ -15,7 +15,15 @@ ROOT = "/"
 
 
 def datasets(arrays: Sequence[MasterArray]) -> dict[str, Group]:
-    """Return the groups of arrays that make a dataset each, by their path in a tree; one at ``/`` where that is enough."""
+    """Return the groups of arrays that make a dataset each, by their path in a tree; one at ``/`` where that is enough.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a, b = (SubArray.from_array([1.0] * n) for n in (2, 3))
+    >>> def array(piece, name):
+    ...     return MasterArray.from_subarrays([([(0, piece.shape[0])], piece)], dimensions=("x",), name=name)
+    >>> list(datasets([array(a, "tas"), array(a, "pr")])), list(datasets([array(a, "tas"), array(b, "pr")]))
+    (['/'], ['tas', 'pr'])
+    """
     found: dict[str, Group] = {}
     for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
         for path, group in _of_folder(inside).items():
