@@ -33,6 +33,7 @@ def test_what_xarray_expects_of_a_backend() -> None:
         "ignore",
         "-p",
         "no:cacheprovider",
+        "--noconftest",
     ]
     command.append(str(ROOT / "tests" / "xarray_suite.py"))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
