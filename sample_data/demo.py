@@ -332,6 +332,28 @@ def together() -> None:
     print("\nwith four processes: mpiexec -n 4 python -m mpi4py examples/climatology.py")
 
 
+def elsewhere() -> None:
+    """The archive in xarray and dask, without a word about files."""
+    show("In xarray and dask")
+    import xarray as xr
+
+    with tempfile.TemporaryDirectory() as name:
+        aa.open(HERE / "archive").save(f"{name}/tas.nca")
+        ds = xr.open_dataset(f"{name}/tas.nca", engine="aggarray", chunks={})
+        print(f">>> xr.open_dataset('tas.nca', engine='aggarray', chunks={{}})\n{ds}\n")
+        tas = aa.open(HERE / "archive")["tas"]
+        summer = ds["tas"].sel(time=slice("2001-06", "2001-08")).mean("time").values
+        values = tas.sel(time=slice("2001-06", "2001-08"))[:]
+        check(ds["tas"].chunks[0] == tuple(np.diff(tas.partitions.edges[0])), "a chunk per file")
+        check(np.allclose(summer, np.nanmean(values, axis=0)), "the mean of a summer is NumPy's")
+        ds["tas"].isel(time=slice(31)).to_netcdf(f"{name}/january.nc")
+        with xr.open_dataset(f"{name}/january.nc") as january:
+            check(
+                january["tas"].identical(ds["tas"].isel(time=slice(31)).load()),
+                "written by xarray and read again, it is the same",
+            )
+
+
 def _starts(export: dict[str, Any]) -> list[str]:
     """Say what a process has of the first two dimensions."""
     block, cyclic = export["dim_data"][:2]
@@ -363,6 +385,7 @@ def main() -> None:
     speed()
     distributed()
     together()
+    elsewhere()
     print("\nEverything that was claimed was checked.")
 
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Benchmarks are programs, not tests.
-collect_ignore_glob = ["bench/*"]
+# Benchmarks are programs, not tests; xarray's own tests have a process of their own.
+collect_ignore_glob = ["bench/*", "xarray_suite.py"]
 
 # Examples that touch files take long on a loaded machine, which says nothing about the code.
 settings.register_profile("local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

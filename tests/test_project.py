@@ -74,7 +74,14 @@ def test_extras_are_complete() -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        *("README.md", "docs/contributing.md", "docs/changelog.md", "docs/distributed-arrays.md", "docs/parallel.md"),
+        *(
+            "README.md",
+            "docs/contributing.md",
+            "docs/changelog.md",
+            "docs/distributed-arrays.md",
+            "docs/parallel.md",
+            "docs/xarray.md",
+        ),
         "sample_data/README.md",
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/distributed-arrays.md")
-PYTHON = {page: 6 for page in (*PAGES, "docs/parallel.md", "docs/remote.md", "docs/kerchunk.md")} | {"docs/command-line.md": 1}
+PYTHON = {page: 6 for page in (*PAGES, "docs/parallel.md", "docs/remote.md", "docs/kerchunk.md", "docs/xarray.md")}
+PYTHON |= {"docs/command-line.md": 1}
 
 
 def blocks(page: str, language: str) -> list[str]:

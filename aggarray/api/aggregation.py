@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aggarray.adapters.handing import to_datasets
 from aggarray.aggregate.apart import differing_attributes, differing_facets, labels
 from aggarray.aggregate.report import (
     Duplicate,
@@ -18,6 +19,7 @@ from aggarray.aggregate.report import (
     skipped_problems,
 )
 from aggarray.aggregate.rules import Refusal, Skipped
+from aggarray.api.datasets import datasets
 from aggarray.api.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
@@ -194,6 +196,15 @@ class Aggregation:
         problems += assumption_problems(self._provenance.structures())
         problems += skipped_problems(self.skipped)
         return Report(not problems, tuple(problems))
+
+    def to_xarray(self, chunks: Any = None) -> Any:
+        """Return the arrays as one lazy ``xarray.Dataset``, or as a ``DataTree`` where they do not share names and grid.
+
+        Decoded as xarray decodes a file, of which this is the same as ``xarray.open_dataset``. ``chunks``: None = without dask,
+        {} = along the partitions; else as ``xarray.open_dataset`` takes them. The nodes of a tree are named by what tells the
+        arrays apart.
+        """
+        return to_datasets(datasets(self.arrays), chunks)
 
     def __repr__(self) -> str:
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]

@@ -10,13 +10,14 @@ import numpy as np
 
 from aggarray.access import ANYWHERE, Access
 from aggarray.adapters.coverage import plot_coverage
+from aggarray.adapters.handing import to_dask, to_dataarray
 from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, SelectionError, UnitsError
 from aggarray.frozen import frozen
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.master.build import Wanted, declared_fill, from_subarrays
-from aggarray.master.lazy import names_of, needless, select_known, select_matrix
+from aggarray.master.lazy import Lazy, names_of, needless, select_known, select_matrix
 from aggarray.master.locating import located
 from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
@@ -254,9 +255,9 @@ class MasterArray:
     # Lazy operations
 
     @property
-    def lazy(self) -> "_Lazy":
+    def lazy(self) -> Lazy:
         """``a.lazy[key]``: the master array of a selection; no file is touched."""
-        return _Lazy(self)
+        return Lazy(self)
 
     def _selected(self, selectors: Mapping[str, Selector]) -> "MasterArray":
         """Select per dimension; dimensions that this array lacks are none of its business."""
@@ -355,6 +356,22 @@ class MasterArray:
         selectors = {d: located(self, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
 
+    # Elsewhere
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Return the array as a dask array of one layer; nothing is read yet (dask: the extra ``xarray``).
+
+        ``chunks``: None = along the partitions; else as dask takes them, or by names of dimensions. SelectionError for others.
+        """
+        return to_dask(self, chunks)
+
+    def to_xarray(self, chunks: Any = None) -> Any:
+        """Return the array as a lazy ``xarray.DataArray`` with its coordinates, decoded as xarray decodes a file.
+
+        ``chunks``: None = without dask, {} = along the partitions; else as ``xarray.open_dataset`` takes them.
+        """
+        return to_dataarray(self, chunks)
+
     # For people
 
     def plot_coverage(self, ax: Any = None) -> Any:
@@ -370,20 +387,6 @@ class MasterArray:
         lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
         return "\n  ".join(lines)
-
-
-class _Lazy:
-    """Indexing that gives master arrays."""
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: MasterArray) -> None:
-        self._array = array
-
-    def __getitem__(self, key: Any) -> MasterArray:
-        array = self._array
-        selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
-        return array._after("lazy", key, array._chosen(selectors))
 
 
 def require_array(item: Any) -> MasterArray:

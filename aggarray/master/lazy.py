@@ -1,17 +1,20 @@
 """What do lazy operations do to the matrix, the known values and the templates of an array?"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.errors import SelectionError
 from aggarray.master.reading import Known
 from aggarray.plan import along, runs
-from aggarray.selection import Range, Selector, as_range
+from aggarray.selection import Range, Selector, as_range, normalise
 from aggarray.table import Matrix, Step, Template
 from aggarray.tiling import reverse, select
 from aggarray.units import conversion
+
+if TYPE_CHECKING:
+    from aggarray.master.array import MasterArray
 
 
 def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
@@ -58,3 +61,17 @@ def names_of(dimensions: Sequence[Any]) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise SelectionError(f"dimension {name!r} ({type(name).__name__}): give names of dimensions")
     return tuple(names)
+
+
+class Lazy:
+    """Indexing that gives master arrays."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: "MasterArray") -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> "MasterArray":
+        array = self._array
+        selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
+        return array._after("lazy", key, array._chosen(selectors))
