@@ -20,6 +20,7 @@ from aggarray.formats._h5.tables import piece_of, table_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
 from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
+from aggarray.memory.making import mapped
 
 _T = TypeVar("_T")
 
@@ -175,7 +176,7 @@ class HDF5File:
         with blaming(self._path, variable):
             if offset + dtype.itemsize * math.prod(shape) > os.path.getsize(self._path):
                 return None
-            return np.memmap(self._path, dtype, "r", offset, shape)
+            return mapped(self._path, offset, dtype, shape).numpy()
 
     def chunks(self, variable: str) -> Chunks | None:
         """Return where the values are stored, or None where that cannot be told as `Chunks`."""
