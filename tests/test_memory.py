@@ -26,11 +26,11 @@ def refused(*words: str) -> Any:
 def unwritable(values: np.ndarray) -> None:
     """Hold that no view of an array can be made writable, by its flag, by a buffer, or by NumPy's other ways."""
     for one in (values, values[...], values.view(), values.reshape(-1)[:1], np.asarray(values), values.T):
-        if one.flags.owndata:  # a copy is its own
+        if one.size and not np.shares_memory(one, values):  # a copy is its own
             continue
         with pytest.raises(ValueError, match="WRITEABLE"):
             one.flags.writeable = True
-        with pytest.raises(ValueError, match="WRITEABLE|read-only"):
+        with pytest.raises(ValueError, match="WRITEABLE"):
             one.setflags(write=True)
     if values.dtype.kind in "iufcb?":
         assert memoryview(values).readonly
@@ -40,16 +40,13 @@ def unwritable(values: np.ndarray) -> None:
 def test_slicing_is_numpys_and_never_copies(values: np.ndarray, data: st.DataObject) -> None:
     a = view(values)
     key = data.draw(hnp.basic_indices(values.shape, allow_newaxis=False))
-    part, wanted = a[key], values[(*key, ...) if isinstance(key, tuple) and Ellipsis not in key else key]
-    wanted = np.asarray(wanted)
+    keys = key if isinstance(key, tuple) else (key,)
+    part, wanted = a[key], values[keys if Ellipsis in keys else (*keys, ...)]
     assert part.block is a.block and (part.shape, part.dtype, part.access) == (wanted.shape, wanted.dtype, a.access)
     np.testing.assert_array_equal(np.asarray(part), wanted)
     if wanted.size:
         assert np.shares_memory(np.asarray(part), values)
-        assert (
-            part.strides == values[(*key, ...) if isinstance(key, tuple) and Ellipsis not in key else key].strides
-            or not wanted.ndim
-        )
+        assert part.strides == wanted.strides
     deeper = data.draw(hnp.basic_indices(part.shape, allow_newaxis=False))
     np.testing.assert_array_equal(np.asarray(part[deeper]), wanted[deeper])
 
@@ -150,7 +147,7 @@ def test_text_is_shared_read_only_by_its_owner_alone() -> None:
 def test_buffers_are_viewed(obj: Any, access: Access, values: Any) -> None:
     a = view(obj)
     assert a.access == access and np.asarray(a).tolist() == values
-    assert a.block.kind == "external" and a.block.owner is obj or a.block is obj.block
+    assert a.block is obj.block if isinstance(obj, Array) else (a.block.kind, a.block.owner) == ("external", obj)
 
 
 class Interface:
@@ -180,15 +177,19 @@ def test_other_protocols_are_viewed(wrapped: Any) -> None:
     assert np.shares_memory(np.asarray(view(wrapped(values))), values)
 
 
-@pytest.mark.parametrize("obj", [[1, 2], 5, "text", None, object(), [[1], [1, 2]], np.array([None])])
+NUMBERS = [1, 2]
+
+
+@pytest.mark.parametrize("obj", [NUMBERS, 5, "text", None, object(), [[1], [1, 2]], np.array([None])])
 def test_what_has_no_memory_is_not_viewed(obj: Any) -> None:
-    with refused("no view of|no type in memory|numbers, text or times"):
+    with refused("no view of|numbers, text or times"):
         view(obj)
-    if obj is None or isinstance(obj, object) and type(obj) in (object, np.ndarray) or obj == [[1], [1, 2]]:
-        with refused("numbers, text or times"):
-            array(obj)
+    if type(obj) in (int, str) or obj is NUMBERS:
+        assert np.asarray(asarray(obj)).tolist() == obj
     else:
-        assert np.asarray(asarray(obj)).tolist() == (obj if obj != "text" else "text")
+        for make in (asarray, array):
+            with refused("numbers, text or times"):
+                make(obj)
 
 
 def test_masked_arrays_are_two() -> None:
@@ -273,7 +274,7 @@ def test_aligned() -> None:
     b = a.aligned()
     assert b.dtype.isnative and np.asarray(b).flags.aligned and b.aligned() is b and b.access == READ_WRITE
     assert array([1]).aligned().access == READ_WRITE
-    assert view(np.zeros((2, 2)).T[:, :1]).aligned().strides == (8, 8)
+    assert view(np.zeros((2, 2)).T).aligned().strides == (16, 8)
 
 
 def test_blocks_by_hand() -> None:
@@ -284,7 +285,7 @@ def test_blocks_by_hand() -> None:
     for wrong in (dict(shape=(7,)), dict(shape=(2,), offset=20), dict(shape=(2,), strides=(24,)), dict(shape=(-1,))):
         with refused("give what lies in it"):
             Array.over(block, "f4", **wrong)
-    with refused("give what lies in it"):
+    with refused("Python objects"):
         Array.over(block, "O", (1,))
     with refused("no buffer"):
         Array.over(Block("external", object(), READ, 0), "f4", (1,))

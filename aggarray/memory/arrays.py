@@ -60,8 +60,8 @@ class Array(Interchange):
         """
         buffer = block.buffer()
         try:
-            if min(shape, default=0) < 0:
-                raise ValueError("sizes below 0")
+            if min(shape, default=0) < 0 or np.dtype(dtype).hasobject:
+                raise ValueError("sizes below 0, or Python objects")
             values = np.ndarray(shape, dtype, buffer, offset, strides)
         except (TypeError, ValueError) as error:
             text = " ".join(str(error).split())
