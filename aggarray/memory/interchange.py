@@ -70,8 +70,8 @@ class Interchange:
         values = self.memory.numpy()
         wanted = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         try:
-            if not values.flags.aligned:
-                raise BufferError("the values are not aligned")
+            if not (values.flags.aligned and values.dtype.isnative):
+                raise BufferError("the values are not aligned, or not in the machine's byte order")
             return values.__dlpack__(**{name: value for name, value in wanted.items() if value is not None})
         except BufferError as error:
             way = _NO_BUFFER.get(values.dtype.kind, "hand on aligned(), a native, aligned, writable copy")
