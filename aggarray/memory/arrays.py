@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from aggarray.errors import AccessError, SelectionError
-from aggarray.memory.block import Access, Block, checked, words
+from aggarray.memory.block import FOREVER, READ_WRITE, Access, Block, checked, words
 from aggarray.memory.interchange import Interchange, NoInterfaceError
 from aggarray.memory.types import Type
 
@@ -33,7 +33,7 @@ class Array(Interchange):
     def __init__(self, block: Block, values: np.ndarray, access: Access | None = None, embedded: bool = False) -> None:
         """Take ``values``, which lie in the memory of a block; ``access`` None: all that the block allows."""
         wanted = block.access if access is None else checked(access)
-        if Access.WRITE in wanted and Access.WRITE not in block.access:
+        if wanted is READ_WRITE and block.access is not READ_WRITE:
             _refuse("writable", block.access)
         if values.dtype.hasobject and values.dtype.kind != "T":
             raise AccessError(f"{values.dtype}: Python objects have no type in memory; give numbers, text or times")
@@ -141,7 +141,7 @@ class Array(Interchange):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Write to elements, keys as in reading; AccessError where the array is not to be written to."""
-        if Access.WRITE not in self._access:
+        if self._access is not READ_WRITE:
             _refuse("written to", self._access)
         self[key]._values[...] = values
 
@@ -158,24 +158,24 @@ class Array(Interchange):
         aggarray.errors.AccessError: memory of access read cannot be made writable: copy it, ...
         """
         wanted = checked(access)
-        if Access.WRITE in wanted and Access.WRITE not in self._access:
+        if wanted is READ_WRITE and self._access is not READ_WRITE:
             _refuse("made writable", self._access)
-        if Access.IMMUTABLE in wanted and Access.IMMUTABLE not in self._access and not asserted:
+        if wanted is FOREVER and self._access is not FOREVER and not asserted:
             raise AccessError(
                 "memory that others may write to is not immutable: freeze() what is yours alone, or say asserted=True"
             )
-        if Access.WRITE not in wanted and not self.guarded():
+        if wanted is not READ_WRITE and not self.guarded():
             raise AccessError(f"{self.type} shared read-only could be made writable again: copy it, array(...)")
         return Array(self.block, self._values, wanted)
 
     def freeze(self) -> Self:
         """Make the array immutable for good, itself; AccessError unless nobody else can reach its memory."""
-        if Access.IMMUTABLE not in self._access:
+        if self._access is not FOREVER:
             if not self.block.unshared:
                 raise AccessError(
                     f"{self.block!r} is not this array's alone: copy it, array(...), or with_access(..., asserted=True)"
                 )
-            self._access = self.block.access = Access.READ | Access.IMMUTABLE
+            self._access = self.block.access = FOREVER
             if self.dtype.kind == "T" and isinstance(self.block.owner, np.ndarray):
                 self.block.owner.flags.writeable = self._values.flags.writeable = False
         return self
@@ -183,16 +183,16 @@ class Array(Interchange):
     def aligned(self) -> "Array":
         """Return the elements native, aligned, writable and in C order: the array itself where they are, else a copy."""
         flags, native = self._values.flags, self.dtype.newbyteorder("=")
-        if flags.c_contiguous and flags.aligned and Access.WRITE in self._access and self.dtype == native:
+        if flags.c_contiguous and flags.aligned and self._access is READ_WRITE and self.dtype == native:
             return self
-        return embedded(np.array(self._values, native, order="C"), Access.READ | Access.WRITE)
+        return embedded(np.array(self._values, native, order="C"), READ_WRITE)
 
     def interface(self) -> dict[str, Any]:
         """Return NumPy's array interface; NoInterfaceError for text and records, which NumPy asks for in another way."""
         dtype = self.dtype
         if dtype.kind == "T" or dtype.names is not None:
             raise NoInterfaceError(f"no array interface of {self.type}: use numpy.asarray")
-        writable = Access.WRITE in self._access
+        writable = self._access is READ_WRITE
         self.block.lent |= writable
         # Always with strides: left to itself, NumPy makes up others for arrays without elements.
         data, shape, strides = (self.pointer, not writable), self.shape, self.strides
@@ -202,9 +202,9 @@ class Array(Interchange):
         """Return NumPy's view of the memory, which keeps the array alive, and which is as writable as the array is."""
         dtype = self.dtype
         if dtype.kind == "T":
-            self.block.lent |= Access.WRITE in self._access
+            self.block.lent |= self._access is READ_WRITE
             found = self._values.view()
-            if Access.WRITE not in self._access:
+            if self._access is not READ_WRITE:
                 found.flags.writeable = False
             return found
         if dtype.names is not None:
@@ -223,7 +223,7 @@ class Array(Interchange):
 
 def embedded(values: np.ndarray, access: Access) -> Array:
     """Return an array of values that were made for it, and that nobody else has."""
-    if values.dtype.kind == "T" and Access.WRITE not in access:
+    if values.dtype.kind == "T" and access is not READ_WRITE:
         values.flags.writeable = False
     return Array(Block("array", values, access, values.nbytes), values, embedded=True)
 

@@ -19,6 +19,10 @@ class Access(IntFlag):
     IMMUTABLE = 4
 
 
+#: All there is of it: what contradicts itself, or cannot even be read, is none.
+READ_ONLY, READ_WRITE, FOREVER = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
+_ACCESS = {int(access): access for access in (READ_ONLY, READ_WRITE, FOREVER)}
+
 #: external: an object of others; memmap: a part of a file; pod: made for values that were read or computed;
 #: array: embedded, made together with the one array that a copy is.
 KINDS = ("external", "memmap", "pod", "array")
@@ -92,16 +96,13 @@ class Block:
 
 
 def checked(access: Access | int) -> Access:
-    """Return access as flags; AccessError for what contradicts itself.
+    """Return access as one of `READ_ONLY`, `READ_WRITE` and `FOREVER`, the very object; AccessError for all else.
 
     >>> checked(3)
     <Access.READ|WRITE: 3>
     """
-    try:
-        found = Access(access)
-    except (ValueError, TypeError) as error:
-        raise AccessError(f"access {access!r}: give Access.READ, with WRITE or with IMMUTABLE") from error
-    if found not in (Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE):
+    found = _ACCESS.get(access) if isinstance(access, int) else None
+    if found is None:
         raise AccessError(f"access {access!r}: give Access.READ, with WRITE or with IMMUTABLE")
     return found
 

@@ -7,11 +7,9 @@ import numpy as np
 
 from aggarray.errors import AccessError
 from aggarray.memory.arrays import Array, embedded, restorable
-from aggarray.memory.block import Access, Block, checked
+from aggarray.memory.block import FOREVER, READ_ONLY, READ_WRITE, Access, Block, checked
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.mapping import map_file
-
-READ_ONLY, READ_WRITE, FOREVER = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
 
 
 def view(obj: Any, access: Access | None = None) -> Array:
@@ -85,10 +83,11 @@ def shared(values: np.ndarray, copy: bool = True) -> np.ndarray:
 
     ``copy`` False: AccessError instead of a copy.
     """
-    held = block_of(values)
-    if held is not None and not values.flags.writeable and not restorable(values):
+    if values.dtype.kind == "T":
+        return (asarray if copy else view)(values, READ_ONLY).numpy()
+    if not values.flags.writeable and _holder(values) is not None and not restorable(values):
         return values
-    return (asarray if copy else view)(values, READ_ONLY).numpy()
+    return array_of(values, READ_ONLY).numpy()
 
 
 def mapped(
@@ -112,15 +111,17 @@ def block_of(values: np.ndarray) -> Block | None:
     return None if held is None else held.block
 
 
-def array_of(values: np.ndarray) -> Array:
-    """Return NumPy's array as one in memory: on the block that it is a view of, else on that of its owner."""
+def array_of(values: np.ndarray, most: Access = READ_WRITE) -> Array:
+    """Return NumPy's array as one in memory: on the block that it is a view of, else on that of its owner.
+
+    ``most``: what may be done with it at most.
+    """
     held = _holder(values)
     access = READ_WRITE if values.flags.writeable else READ_ONLY
-    if held is None:
-        return Array(Block("external", values, access, _span(values)), values)
-    if Access.IMMUTABLE in held.access:
-        access = held.access
-    return Array(held.block, values, access & held.block.access | Access.READ)
+    block = Block("external", values, access, _span(values)) if held is None else held.block
+    if held is not None and held.access is FOREVER:
+        access = FOREVER
+    return Array(block, values, most if access is READ_WRITE else access)
 
 
 def _holder(values: np.ndarray) -> Array | None:
@@ -170,5 +171,7 @@ def _unmasked(obj: Any) -> Any:
 
 def _span(values: np.ndarray) -> int:
     """Return how many bytes lie between the first and the last of an array, gaps included."""
+    if values.flags.c_contiguous:
+        return values.nbytes
     low, high = np.lib.array_utils.byte_bounds(values)
     return int(high) - int(low)

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from aggarray.memory.block import Access, Block
+from aggarray.memory.block import READ_ONLY, Block
 
 
 class MappedFile:
@@ -56,7 +56,7 @@ def map_file(path: str, begin: int, nbytes: int) -> Block:
         if block is None:
             # Should another thread do so at the same time, both blocks are good.
             owner = MappedFile(os.path.abspath(path), begin, begin + nbytes, file)
-            block = _mapped[key] = Block("memmap", owner, Access.READ, nbytes)
+            block = _mapped[key] = Block("memmap", owner, READ_ONLY, nbytes)
     finally:
         os.close(file)
     return block
