@@ -2,6 +2,7 @@
 
 import array as builtin_array
 import gc
+import pickle
 from typing import Any
 
 import numpy as np
@@ -310,6 +311,15 @@ def test_sub_arrays_in_memory_are_read_only_views_on_external_blocks() -> None:
         assert held.block.kind == "external" and held.block.owner is values and held.access == READ
     values[0, 0] = 5
     assert piece.read()[0, 0] == 5
+
+
+def test_what_was_pickled_is_shared_read_only_too() -> None:
+    pieces = aa.SubArray.from_array(np.arange(3.0)), aa.SubArray.from_array(np.array(["a", "b"], TEXT))
+    numbers, text = pickle.loads(pickle.dumps(pieces))
+    unwritable(numbers.read(copy=False))
+    with pytest.raises(aa.AggregationError, match="writable again.*copy=None or copy=True"):
+        text.read(copy=False)
+    assert text.read(copy=None).tolist() == ["a", "b"]
 
 
 def test_text_in_memory_is_not_made_writable() -> None:

@@ -75,6 +75,7 @@ def test_extras_are_complete() -> None:
     "page",
     [
         *("README.md", "docs/contributing.md", "docs/changelog.md", "docs/distributed-arrays.md", "docs/parallel.md"),
+        "docs/memory.md",
         "sample_data/README.md",
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/distributed-arrays.md")
-PYTHON = (*PAGES, "docs/parallel.md")
+PYTHON = (*PAGES, "docs/parallel.md", "docs/memory.md")
 
 
 def blocks(page: str, language: str) -> list[str]:
