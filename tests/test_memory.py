@@ -208,6 +208,11 @@ def test_copies_are_their_own() -> None:
     assert not a[0].embedded and a[0].access == FOREVER
 
 
+def test_copies_of_buffers_are_what_views_of_them_are() -> None:
+    for obj in (b"ab", bytearray(b"ab"), memoryview(b"ab")):
+        assert str(array(obj).type) == str(view(obj).type) == "2 * uint8" and array(obj).block.kind == "array"
+
+
 def test_references_are_counted() -> None:
     values = np.zeros((2, 3))
     a = view(values)
@@ -317,7 +322,7 @@ def test_what_was_pickled_is_shared_read_only_too() -> None:
     pieces = aa.SubArray.from_array(np.arange(3.0)), aa.SubArray.from_array(np.array(["a", "b"], TEXT))
     numbers, text = pickle.loads(pickle.dumps(pieces))
     unwritable(numbers.read(copy=False))
-    with pytest.raises(aa.AggregationError, match="writable again.*copy=None or copy=True"):
+    with pytest.raises(aa.AggregationError, match=r"writable again.*copy=None or copy=True"):
         text.read(copy=False)
     assert text.read(copy=None).tolist() == ["a", "b"]
 

@@ -57,9 +57,9 @@ def array(obj: Any, access: Access = FOREVER) -> Array:
     >>> print(array(["one", "of these"]).type)
     2 * string
     """
-    wanted = checked(access)
+    wanted, found = checked(access), _viewed(_unmasked(obj))
     try:
-        values = np.array(_unmasked(obj).numpy() if isinstance(obj, Interchange) else _unmasked(obj), copy=True, order="C")
+        values = np.array(obj if isinstance(found, str) else found._values, copy=True, order="C")
     except (TypeError, ValueError) as error:
         raise AccessError(
             f"{type(obj).__name__} is no array: {error}; give numbers, text or times in rows of equal length"
@@ -143,9 +143,8 @@ def _viewed(obj: Any) -> Array | str:
         return " ".join(str(error).split())
     if isinstance(obj, np.ndarray):
         found = array_of(values)
-        return (
-            found if Access.WRITE in found.access or found.guarded() else "text shared read-only could be made writable again"
-        )
+        shareable = found.access is READ_WRITE or found.guarded()
+        return found if shareable else "text shared read-only could be made writable again"
     access = FOREVER if type(obj) is bytes else READ_WRITE if values.flags.writeable else READ_ONLY
     return Array(Block("external", obj, access, _span(values)), values)
 
