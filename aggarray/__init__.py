@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aggarray.aggregate.rules import Refusal, Rules, Skipped
     from aggarray.api import Aggregation, concat, open
     from aggarray.errors import (
+        AccessError,
         AggarrayError,
         AggregationError,
         ExchangeError,
@@ -36,7 +37,15 @@ _HOMES = {
     "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
     "aggarray.api": ("Aggregation", "concat", "open"),
     "aggarray.errors": (
-        *("AggarrayError", "AggregationError", "ExchangeError", "FormatError", "IndexFileError", "MissingFileError"),
+        *(
+            "AccessError",
+            "AggarrayError",
+            "AggregationError",
+            "ExchangeError",
+            "FormatError",
+            "IndexFileError",
+            "MissingFileError",
+        ),
         *("NotFoundError", "ProtocolError", "SelectionError", "UnitsError"),
     ),
     "aggarray.master": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
@@ -44,6 +53,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AccessError",
     "AggarrayError",
     "Aggregation",
     "AggregationError",

@@ -52,6 +52,10 @@ class ProtocolError(AggarrayError, ValueError):
         self.faults = tuple(faults) or (message,)
 
 
+class AccessError(AggarrayError, BufferError, ValueError):
+    """Memory that cannot be had as it is wanted: without a copy, writable, never changing, or through a protocol."""
+
+
 class ExchangeError(AggarrayError, ValueError):
     """A movement of data between processes that cannot be carried out."""
 

@@ -16,6 +16,7 @@ from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.master import MasterArray
+from aggarray.memory import type_string
 from aggarray.table import Template
 from aggarray.units import is_reference_time
 
@@ -124,6 +125,7 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
         "dimensions": list(array.dimensions),
         "shape": list(array.shape),
         "dtype": str(array.dtype),
+        "type": type_string(array),
         "units": array.units,
         "calendar": array.calendar,
         "partitions": {

@@ -6,6 +6,7 @@ order what it has read. Or it holds what another exporter of the Distributed Arr
 """
 
 import threading
+from dataclasses import replace
 from itertools import accumulate, product
 from typing import Any, Self
 
@@ -16,14 +17,19 @@ from aggarray.maps import Distribution
 from aggarray.maps.dimdata import Faults, map_of
 from aggarray.maps.export import read_export
 from aggarray.maps.fields import NEWEST, version_of
+from aggarray.memory.arrays import Array
+from aggarray.memory.interchange import Interchange
+from aggarray.memory.making import array_of, owned
+from aggarray.memory.types import Type, Typed
 from aggarray.selection import Range
 
 
-class LocalArray:
+class LocalArray(Interchange):
     """The section of a distributed array that one process holds (DAP 0.10.0, section 1.5).
 
     Made by ``a.local(distribution, rank)``, or `from_distarray`. It pickles as array, distribution and rank, to be read again
-    where it arrives: changes of its buffer stay behind, unless it came from another exporter.
+    where it arrives: changes of its buffer stay behind, unless it came from another exporter. The buffer goes to NumPy, and by
+    PEP 3118 and DLPack to others, without a copy.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_copy", "_lock", "distribution", "rank", "source")
@@ -90,8 +96,24 @@ class LocalArray:
         if self._buffer is None:
             with self._lock:
                 if self._buffer is None:
-                    self._buffer = self._read()
+                    found = self._read()
+                    # What was read into fresh memory is this section's own; views have a block of theirs.
+                    self._buffer = owned(found) if found.flags.owndata else found
         return self._buffer
+
+    @property
+    def memory(self) -> Array:
+        """The buffer as an array in memory: its type, its block, and what may be done with it."""
+        return array_of(self.buffer)
+
+    def __memory__(self) -> Array | str:
+        return "not read yet; its buffer is read when it is first used" if self._buffer is None else self.memory
+
+    def __datashape__(self) -> Type:
+        option = self.source.__datashape__().option if isinstance(self.source, Typed) else False
+        if self._buffer is None:
+            return Type(self.shape, self.dtype, option)
+        return replace(Type.of(self._buffer), option=option)
 
     def _read(self) -> np.ndarray:
         segments = self.distribution.segments(self.rank)
@@ -163,10 +185,6 @@ class LocalArray:
             raise ProtocolError(f"values of {self.dtype} cannot be exported: {error}; use astype first") from error
         return {"__version__": version, "buffer": buffer, "dim_data": dim_data}
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the buffer, a copy where NumPy asks for one or the type differs."""
-        return np.array(self.buffer, dtype=dtype, copy=copy)
-
     def aligned(self) -> "LocalArray":
         """Return the section with a buffer in native byte order, aligned, writable and in C order: itself where it has one.
 
@@ -176,7 +194,7 @@ class LocalArray:
         if flags.c_contiguous and flags.aligned and flags.writeable and self.buffer.dtype.isnative:
             return self
         values = np.array(self.buffer, self.buffer.dtype.newbyteorder("="), order="C")
-        return LocalArray.holding(values, self.distribution, self.rank, self.source)
+        return LocalArray.holding(owned(values), self.distribution, self.rank, self.source)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None:

@@ -58,6 +58,11 @@ class Template:
         return self.declared and self.assumed is None
 
     @property
+    def may_miss(self) -> bool:
+        """Whether any value can be missing, as far as it is known what the values are."""
+        return self.encoding.may_miss or any(step.encoding is not None and step.encoding.may_miss for step in self.steps)
+
+    @property
     def last_step(self) -> Step:
         """Units and dtype of the values before they are conformed to a master."""
         if not self.steps:
@@ -294,6 +299,13 @@ class Matrix:
     def cells(self) -> tuple[int, ...]:
         """Number of partitions per dimension."""
         return tuple(len(e) - 1 for e in self.edges)
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether any value can be missing: a cell has no sub-array, or one that declares missing values."""
+        there = self.refs[self.refs >= 0]
+        numbers = np.unique(self.references.template[used_rows(there, len(self.references))]).tolist()
+        return len(there) < len(self.refs) or any(self.references.templates[n].may_miss for n in numbers)
 
     def axis(self, dimension: str) -> int:
         """Return the position of a dimension; AggregationError lists the dimensions where there is none of that name."""

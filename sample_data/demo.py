@@ -1,8 +1,8 @@
 """The story so far, told on the sample data: ``make demo``.
 
 Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those that
-netCDF4-python gives, puts ten tiles together whose edges do not align, sorts out a messy folder, keeps an index, and shows
-what reading costs.
+netCDF4-python gives, puts ten tiles together whose edges do not align, sorts out a messy folder, keeps an index, shows what
+reading costs, and what lies behind a view.
 Every claim is checked; a wrong one fails the run.
 """
 
@@ -17,7 +17,7 @@ import netCDF4
 import numpy as np
 
 import aggarray as aa
-from aggarray import mpi
+from aggarray import memory, mpi
 from aggarray.api import extract
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.facts import conformed, table
@@ -354,6 +354,22 @@ def elsewhere() -> None:
             )
 
 
+def shared() -> None:
+    """What lies in a file uncompressed is handed on without a copy, and nobody can spoil it."""
+    show("Memory: views of files, and what lies behind them")
+    march = aa.open(HERE / "archive")["tas"].partitions[2].data
+    whole, part = march.read(copy=None), march.read((slice(0, 5), 3), copy=None)
+    print(memory.debug_repr(part), end="\n\n")
+    check(memory.type_string(part) == "5 * 36 * byteswap[float32]", "the values are the file's own, big-endian")
+    check(np.shares_memory(whole, part) and memory.view(part).block.kind == "memmap", "two views, one map of the file")
+    try:
+        part.flags.writeable = True
+    except ValueError:
+        check(True, "a view cannot be made writable")
+    native = memory.view(part).aligned()
+    check(np.array_equal(np.from_dlpack(native), part), "aligned() goes where byte order counts, here by DLPack")
+
+
 def _starts(export: dict[str, Any]) -> list[str]:
     """Say what a process has of the first two dimensions."""
     block, cyclic = export["dim_data"][:2]
@@ -386,6 +402,7 @@ def main() -> None:
     distributed()
     together()
     elsewhere()
+    shared()
     print("\nEverything that was claimed was checked.")
 
 

@@ -44,16 +44,16 @@ def test_info_prints_a_table_with_one_row_per_array(
     status, out, err = run(capsys, "info", sample_archive, sample_tiles)
     lines = out.splitlines()
     assert (status, err) == (0, "")
-    assert re.split(r"\s{2,}", lines[0]) == ["name", "dimensions", "shape", "units", "partitions", "time range"]
+    assert re.split(r"\s{2,}", lines[0]) == ["name", "dimensions", "type", "units", "partitions", "time range"]
     assert re.split(r"\s{2,}", lines[2]) == [
         "tas",
         "time lat lon",
-        "365 x 18 x 36",
+        "365 * 18 * 36 * ?float64",
         "K",
         "12 time",
         "2001-01-01T12:00:00 to 2001-12-31T12:00:00",
     ]
-    assert re.split(r"\s{2,}", lines[3]) == ["value", "y x", "8 x 7", "1", "4 y x 6 x"]
+    assert re.split(r"\s{2,}", lines[3]) == ["value", "y x", "8 * 7 * float64", "1", "4 y x 6 x"]
 
 
 def test_info_json_holds_the_same_as_data(capsys: pytest.CaptureFixture[str], sample_archive: Path) -> None:
@@ -61,6 +61,7 @@ def test_info_json_holds_the_same_as_data(capsys: pytest.CaptureFixture[str], sa
     [fact] = json.loads(out)
     assert status == 0
     assert fact["name"] == "tas" and fact["shape"] == [365, 18, 36] and fact["units"] == "K" and fact["files"] == 12
+    assert fact["type"] == "365 * 18 * 36 * ?float64"
     assert fact["partitions"] == {"dimensions": ["time"], "shape": [12], "missing": 0}
     assert fact["time"] == ["2001-01-01T12:00:00", "2001-12-31T12:00:00"]
 

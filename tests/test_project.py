@@ -71,20 +71,10 @@ def test_extras_are_complete() -> None:
     assert extras["all"] == [f"aggarray[{','.join(n for n in extras if n not in ('all', 'test', 'bench', 'docs'))}]"]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        *(
-            "README.md",
-            "docs/contributing.md",
-            "docs/changelog.md",
-            "docs/distributed-arrays.md",
-            "docs/parallel.md",
-            "docs/xarray.md",
-        ),
-        "sample_data/README.md",
-    ],
-)
+PAGES = ["README.md", "sample_data/README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8"))

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/distributed-arrays.md")
-PYTHON = {page: 6 for page in (*PAGES, "docs/parallel.md", "docs/remote.md", "docs/kerchunk.md", "docs/xarray.md")}
-PYTHON |= {"docs/command-line.md": 1}
+_TOPICS = ("parallel", "remote", "kerchunk", "xarray", "memory")
+PYTHON = dict.fromkeys(PAGES, 6) | {f"docs/{topic}.md": 6 for topic in _TOPICS} | {"docs/command-line.md": 1}
 
 
 def blocks(page: str, language: str) -> list[str]:

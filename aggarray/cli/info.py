@@ -42,18 +42,17 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
         )
         missing = fact["partitions"]["missing"]
         times = " to ".join(dict.fromkeys(fact["time"] or ()))
-        shape = " x ".join(map(str, fact["shape"])) or "scalar"
         rows.append(
             [
                 fact["name"],
                 *([fact["which"]] if repeated else []),
                 " ".join(fact["dimensions"]),
-                shape,
+                fact["type"],
                 fact["units"] or "",
                 matrix + (f" ({missing} missing)" if missing else ""),
                 times,
             ]
         )
     which = ["which"] if repeated else []
-    click.echo(facts.table(rows, ["name", *which, "dimensions", "shape", "units", "partitions", "time range"]))
+    click.echo(facts.table(rows, ["name", *which, "dimensions", "type", "units", "partitions", "time range"]))
     notes(agg, "aggarray explain says why")

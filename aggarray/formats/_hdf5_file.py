@@ -21,6 +21,7 @@ from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_o
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
 from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
 from aggarray.formats.places import for_library, refuse_remote
+from aggarray.memory.making import mapped
 from aggarray.remote import is_remote
 
 _T = TypeVar("_T")
@@ -183,7 +184,7 @@ class HDF5File:
         with blaming(self._path, variable):
             if offset + dtype.itemsize * math.prod(shape) > os.path.getsize(self._path):
                 return None
-            return np.memmap(self._path, dtype, "r", offset, shape)
+            return mapped(self._path, offset, dtype, shape).numpy()
 
     def chunks(self, variable: str) -> Chunks | None:
         """Return where the values are stored, or None where that cannot be told as `Chunks`."""

@@ -30,6 +30,7 @@ from aggarray.formats.base import (
 )
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import File
+from aggarray.memory.making import mapped
 from aggarray.remote import is_remote
 
 #: A sparse box is read in spans of at most this many bytes, gaps included.
@@ -142,10 +143,7 @@ class _File:
         if place.stored.kind == "S" or 0 in place.shape or is_remote(self._path):
             return None
         with blaming(self._path, variable):
-            data = np.memmap(self._path, np.uint8, "r", place.begin, (span_of(place, place.shape),))
-            view = np.ndarray(place.shape, place.stored, data, strides=place.strides)
-        view.flags.writeable = False
-        return view
+            return mapped(self._path, place.begin, place.stored, place.shape, place.strides).numpy()
 
     def chunks(self, variable: str) -> Chunks | None:
         """Return where the values are stored, None for text; records without a gap between them are one chunk."""

@@ -21,9 +21,10 @@ from aggarray.master.lazy import Lazy, names_of, needless, select_known, select_
 from aggarray.master.locating import located
 from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
-from aggarray.master.reading import Known, Reading, read_known, read_or_view, with_nan
+from aggarray.master.reading import Known, Reading, Viewable, read_known, read_or_view, with_nan
 from aggarray.master.sections import sections
 from aggarray.master.subarray import SubArray
+from aggarray.memory import Type
 from aggarray.read import Target
 from aggarray.selection import Range, Selector, normalise
 from aggarray.table import Matrix, Step
@@ -32,7 +33,7 @@ from aggarray.units import datetime_kind, datetimes, is_reference_time, normal_c
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MasterArray:
+class MasterArray(Viewable):
     """One array out of many files: parameters as the aggregation specification names them (section 1).
 
     ``fill_value``: what missing elements read as (NaN in floating arrays); ``attrs``: attributes equal in all pieces
@@ -209,6 +210,9 @@ class MasterArray:
             raise ValueError("a master array is read from its pieces: it cannot become a NumPy array without a copy")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __datashape__(self) -> Type:
+        return Type(self.shape, self.dtype, self._matrix.may_miss)
 
     def __len__(self) -> int:
         if not self.ndim:

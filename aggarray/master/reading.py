@@ -1,5 +1,6 @@
 """How is a selection of an array read, as its caller wishes: a fresh array or a view, with or without the mask?"""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError
+from aggarray.memory import Array
+from aggarray.memory.making import array_of
 from aggarray.read import Target, output, read, view
 from aggarray.selection import Range, Selector, result_shape
 from aggarray.table import Matrix
@@ -49,6 +52,22 @@ def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish:
     if mask is None:
         return values
     return np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
+
+
+class Viewable:
+    """What may be in memory as it is, or in a file that can be mapped: for `aggarray.memory.debug_repr`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self, *, copy: bool | None) -> np.ndarray:
+        """Return the values, False for ``copy``: as a view, or AggregationError."""
+
+    def __memory__(self) -> Array | str:
+        try:
+            return array_of(self.read(copy=False))
+        except AggregationError as error:
+            return str(error)
 
 
 def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:

@@ -14,7 +14,9 @@ from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import scan
 from aggarray.formats.described import template_of
 from aggarray.local import LocalArray
-from aggarray.master.reading import Reading, read_or_view
+from aggarray.master.reading import Reading, Viewable, read_or_view
+from aggarray.memory import Type
+from aggarray.memory.making import shared
 from aggarray.read import Target
 from aggarray.read.files import with_borrowed
 from aggarray.selection import normalise
@@ -24,7 +26,7 @@ from aggarray.units import epoch, is_reference_time, normal_calendar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SubArray:
+class SubArray(Viewable):
     """An array outside any master: a variable of a file, or values in memory. Make one with `from_file` or `from_array`.
 
     >>> s = SubArray.from_array([[1.0, 2.0]], dimensions=("y", "x"), units="K")
@@ -65,7 +67,7 @@ class SubArray:
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
     ) -> "SubArray":
-        """Return values in memory (not copied, never written to); ``fill_value`` is the value that means missing.
+        """Return values in memory: a read-only view of them, of text a copy; ``fill_value`` is the value that means missing.
 
         Masked arrays keep their mask. Raises AggregationError where dimensions, directions or the missing value do not fit
         the array, UnitsError for an unknown calendar of a reference time.
@@ -162,6 +164,9 @@ class SubArray:
         wish = Reading(masked=masked, copy=copy)
         return read_or_view(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, wish)
 
+    def __datashape__(self) -> Type:
+        return Type(self.shape, self.dtype, self.template.encoding.may_miss)
+
     def settled(self) -> "SubArray":
         """Return what the file has, where so far only an index has told of it; errors as in `read`."""
         if not self.template.declared:
@@ -237,9 +242,7 @@ def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
         values = values.astype(np.dtypes.StringDType())
     if values.dtype.kind not in "iufcbmMT":
         raise AggregationError(f"an array of dtype {values.dtype}: give numbers, text or times")
-    values = values.view()
-    values.flags.writeable = False
-    return values, fill_value
+    return shared(values), fill_value
 
 
 def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:

@@ -7,6 +7,8 @@ import numpy as np
 
 from aggarray.access import Access
 from aggarray.conform import arrange
+from aggarray.errors import AccessError
+from aggarray.memory.making import shared
 from aggarray.plan import Along, Piece, along
 from aggarray.read.blocks import named
 from aggarray.read.files import opened
@@ -40,7 +42,10 @@ def _view(matrix: Matrix, target: Target, rows: Sequence[Along], masked: bool) -
     template = matrix.references.template_of(piece.ref)
     if not _as_stored(template, target.step):
         return "its values must be converted"
-    whole = named(matrix, piece, lambda p: _whole(matrix, p, target.access))
+    try:
+        whole = named(matrix, piece, lambda p: _whole(matrix, p, target.access))
+    except AccessError as error:
+        return str(error)
     if whole is None:
         return "it is not stored contiguous and uncompressed"
     part = whole[piece.selection]
@@ -50,9 +55,7 @@ def _view(matrix: Matrix, target: Target, rows: Sequence[Along], masked: bool) -
             return "it has missing values, which must be filled in"
     laid = arrange(part, template.dimensions, piece.flip, matrix.dimensions)
     chosen = tuple(0 if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
-    laid = laid[(*chosen, ...)].view()
-    laid.flags.writeable = False
-    return laid
+    return laid[(*chosen, ...)]
 
 
 def _all_fill(values: np.ndarray, fill: Any) -> bool:
@@ -70,9 +73,10 @@ def _as_stored(template: Template, step: Step) -> bool:
 
 
 def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
+    """Return all of a sub-array as memory that nobody can write to, None where a file has it in no such form."""
     references, row = matrix.references, piece.ref
     if references.uri[row] < 0:
-        return references.memory[int(references.variable[row])]
+        return shared(references.memory[int(references.variable[row])], copy=False)
     with opened(references, row, access) as handle:
-        mapped: np.ndarray | None = handle.mapped(references.variables[references.variable[row]])
-    return mapped
+        mapped = handle.mapped(references.variables[references.variable[row]])
+    return None if mapped is None else shared(mapped, copy=False)

@@ -1,0 +1,82 @@
+"""How does memory travel into other libraries without a copy, and what does it say to those it cannot travel to?
+
+PEP 3118 (`memoryview`), ``__array_interface__`` and ``__array__`` for NumPy, ``__dlpack__`` for frameworks of tensors. NumPy
+holds on to whoever has the interface, so that the memory lives as long as the last of NumPy's views of it; and it finds no
+buffer there that may be written to, so that nobody makes a read-only view writable again.
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from aggarray.errors import AccessError
+
+if TYPE_CHECKING:
+    from aggarray.memory.arrays import Array
+
+#: What no buffer can carry, by the kind of the dtype, and the way out.
+_NO_BUFFER = {
+    "T": "text lies outside any buffer: hand on offsets and UTF-8 bytes",
+    "M": "the protocol has no times: hand on .view('i8') of the NumPy array, with the unit beside it",
+    "m": "the protocol has no times: hand on .view('i8') of the NumPy array, with the unit beside it",
+}
+
+
+class NoInterfaceError(AccessError, AttributeError):
+    """An interface that an array does not have, to those too who ask by ``hasattr``."""
+
+
+class Interchange:
+    """What has memory to hand on: by PEP 3118, ``__array_interface__``, ``__array__`` and ``__dlpack__``.
+
+    Nothing is copied unless NumPy asks for that. What a protocol cannot carry is an AccessError, also a BufferError, which
+    names the way out.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def memory(self) -> "Array":
+        """The memory, as `aggarray.memory` models it."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Return NumPy's array interface, version 3: read-only where the memory is."""
+        return self.memory.interface()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the values, a copy where NumPy asks for one or the type differs."""
+        return np.array(self.memory.numpy(), dtype=dtype, copy=copy)
+
+    def memoryview(self) -> memoryview:
+        """Return the values by PEP 3118, read-only where they are; AccessError for text and times."""
+        values = self.memory.numpy()
+        try:
+            return memoryview(cast(Any, values))
+        except (ValueError, TypeError, BufferError) as error:
+            way = _NO_BUFFER.get(values.dtype.kind, "give numbers")
+            raise AccessError(f"no buffer of {values.dtype}: {way}") from error
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """Return a DLPack capsule of the values, which are this one's memory.
+
+        AccessError (a BufferError) for what DLPack cannot say: another byte order, unaligned values, text, times; read-only
+        ones where the consumer knows no version from 1.0 on.
+        """
+        values = self.memory.numpy()
+        wanted = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        try:
+            if not (values.flags.aligned and values.dtype.isnative):
+                raise BufferError("the values are not aligned, or not in the machine's byte order")
+            return values.__dlpack__(**{name: value for name, value in wanted.items() if value is not None})
+        except BufferError as error:
+            way = _NO_BUFFER.get(values.dtype.kind, "hand on aligned(), a native, aligned, writable copy")
+            raise AccessError(f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}; {way}") from error
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the processor's own memory, as DLPack numbers it."""
+        return 1, 0

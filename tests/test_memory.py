@@ -1,0 +1,337 @@
+"""Are views closed under slicing, whose is the memory, and can nobody write to what is shared read-only?"""
+
+import array as builtin_array
+import gc
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import aggarray as aa
+from aggarray.memory import Access, Array, Block, array, asarray, view
+
+READ, READ_WRITE, FOREVER = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
+TEXT = np.dtypes.StringDType()
+KINDS = ("?", "i1", ">i2", "<u4", "f2", ">f8", "c8", ">c16", "g", "M8[s]", ">m8[ms]", "S3", "U2", ">U2", "V5")
+
+
+def refused(*words: str) -> Any:
+    """Expect an AccessError of one line that holds these words."""
+    return pytest.raises(aa.AggarrayError, match=".*".join(words))
+
+
+def unwritable(values: np.ndarray) -> None:
+    """Hold that no view of an array can be made writable, by its flag, by a buffer, or by NumPy's other ways."""
+    for one in (values, values[...], values.view(), values.reshape(-1)[:1], np.asarray(values), values.T):
+        if one.size and not np.shares_memory(one, values):  # a copy is its own
+            continue
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            one.flags.writeable = True
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            one.setflags(write=True)
+    if values.dtype.kind in "iufcb?":
+        assert memoryview(values).readonly
+
+
+@given(hnp.arrays(st.sampled_from(KINDS[:8]), hnp.array_shapes(min_dims=0, min_side=0, max_dims=4)), st.data())
+def test_slicing_is_numpys_and_never_copies(values: np.ndarray, data: st.DataObject) -> None:
+    a = view(values)
+    key = data.draw(hnp.basic_indices(values.shape, allow_newaxis=False))
+    keys = key if isinstance(key, tuple) else (key,)
+    part, wanted = a[key], values[keys if Ellipsis in keys else (*keys, ...)]
+    assert part.block is a.block and (part.shape, part.dtype, part.access) == (wanted.shape, wanted.dtype, a.access)
+    np.testing.assert_array_equal(np.asarray(part), wanted)
+    if wanted.size:
+        assert np.shares_memory(np.asarray(part), values)
+        assert part.strides == wanted.strides
+    deeper = data.draw(hnp.basic_indices(part.shape, allow_newaxis=False))
+    np.testing.assert_array_equal(np.asarray(part[deeper]), wanted[deeper])
+
+
+@pytest.mark.parametrize("key", [[0, 1], np.array([True, False]), None, "x", 1.0, True, (0, [1])])
+def test_keys_that_would_copy(key: Any) -> None:
+    with pytest.raises(aa.SelectionError, match="integers, slices and Ellipsis"):
+        view(np.zeros((2, 3)))[key]
+
+
+@pytest.mark.parametrize("key", [2, (0, 3), (0, 0, 0), slice(None, None, 0), (..., ...)])
+def test_keys_that_do_not_fit(key: Any) -> None:
+    with pytest.raises(aa.SelectionError, match=r"shape \(2, 3\)"):
+        view(np.zeros((2, 3)))[key]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, TEXT, np.dtype([("x", "i4"), ("y", ">f8", (2,))], align=True)])
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1,), (3, 4)])
+def test_every_dtype_goes_through(kind: Any, shape: tuple[int, ...]) -> None:
+    values = np.zeros(shape, kind)
+    for a in (view(values), array(values), asarray(values), array(values, READ_WRITE)):
+        found = np.asarray(a)
+        assert found.dtype == values.dtype and found.shape == shape and a.shape == shape and a.nbytes == values.nbytes
+        np.testing.assert_array_equal(found, values)
+        assert found.flags.writeable == (Access.WRITE in a.access)
+    unwritable(np.asarray(array(values)))
+    assert view(values).strides == values.strides
+
+
+@pytest.mark.parametrize("kind", ["f8", ">i4", "M8[D]", "S3"])
+def test_shared_read_only(kind: str) -> None:
+    values = np.zeros((3, 4), kind)
+    a = view(values, READ)
+    for part in (a, a[1:], a[:, ::-1], a[0, 0]):
+        unwritable(np.asarray(part))
+        with refused("access read cannot be written to", "copy it"):
+            part[...] = values[0, 0]
+        with refused("cannot be made writable"):
+            part.with_access(READ_WRITE)
+        with refused("writable"):
+            view(part, READ_WRITE)
+        with refused("writable"):
+            Array(part.block, values, READ_WRITE) if Access.WRITE not in part.block.access else part.with_access(READ_WRITE)
+    assert values.flags.writeable, "the owner may still write"
+    assert view(values).access == READ_WRITE
+    np.asarray(view(values))[0] = values[1]
+
+
+def test_the_owners_changes_are_seen() -> None:
+    values = np.zeros(3)
+    a, writable = view(values, READ), view(values)
+    writable[1:] = [5, 6]
+    assert np.asarray(a).tolist() == values.tolist() == [0, 5, 6]
+    copied = asarray(a, READ_WRITE)
+    assert copied.block.kind == "array" and copied.access == READ_WRITE
+    copied[0] = 9
+    assert values[0] == 0
+
+
+def test_flags_that_were_only_lowered() -> None:
+    values = np.zeros(3)
+    lowered = values.view()
+    lowered.flags.writeable = False
+    assert view(lowered).access == READ
+    unwritable(np.asarray(view(lowered)))
+
+
+def test_text_is_shared_read_only_by_its_owner_alone() -> None:
+    values = np.array(["a", "b" * 40], TEXT)
+    with refused("made writable again"):
+        view(values).with_access(READ)
+    lowered = values.view()
+    lowered.flags.writeable = False
+    with refused("made writable again", "asarray"):
+        view(lowered)
+    shared = asarray(lowered)
+    assert shared.access == FOREVER and not np.shares_memory(np.asarray(shared), values)
+    unwritable(np.asarray(shared[1:]))
+    mine = array(values, READ_WRITE)
+    mine[0] = "c"
+    mine.freeze()
+    unwritable(np.asarray(mine))
+    assert np.asarray(mine).tolist() == ["c", "b" * 40] and values[0] == "a"
+
+
+@pytest.mark.parametrize(
+    ("obj", "access", "values"),
+    [
+        (b"ab", FOREVER, [97, 98]),
+        (bytearray(b"ab"), READ_WRITE, [97, 98]),
+        (memoryview(bytearray(b"abcd"))[::2], READ_WRITE, [97, 99]),
+        (memoryview(b"ab"), READ, [97, 98]),
+        (builtin_array.array("d", [1, 2]), READ_WRITE, [1, 2]),
+        (np.float32(3), READ, 3),
+        (array([1, 2]), FOREVER, [1, 2]),
+    ],
+)
+def test_buffers_are_viewed(obj: Any, access: Access, values: Any) -> None:
+    a = view(obj)
+    assert a.access == access and np.asarray(a).tolist() == values
+    assert a.block is obj.block if isinstance(obj, Array) else (a.block.kind, a.block.owner) == ("external", obj)
+
+
+class Interface:
+    """What has nothing but NumPy's interface."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.__array_interface__ = values.__array_interface__
+        self.values = values
+
+
+class Capsule:
+    """What has nothing but DLPack."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __dlpack__(self, **wanted: Any) -> Any:
+        return self.values.__dlpack__(**wanted)
+
+    def __dlpack_device__(self) -> Any:
+        return self.values.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrapped", [Interface, Capsule])
+def test_other_protocols_are_viewed(wrapped: Any) -> None:
+    values = np.arange(4.0)
+    assert np.shares_memory(np.asarray(view(wrapped(values))), values)
+
+
+NUMBERS = [1, 2]
+
+
+@pytest.mark.parametrize("obj", [NUMBERS, 5, "text", None, object(), [[1], [1, 2]], np.array([None])])
+def test_what_has_no_memory_is_not_viewed(obj: Any) -> None:
+    with refused("no view of|numbers, text or times"):
+        view(obj)
+    if type(obj) in (int, str) or obj is NUMBERS:
+        assert np.asarray(asarray(obj)).tolist() == obj
+    else:
+        for make in (asarray, array):
+            with refused("numbers, text or times"):
+                make(obj)
+
+
+def test_masked_arrays_are_two() -> None:
+    for make in (view, asarray, array):
+        with refused("masked array is two arrays"):
+            make(np.ma.array([1, 2], mask=[True, False]))
+
+
+def test_copies_are_their_own() -> None:
+    values = np.arange(6, dtype=">i2").reshape(2, 3)[:, ::-1]
+    a = array(values)
+    assert (a.block.kind, a.access, a.dtype, a.embedded) == ("array", FOREVER, np.dtype(">i2"), True)
+    assert not np.shares_memory(np.asarray(a), values) and a.strides == (6, 2)
+    assert str(array(["one", "two"]).type) == "2 * string" and str(array([1.5]).type) == "1 * float64"
+    assert not a[0].embedded and a[0].access == FOREVER
+
+
+def test_copies_of_buffers_are_what_views_of_them_are() -> None:
+    for obj in (b"ab", bytearray(b"ab"), memoryview(b"ab")):
+        assert str(array(obj).type) == str(view(obj).type) == "2 * uint8" and array(obj).block.kind == "array"
+
+
+def test_references_are_counted() -> None:
+    values = np.zeros((2, 3))
+    a = view(values)
+    assert a.block.references == 1
+    parts = [a[0], a[1:], a[..., 0]]
+    assert a.block.references == 4
+    numpys = [np.asarray(part) for part in parts]
+    del parts[0]
+    assert a.block.references == 4, "NumPy's view keeps its array"
+    del numpys[0]
+    assert a.block.references == 3
+    block = a.block
+    del a, parts
+    assert block.references == 2
+    assert "2 references" in repr(block)
+    del numpys
+    assert block.references == 0
+
+
+def test_memory_outlives_every_name_but_the_last_view() -> None:
+    source = bytearray(b"abcd")
+    found = np.asarray(view(source)[1:3])[::-1]
+    with pytest.raises(BufferError):
+        source.extend(b"e")
+    gc.collect()
+    assert found.tolist() == [99, 98]
+    del found
+    source.extend(b"e")
+
+
+def test_freezing_what_is_ones_own() -> None:
+    mine = array([1, 2, 3], READ_WRITE)
+    mine[0] = 7
+    assert mine.freeze() is mine and mine.access == mine.block.access == FOREVER
+    assert mine.freeze() is mine
+    unwritable(np.asarray(mine))
+    with refused("cannot be written"):
+        mine[0] = 1
+
+
+def test_freezing_needs_unique_ownership_or_the_callers_word() -> None:
+    mine = array([1, 2, 3], READ_WRITE)
+    part = mine[1:]
+    with refused("not this array's alone", "asserted=True"):
+        mine.freeze()
+    del part
+    lent = np.asarray(mine)
+    del lent  # but who knows who has it
+    with refused("not this array's alone"):
+        mine.freeze()
+    with refused("asserted=True"):
+        mine.with_access(FOREVER)
+    sworn = mine.with_access(FOREVER, asserted=True)
+    assert sworn.access == FOREVER and sworn[1:].access == FOREVER and sworn.block is mine.block
+    unwritable(np.asarray(sworn))
+    with refused("not this array's alone"):
+        view(np.zeros(2)).freeze()
+    assert asarray(np.zeros(2), FOREVER).block.kind == "array", "what others may write to is copied"
+    assert view(b"ab").freeze().access == FOREVER
+
+
+def test_aligned() -> None:
+    values = np.zeros(17, "u1")[1:].view(">f8")
+    a = view(values)
+    b = a.aligned()
+    assert b.dtype.isnative and np.asarray(b).flags.aligned and b.aligned() is b and b.access == READ_WRITE
+    assert array([1]).aligned().access == READ_WRITE
+    assert view(np.zeros((2, 2)).T).aligned().strides == (16, 8)
+
+
+def test_blocks_by_hand() -> None:
+    block = Block("pod", bytearray(24), READ_WRITE, 24)
+    a = Array.over(block, ">f4", (2, 2), offset=4, strides=(8, 4))
+    a[1] = [1, 2]
+    assert bytes(block.owner)[12:20] == np.array([1, 2], ">f4").tobytes() and a.pointer % 4 == 0
+    for wrong in (dict(shape=(7,)), dict(shape=(2,), offset=20), dict(shape=(2,), strides=(24,)), dict(shape=(-1,))):
+        with refused("give what lies in it"):
+            Array.over(block, "f4", **wrong)
+    with refused("Python objects"):
+        Array.over(block, "O", (1,))
+    with refused("no buffer"):
+        Array.over(Block("external", object(), READ, 0), "f4", (1,))
+    with refused("kind 'heap'"):
+        Block("heap", b"", READ, 0)
+    for access in (0, Access.WRITE, 6, 7, 9, "rw"):
+        with refused("give Access.READ"):
+            Block("pod", b"", access, 0)  # type: ignore[arg-type]
+    with refused("cannot be writable"):
+        Array(Block("external", b"ab", READ, 2), np.zeros(2), READ_WRITE)
+    assert "memory.Array 2 * 2 * byteswap[float32], pod, read write" in repr(a)
+
+
+def test_sub_arrays_in_memory_are_read_only_views_on_external_blocks() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    piece = aa.SubArray.from_array(values)
+    whole = aa.MasterArray.from_subarrays([([(0, 2), (0, 3)], piece)], dimensions=piece.dimensions)
+    for found in (piece.read(copy=False), whole.read(copy=False), whole.flip("dim_0").read((0, slice(1, None)), copy=None)):
+        unwritable(found)
+        assert np.shares_memory(found, values)
+        held = view(found)
+        assert held.block.kind == "external" and held.block.owner is values and held.access == READ
+    values[0, 0] = 5
+    assert piece.read()[0, 0] == 5
+
+
+def test_what_was_pickled_is_shared_read_only_too() -> None:
+    pieces = aa.SubArray.from_array(np.arange(3.0)), aa.SubArray.from_array(np.array(["a", "b"], TEXT))
+    numbers, text = pickle.loads(pickle.dumps(pieces))
+    unwritable(numbers.read(copy=False))
+    with pytest.raises(aa.AggregationError, match=r"writable again.*copy=None or copy=True"):
+        text.read(copy=False)
+    assert text.read(copy=None).tolist() == ["a", "b"]
+
+
+def test_text_in_memory_is_not_made_writable() -> None:
+    values = np.array(["a", "b"], TEXT)
+    piece = aa.SubArray.from_array(values)
+    found = piece.read(copy=False)
+    unwritable(found)
+    assert found.tolist() == ["a", "b"]
+    values[0] = "z"
+    assert piece.read()[0] == "a"

@@ -1,0 +1,133 @@
+"""Does memory reach other libraries without a copy, and do protocols that cannot carry it say so, with the way out?"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray.dap import Distribution, LocalArray
+from aggarray.memory import Access, array, view
+
+READ = Access.READ
+TEXT = np.dtypes.StringDType()
+
+
+def section(values: np.ndarray, copy: bool | None = None) -> LocalArray:
+    """Return the second half of values in memory as one process's section."""
+    piece = aa.SubArray.from_array(values)
+    whole = aa.MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=("x",))
+    return whole.local(Distribution.regular((len(values),), "b", (2,)), 1, copy)
+
+
+def both(values: np.ndarray) -> list[Any]:
+    """Return values as an array in memory, and as a section that views them."""
+    return [view(values, READ), section(values)]
+
+
+def refused(*words: str) -> Any:
+    """Expect an error of one line that is both aggarray's and a BufferError."""
+    return pytest.raises(BufferError, match=".*".join(words))
+
+
+@pytest.mark.parametrize("kind", ["f8", ">f4", "i1", "?", "c16", "M8[s]"])
+def test_numpy_shares_the_memory(kind: str) -> None:
+    values = np.zeros(4, kind)
+    for one in both(values):
+        for found in (np.asarray(one), np.array(one, copy=False), np.asarray(one, dtype=kind)):
+            assert np.shares_memory(found, values) and not found.flags.writeable and found.dtype == values.dtype
+            assert view(found).block is one.memory.block
+        assert not np.shares_memory(np.array(one), values) and np.array(one).flags.writeable
+        interface = one.__array_interface__
+        assert interface["version"] == 3 and interface["data"] == (one.memory.pointer, True)
+        assert interface["typestr"] == values.dtype.str
+    fresh = section(values, copy=True)
+    assert np.shares_memory(np.asarray(fresh), fresh.buffer) and np.asarray(fresh).flags.writeable
+    assert fresh.__array_interface__["data"] == (fresh.buffer.ctypes.data, False)
+    with pytest.raises(ValueError, match="copy"):
+        np.array(fresh, dtype="c8", copy=False)
+
+
+def test_memory_outlives_the_section() -> None:
+    local = section(np.arange(4.0), copy=True)
+    found = np.asarray(local)[1:]
+    del local
+    assert found.tolist() == [3.0]
+
+
+def test_buffers() -> None:
+    values = np.zeros(17, "u1")[1:].view(">f8")
+    values[:] = [1, 2]
+    for one in (view(values, READ), view(values)[::-1], section(np.concatenate([values, values], dtype=">f8"))):
+        buffer = one.memoryview()
+        assert buffer.format == ">d" and buffer.readonly != (Access.WRITE in one.memory.access)
+        np.testing.assert_array_equal(np.asarray(buffer), np.asarray(one))
+    assert view(values)[::-1].memoryview().strides == (-8,)
+    assert array(np.zeros((2, 3), "i2")).memoryview().shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.zeros(4, "M8[s]"), r"view\('i8'\)"),
+        (np.zeros(4, "m8[s]"), r"view\('i8'\)"),
+        (np.array(["a"] * 4, TEXT), "offsets and UTF-8"),
+    ],
+)
+def test_what_no_buffer_carries(values: np.ndarray, words: str) -> None:
+    for one in (array(values), section(values)):
+        for call in (one.memoryview, one.__dlpack__):
+            with refused(words) as caught:
+                call()
+            assert isinstance(caught.value, aa.AggarrayError) and "\n" not in str(caught.value)
+
+
+def test_dlpack_shares_the_memory() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    a = view(values)[:, ::2]
+    found = np.from_dlpack(a)
+    assert np.shares_memory(found, values) and found.tolist() == [[0, 2], [3, 5]] and a.__dlpack_device__() == (1, 0)
+    local = section(np.arange(4), copy=True)
+    assert np.shares_memory(np.from_dlpack(local), local.buffer) and local.__dlpack_device__() == (1, 0)
+    shared = np.from_dlpack(view(values, READ))
+    assert np.shares_memory(shared, values) and not shared.flags.writeable
+    del a, local
+    values[0, 0] = 7
+    assert found[0, 0] == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.zeros(4, ">f8"), r"byteswap\[float64\].*byte order"),
+        (np.zeros(33, "u1")[1:].view("f8"), r"unaligned\[float64\].*not aligned"),
+        (np.frombuffer(bytes(32), "f8"), "readonly"),
+    ],
+)
+def test_what_dlpack_cannot_say(values: np.ndarray, words: str) -> None:
+    for one in (view(values), section(values)):
+        with refused(words, r"aligned\(\)") as caught:
+            one.__dlpack__()
+        assert isinstance(caught.value, aa.AggarrayError)
+        ready = one.aligned()
+        assert np.from_dlpack(ready).tolist() == np.asarray(one).tolist()
+        ready.__dlpack__()
+
+
+def test_text_and_records_come_by_array() -> None:
+    text = np.array(["a", "b"] * 2, TEXT)
+    for one in (array(text), section(text)):
+        assert np.asarray(one).tolist()[-2:] == ["a", "b"] and not hasattr(one, "__array_interface__")
+        with refused("numpy.asarray"):
+            one.__array_interface__  # noqa: B018
+    records = np.zeros(2, np.dtype([("x", "i1"), ("y", "f8")], align=True))
+    a = view(records)
+    assert np.shares_memory(np.asarray(a), records) and np.asarray(a)["y"].tolist() == [0, 0]
+    assert view(np.asarray(a)).block is a.block and a.memoryview().format == memoryview(records).format
+
+
+def test_other_libraries_take_it() -> None:
+    values = np.arange(4.0)
+    for one in both(values):
+        assert np.add(one, 1).tolist() == (np.asarray(one) + 1).tolist()
+        assert float(np.sum(one)) == float(np.asarray(one).sum())
