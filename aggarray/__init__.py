@@ -37,16 +37,8 @@ _HOMES = {
     "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
     "aggarray.api": ("Aggregation", "concat", "open"),
     "aggarray.errors": (
-        *(
-            "AccessError",
-            "AggarrayError",
-            "AggregationError",
-            "ExchangeError",
-            "FormatError",
-            "IndexFileError",
-            "MissingFileError",
-        ),
-        *("NotFoundError", "ProtocolError", "SelectionError", "UnitsError"),
+        *("AggarrayError", "AggregationError", "ExchangeError", "FormatError", "IndexFileError", "MissingFileError"),
+        *("AccessError", "NotFoundError", "ProtocolError", "SelectionError", "UnitsError"),
     ),
     "aggarray.master": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
     "aggarray.options": ("set_options",),
