@@ -51,12 +51,14 @@ class Access:
 
         Without roots any local file may, a remote one only from where what names it came.
         """
-        if self.roots is not None or self.near is not None:
+        if self.roots is not None:
             self.check(uri)
-        elif "://" in uri and _origin(uri) != _origin(by):
+        elif "://" in uri and (_origin(uri) != _origin(by) if self.near is None else not is_below(uri, self.near)):
             raise IndexFileError(
                 f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it"
             )
+        else:
+            self.check(uri)
 
 
 #: Any file may be read.

@@ -115,6 +115,7 @@ def test_errors_of_a_bucket(s3: dict[str, Any]) -> None:
 def memory(sample_archive: Path) -> Iterator[Any]:
     """The sample archive in memory."""
     fs = fsspec.filesystem("memory")
+    fs.store.clear()  # which all tests of a process share
     upload(fs, sample_archive, "/archive")
     yield fs
     fs.store.clear()

@@ -6,8 +6,6 @@ the same chunks give the same bytes.
 
 from typing import Any
 
-import h5py
-import netCDF4
 import numpy as np
 
 from aggarray.api.extracting.layout import Layout, Variable
@@ -29,6 +27,9 @@ def encode(values: np.ndarray) -> bytes:
 
 def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
     """Write a file of all variables, whose chunks are there."""
+    import h5py
+    import netCDF4
+
     # Read before the lock is taken: some are read by threads that need it.
     whole = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
     with LIBRARY_LOCK:

@@ -13,8 +13,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import h5py
-
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
 
@@ -152,6 +150,8 @@ def _read_mark(path: str) -> str | None:
 
 def stored_fingerprint(path: str) -> str | None:
     """Return the fingerprint of what a result was made of, None where there is no such one."""
+    import h5py
+
     try:
         if os.path.isdir(path):
             with open(os.path.join(path, "zarr.json"), encoding="utf-8") as file:
