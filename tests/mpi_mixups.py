@@ -24,14 +24,14 @@ def check_other_calls(root: ProcessGroup) -> None:
     """Another movement of the same class, arguments that are none: an error everywhere, and what follows is right."""
     size, me = root.size, root.rank or 0
     last, everybody = me == size - 1, root.grid((size,))
-    refuses(root, "None: give a list", lambda: root.include(None))  # type: ignore[arg-type]
-    refuses(root, "3: give a list", lambda: root.grid(3))  # type: ignore[arg-type]
-    refuses(root, "True: give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
+    refuses(root, "include None: give a list", lambda: root.include(None))  # type: ignore[arg-type]
+    refuses(root, "shape 3: give a list", lambda: root.grid(3))  # type: ignore[arg-type]
+    refuses(root, "periodic True: give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
     refuses(root, "keep 'x': give dimensions", lambda: everybody.subgrid("x"))  # type: ignore[arg-type]
     refuses(root, "is no process group", lambda: Broadcast(None, everybody))  # type: ignore[arg-type]
     if size == 1:
         return
-    refuses(root, f"process {size - 1}: None: give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
+    refuses(root, f"process {size - 1}: include None: give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
     refuses(root, "is no process group", lambda: Broadcast(everybody, None if last else everybody))  # type: ignore[arg-type]
     first, second = (Broadcast(root.include([rank]), root) for rank in (0, 1))
     refuses(root, "do not want the same", lambda: (second if last else first)(me))
@@ -100,7 +100,7 @@ def check_other_arrays(root: ProcessGroup) -> None:
             for operation in (np.ones(2), lambda: 0):
                 wanted = operation if last else "sum"
                 refuses(root, "give one of", lambda o=wanted: mpi.reduce(locals_[0], o, None, root))  # type: ignore[misc]
-        refuses(root, "1.5: give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
+        refuses(root, "dimensions 1.5: give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
         # Text is read by one, like other small arrays.
         with mock.patch.object(aa.MasterArray, "read", autospec=True, side_effect=aa.MasterArray.read) as reads:
             owners = mpi.open(str(folder / "stations.nc"), root)["owner"]

@@ -83,6 +83,8 @@ def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path) -> None:
     out = tmp_path / "out.nc"
     status, _, err = run("extract", tmp_path / "data", "--where", "source_id=M3", "-o", out)
     assert status == 2 and "source_id is M1, M2" in err
+    status, _, err = run("extract", tmp_path / "data", "-o", out)
+    assert status == 1 and "2 arrays are named 'tas': choose one by --where" in err and "source_id: M1, M2" in err
     assert run("extract", tmp_path / "data", "--where", "source_id=M2", "-o", out)[0] == 0
     with xr.open_dataset(out) as found:
         assert found.attrs["source_id"] == "M2" and found.tas.attrs["units"] == "degC"

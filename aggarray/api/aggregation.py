@@ -72,7 +72,7 @@ class Aggregation:
             return found[0]
         if not found:
             raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
-        apart = _telling_apart(found)
+        apart = telling_apart(found)
         raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
@@ -225,7 +225,7 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
     return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
 
 
-def _telling_apart(found: Sequence[MasterArray]) -> str:
+def telling_apart(found: Sequence[MasterArray]) -> str:
     """List the attributes in which arrays differ, with their values: facets, then others, those of most values first."""
     texts = []
     for differing in (differing_facets(found), differing_attributes(found)):

@@ -155,6 +155,18 @@ def chosen(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
     return agg
 
 
+def distinct(arrays: "Sequence[MasterArray]", how: str) -> "list[MasterArray]":
+    """Return arrays of which no two have one name; AggregationError says ``how`` to choose among those that have."""
+    from aggarray.api.aggregation import telling_apart
+    from aggarray.errors import AggregationError
+
+    for name in dict.fromkeys(a.name for a in arrays):
+        same = [a for a in arrays if a.name == name]
+        if len(same) > 1:
+            raise AggregationError(f"{len(same)} arrays are named {name!r}: choose one {how}; {telling_apart(same)}")
+    return list(arrays)
+
+
 def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     """Return the array of a name, or the only one there is; UsageError asks which."""
     if variable is None and len(agg) != 1:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggarray.cli import _labels
-from aggarray.cli._common import bar, chosen, counted, made_rules, open_source
+from aggarray.cli._common import bar, chosen, counted, distinct, made_rules, open_source
 from aggarray.cli._job import Job
 from aggarray.errors import AggarrayError
 
@@ -143,7 +143,7 @@ def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":
     if absent:
         raise NotFoundError(f"no variable {absent[0]!r}: there is {', '.join(agg.names) or 'none'}")
     arrays = [a for a in chosen(agg, one["where"]) if not one["variables"] or a.name in one["variables"]]
-    return _labels.select_all(arrays, one["sel"], one["method"])
+    return _labels.select_all(distinct(arrays, "by where"), one["sel"], one["method"])
 
 
 def _rules(job: Job) -> Any:

@@ -8,6 +8,7 @@ from aggarray.cli import _labels
 from aggarray.cli._common import (
     bar,
     chosen,
+    distinct,
     echo_json,
     json_option,
     open_source,
@@ -66,7 +67,7 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
     labels = _labels.parse(how["sel"])
     where = pairs(how["where"], "--where", "NAME=VALUE")
     agg = chosen(open_source(source, variables, how["opening"]), where)
-    found = _labels.select_all(list(agg), labels, how["method"])
+    found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, how["method"])
     done = extract(found, output, exists="overwrite" if how["overwrite"] else "raise", progress=bar())
     if as_json:
         echo_json(facts_of(done, found))

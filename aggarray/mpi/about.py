@@ -74,7 +74,7 @@ def axes_of(dimensions: Any, known: About) -> tuple[int, ...]:
     """Return the axes of dimensions given by name (one, or several), None for all; ExchangeError where there is no such one."""
     if dimensions is None:
         return tuple(range(len(known.dimensions)))
-    given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions)
+    given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions, "dimensions")
     found = []
     for one in given:
         number = known.dimensions.index(one) if one in known.dimensions else whole(one)

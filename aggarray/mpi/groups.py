@@ -104,8 +104,8 @@ class ProcessGroup:
         """Return the group of some members, by their ranks in this one, in the order given. Collective over this group."""
 
         def ask() -> list[int]:
-            numbers = [n for r in listed(ranks) if (n := whole(r)) is not None and 0 <= n < self.size]
-            if len(numbers) < len(listed(ranks)) or len(set(numbers)) < len(numbers):
+            numbers = [n for r in listed(ranks, "include") if (n := whole(r)) is not None and 0 <= n < self.size]
+            if len(numbers) < len(listed(ranks, "include")) or len(set(numbers)) < len(numbers):
                 raise ExchangeError(f"include {brief(ranks)}: give each rank once, of 0 to {self.size - 1}")
             return numbers
 
@@ -126,8 +126,8 @@ class ProcessGroup:
         """
 
         def ask() -> tuple[tuple[int, ...], tuple[bool, ...]]:
-            sizes = tuple(whole(n) or 0 for n in listed(shape))
-            around = (False,) * len(sizes) if periodic is None else tuple(truth(p) for p in listed(periodic))
+            sizes = tuple(whole(n) or 0 for n in listed(shape, "shape"))
+            around = (False,) * len(sizes) if periodic is None else tuple(truth(p) for p in listed(periodic, "periodic"))
             if len(around) != len(sizes) or None in around:
                 raise ExchangeError(f"periodic {brief(periodic)}: give True or False for each of {len(sizes)} dimensions")
             as_grid(self.ranks, sizes, "grid")
@@ -222,17 +222,17 @@ def exchange_errors(make: Callable[[], _T]) -> _T:
         raise ExchangeError(str(error)) from error
 
 
-def listed(given: Any) -> list[Any]:
+def listed(given: Any, what: str) -> list[Any]:
     """Return the items of what a user gave; ExchangeError for what has none."""
     try:
         return list(given)
     except TypeError as error:
-        raise ExchangeError(f"{brief(given)}: give a list") from error
+        raise ExchangeError(f"{what} {brief(given)}: give a list") from error
 
 
 def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
     """Return dimensions as ascending numbers, each once, of numbers or a truth value for each; ExchangeError for others."""
-    items = [given] if whole(given) is not None else listed(given)
+    items = [given] if whole(given) is not None else listed(given, what)
     if items and all(truth(i) is not None for i in items):
         if len(items) == count:
             return tuple(d for d, kept in enumerate(items) if kept)
