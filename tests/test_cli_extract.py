@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from making import cube, write
 
 import aggarray as aa
-from aggarray.cli import commands
+from aggarray.cli import commands, main
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
@@ -76,15 +76,17 @@ def test_several_variables_and_files_without_an_index(tmp_path: Path) -> None:
         assert float(found.other) == 6 and found.tas.shape == (3, 3, 2)
 
 
-def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path) -> None:
+def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for model, units in (("M1", "K"), ("M2", "degC")):
         variables = cube([0, 1], tas=(("time", "lat", "lon"), np.zeros((2, 3, 2)), {"units": units}))
         write(tmp_path / "data" / f"{model}.nc", variables, {"source_id": model})
     out = tmp_path / "out.nc"
     status, _, err = run("extract", tmp_path / "data", "--where", "source_id=M3", "-o", out)
     assert status == 2 and "source_id is M1, M2" in err
-    status, _, err = run("extract", tmp_path / "data", "-o", out)
-    assert status == 1 and "2 arrays are named 'tas': choose one by --where" in err and "source_id: M1, M2" in err
+    with pytest.raises(SystemExit, match="1"):
+        main(["extract", str(tmp_path / "data"), "-o", str(out)])
+    err = capsys.readouterr().err
+    assert "2 arrays are named 'tas': choose one by --where" in err and "source_id: M1, M2" in err
     assert run("extract", tmp_path / "data", "--where", "source_id=M2", "-o", out)[0] == 0
     with xr.open_dataset(out) as found:
         assert found.attrs["source_id"] == "M2" and found.tas.attrs["units"] == "degC"
