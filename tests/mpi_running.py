@@ -2,27 +2,15 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from sample_data.ranks import launching
+
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def launching(count: int) -> list[str] | None:
-    """Return the words that start so many ranks of this interpreter, None where there is no launcher.
-
-    The one beside the interpreter, where the MPI library came as a wheel. There may be more ranks than processors; root may
-    start them too.
-    """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    options = ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
-    return None if found is None else [found, *options, "-n", str(count), sys.executable]
 
 
 def surroundings() -> dict[str, str]:
