@@ -19,8 +19,11 @@ def surroundings() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
-def run_mpi(count: int, *command: str, seconds: float = 200) -> str:
-    """Run a Python program (file, arguments) on so many ranks; return what it prints. Fails on an error, or when it hangs."""
+def run_mpi(count: int, *command: str, seconds: float = 200, folder: Path = ROOT) -> str:
+    """Run a Python program (file, arguments) on so many ranks, in a folder; return what it prints.
+
+    Fails on an error, or when it hangs.
+    """
     pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
     start = launching(count)
     if start is None:
@@ -29,7 +32,7 @@ def run_mpi(count: int, *command: str, seconds: float = 200) -> str:
     arguments = [*start, "-W", "error", "-m", "mpi4py", *command]
     started = subprocess.Popen(
         arguments,
-        cwd=ROOT,
+        cwd=folder,
         env=surroundings(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
