@@ -1,12 +1,13 @@
-"""Draws the pictures of docs/distributed-arrays.md: ``python -m sample_data.pictures``."""
+"""Draws the pictures of the documentation: ``python -m sample_data.pictures``."""
 
 from pathlib import Path
 
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured, picture
+from sample_data.diagrams import DIAGRAMS, diagram
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 
-#: By name of the file, what is drawn: a map for each type of distribution, and a grid of processes.
+#: Pictures of docs/distributed-arrays.md, by name of the file: a map for each type of distribution, and a grid of processes.
 DRAWN: dict[str, Map | Distribution] = {
     "block": Block.even(14, 3),
     "irregular": Block([0, 2, 9, 14]),
@@ -24,6 +25,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, drawn in DRAWN.items():
         (FOLDER / f"{name}.svg").write_text(picture(drawn), encoding="utf-8")
+    for name in DIAGRAMS:
+        (FOLDER / f"{name}.svg").write_text(diagram(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -57,5 +57,6 @@ def test_the_documentation_shows_what_is_drawn(name: str) -> None:
 
 
 def test_every_picture_is_shown() -> None:
-    page = (Path(FOLDER).parent / "distributed-arrays.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"images/([\w-]+)\.svg", page)) == set(DRAWN) == {path.stem for path in FOLDER.iterdir()}
+    pages = "".join(page.read_text(encoding="utf-8") for page in Path(FOLDER).parent.rglob("*.md"))
+    drawn = {*DRAWN, *DIAGRAMS}
+    assert set(re.findall(r"images/([\w-]+)\.svg", pages)) == drawn == {path.stem for path in FOLDER.iterdir()}
