@@ -113,8 +113,8 @@ def shown(array: Any) -> tuple[str, ...]:
 
 def coordinate_of(array: Any, dimension: str) -> Any:
     """Return the coordinate of a dimension where its values are known without reading a file, else None."""
-    own = [c for c in array.coords.values() if c.dimensions == (dimension,)]
-    best = [c for c in own if c.name == dimension] or [c for c in own if c.attrs.get("standard_name") == "time"]
+    own = {name: c for name, c in array.coords.items() if c.dimensions == (dimension,)}
+    best = [own[dimension]] if dimension in own else [c for c in own.values() if c.attrs.get("standard_name") == "time"]
     return next((c for c in best if c._known is not None or not len(c._matrix.references.uris)), None)
 
 
