@@ -7,11 +7,12 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test docs bench clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
 	@echo "make test    style, types, tests"
+	@echo "make docs    the documentation, in build/docs"
 	@echo "make bench   measure"
 	@echo "make clean   remove .venv and everything made by the tools"
 
@@ -23,6 +24,11 @@ test: $(READY)
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) -m pytest -n $(WORKERS)
+
+# A warning is an error, a link that leads nowhere too.
+docs: $(READY)
+	$(RUN) -m sphinx -b html -n -W --keep-going -q docs build/docs
+	@echo "build/docs/index.html"
 
 bench: $(PEERS)
 	$(RUN) -m tests.bench

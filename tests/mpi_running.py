@@ -2,27 +2,15 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from sample_data.ranks import launching
+
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def launching(count: int) -> list[str] | None:
-    """Return the words that start so many ranks of this interpreter, None where there is no launcher.
-
-    The one beside the interpreter, where the MPI library came as a wheel. There may be more ranks than processors; root may
-    start them too.
-    """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    options = ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
-    return None if found is None else [found, *options, "-n", str(count), sys.executable]
 
 
 def surroundings() -> dict[str, str]:
@@ -31,8 +19,11 @@ def surroundings() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
-def run_mpi(count: int, *command: str, seconds: float = 200) -> str:
-    """Run a Python program (file, arguments) on so many ranks; return what it prints. Fails on an error, or when it hangs."""
+def run_mpi(count: int, *command: str, seconds: float = 200, folder: Path = ROOT) -> str:
+    """Run a Python program (file, arguments) on so many ranks, in a folder; return what it prints.
+
+    Fails on an error, or when it hangs.
+    """
     pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
     start = launching(count)
     if start is None:
@@ -41,7 +32,7 @@ def run_mpi(count: int, *command: str, seconds: float = 200) -> str:
     arguments = [*start, "-W", "error", "-m", "mpi4py", *command]
     started = subprocess.Popen(
         arguments,
-        cwd=ROOT,
+        cwd=folder,
         env=surroundings(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

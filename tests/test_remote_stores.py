@@ -1,6 +1,7 @@
 """Files in an object store of S3, in memory, and in archives: the same values as of local files."""
 
 import io
+import json
 import logging
 import os
 import pickle
@@ -13,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from click.testing import CliRunner
 from making import cube, field, write
 from serving import free_of_proxies, upload, web_server
 
 import aggarray as aa
 from aggarray import remote
+from aggarray.cli import commands
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -96,6 +99,21 @@ def test_an_index_in_a_bucket(s3: dict[str, Any], sample_archive: Path, tmp_path
         aa.open(tmp_path / "far.nca", storage_options=s3)["tas"][0]
     fs.pipe_file("data/far.nca", (tmp_path / "far.nca").read_bytes())
     same(aa.open("s3://data/far.nca", storage_options=s3), wanted)
+
+
+def test_a_bucket_from_the_shell(s3: dict[str, Any], tmp_path: Path) -> None:
+    options = [f"--storage={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in s3.items()]
+    done = CliRunner().invoke(commands, ["info", "s3://data/archive", *options])
+    assert done.exit_code == 0 and "365 * 18 * 36" in done.stdout
+    place = ["extract", "s3://data/archive", *options, "--sel", "lat=5", "--sel", "lon=5", "-o", str(tmp_path / "place.zarr")]
+    assert CliRunner().invoke(commands, place).exit_code == 0
+    assert aa.open(tmp_path / "place.zarr")["tas"].shape == (365,)
+    text = "[input]\nsource = 's3://data/archive'\n[index]\npath = 'tas.nca'\n[input.storage]\nkey = 'me'\nsecret = 'hidden'\n"
+    text += f"client_kwargs = {{ endpoint_url = '{s3['client_kwargs']['endpoint_url']}' }}\n"
+    (tmp_path / "job.toml").write_text(text, encoding="utf-8")
+    assert CliRunner().invoke(commands, ["run", str(tmp_path / "job.toml")]).exit_code == 0
+    assert b"hidden" not in (tmp_path / "tas.nca").read_bytes()
+    assert aa.open(tmp_path / "tas.nca", roots=["s3://data"], storage_options=s3)["tas"].shape == (365, 18, 36)
 
 
 def test_errors_of_a_bucket(s3: dict[str, Any]) -> None:

@@ -45,6 +45,7 @@ _OPENING = (
     click.option("--root", "roots", multiple=True, type=click.Path(), help="Read files of this folder alone (repeatable)."),
     click.option("--relocate", multiple=True, metavar="OLD=NEW", help="Files that an index has below OLD are below NEW now."),
     click.option("--fill-missing", is_flag=True, help="Files that are gone read as missing values."),
+    click.option("--storage", multiple=True, metavar="NAME=VALUE", help="An option for remote files, such as anon=true."),
 )
 _RULES = (
     click.option("--preset", type=click.Choice(["cmip", "era5"]), help="Rules that suit such an archive, to start from."),
@@ -63,11 +64,23 @@ _RULES = (
 def opening_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options about which files are read; they reach the command as ``opening``, arguments of `aggarray.open`."""
 
-    def packed(roots: tuple[str, ...], relocate: tuple[str, ...], fill_missing: bool) -> dict[str, Any]:
+    def packed(
+        roots: tuple[str, ...], relocate: tuple[str, ...], fill_missing: bool, storage: tuple[str, ...]
+    ) -> dict[str, Any]:
         moves = pairs(relocate, "--relocate", "OLD=NEW")
-        return {"roots": list(roots) or None, "relocate": moves or None, "missing": "fill" if fill_missing else "raise"}
+        wanted = {name: _value(text) for name, text in pairs(storage, "--storage", "NAME=VALUE").items()}
+        missing = "fill" if fill_missing else "raise"
+        return {"roots": list(roots) or None, "relocate": moves or None, "missing": missing, "storage_options": wanted or None}
 
     return _packing(_OPENING, "opening", packed)(command)
+
+
+def _value(text: str) -> Any:
+    """Return a value written as JSON (true, 3, {"a": 1}), anything else as the text it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def rules_options(command: Callable[..., Any]) -> Callable[..., Any]:

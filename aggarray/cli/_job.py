@@ -18,7 +18,7 @@ _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { ti
 #: Table by table, what its keys hold: a type, several, or words for what is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
     "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "check": dict},
-    "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": str},
+    "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": str, "storage": dict},
     "rules": {
         **{"preset": str, "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float, "overlap": str},
         **{"holes": str, "coverage": float, "units": dict, "directions": dict, "new_dimension": str, "versions": str},
@@ -129,6 +129,7 @@ def _job(path: str, found: dict[str, Any]) -> Job:
     index = {**found["index"], "path": here(found["index"]["path"])} if "index" in found else {}
     extracts = [_extract(path, {**one, "path": here(one["path"])}) for one in found.get("extract", [])]
     opening = {"roots": list(map(here, roots)) or None, "relocate": relocate or None, "missing": given.get("missing", "raise")}
+    opening["storage_options"] = given.get("storage")
     log = here(found["log"]) if "log" in found else None
     source = [here(name) for name in _texts(given["source"])]
     rules = {name: _texts(v) if KEYS["rules"][name] == _TEXTS else v for name, v in found.get("rules", {}).items()}

@@ -7,7 +7,7 @@ from typing import Any
 from aggarray.errors import FormatError
 from aggarray.formats._reference_text import MOST, generated, rendered
 from aggarray.formats._references import Names, Placed, by_array, checked, decoded, home_of, is_metadata, placed_of, wrong
-from aggarray.formats._zarr_chunks import Numbering
+from aggarray.formats._zarr_keys import Numbering
 from aggarray.formats._zarr_nodes import Node, nodes_in
 
 

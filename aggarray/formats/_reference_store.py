@@ -8,7 +8,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from aggarray.formats._references import Placed
-from aggarray.formats._zarr_chunks import Numbering
+from aggarray.formats._zarr_keys import Numbering
 from aggarray.formats._zarr_nodes import Node
 from aggarray.source import opened
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aggarray.errors import FormatError
 from aggarray.formats._references import Names, Placed, checked_columns, decoded, home_of, named, placed_of, wrong
-from aggarray.formats._zarr_chunks import Numbering
+from aggarray.formats._zarr_keys import Numbering
 from aggarray.formats._zarr_nodes import Node, json_in, nodes_in
 
 #: A table has at most so many rows, and bytes when it is decoded.

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats._zarr_chunks import Numbering
+from aggarray.formats._zarr_keys import Numbering
 from aggarray.formats._zarr_nodes import Node
 
 #: What one reference is: bytes, or a file, whole (offset 0, size 0) or from an offset on.

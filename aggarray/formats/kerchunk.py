@@ -21,7 +21,8 @@ from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._reference_json import JsonReferences
 from aggarray.formats._reference_tables import TableReferences
 from aggarray.formats._references import Placed, References
-from aggarray.formats._zarr_chunks import Layout, Numbering, laid_out, numbering
+from aggarray.formats._zarr_chunks import laid_out
+from aggarray.formats._zarr_keys import Layout, Numbering, numbering
 from aggarray.formats._zarr_nodes import Node
 from aggarray.formats.base import Chunks, Handle, Structure, Variable, blaming, scan_values, worth_a_table
 from aggarray.formats.zarr import Store, dtype_of, shape_of, structure_of

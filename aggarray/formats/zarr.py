@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats._zarr_chunks import Layout, describe
+from aggarray.formats._zarr_chunks import describe
+from aggarray.formats._zarr_keys import Layout
 from aggarray.formats._zarr_nodes import Node, files_of, load, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,

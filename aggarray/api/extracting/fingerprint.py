@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import metadata
@@ -12,7 +11,9 @@ import numpy as np
 
 from aggarray.api.extracting.layout import Layout, Variable
 from aggarray.formats import telling_file
+from aggarray.formats.places import looks
 from aggarray.master import MasterArray
+from aggarray.remote import is_remote
 from aggarray.table import References
 
 #: What the bytes depend on, beside the values.
@@ -24,8 +25,13 @@ def fingerprint(layout: Layout, kind: str) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
         digest.update(len(part).to_bytes(8, "little") + part)
-    for uri in sorted(files_of(layout)):
-        digest.update(f"{uri} {_state(uri)}\n".encode("utf-8", "surrogatepass"))
+    states: dict[str, Any] = {}
+    for variable in layout.variables:
+        if variable.source._known is None:
+            with variable.source._access.reach():
+                states |= {str(uri): _state(str(uri)) for uri in _used(variable) if str(uri) not in states}
+    for uri, state in sorted(states.items()):
+        digest.update(f"{uri} {state}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -63,8 +69,9 @@ def _used(variable: Variable) -> Sequence[str]:
     return variable.source._matrix.compact().references.uris
 
 
-def _state(uri: str) -> tuple[int, int] | None:
+def _state(uri: str) -> tuple[int, ...] | None:
+    """Return what a file is like, None for one that is gone; of a remote one also what its server says of its content."""
     with contextlib.suppress(OSError):
-        status = os.stat(telling_file(uri))
-        return status.st_size, status.st_mtime_ns
+        found = looks(telling_file(uri))
+        return found.st_size, found.st_mtime_ns, found.st_ino if is_remote(uri) else 0
     return None

@@ -1,0 +1,151 @@
+"""Where in the shards of a Zarr store do chunks lie? At places that the index of each shard gives."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aggarray import remote
+from aggarray.codecs import Filter
+from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats._zarr_keys import Keys, Paths, listing, named
+from aggarray.formats.base import Box, Chunks, grid_of, worth_a_table
+from aggarray.formats.places import File, looks
+from aggarray.remote import is_remote, join
+
+#: What stands in a shard's index for a chunk that is not stored.
+_ABSENT = 2**64 - 1
+#: Remote arrays of more shards are left to zarr-python, which asks for those that it needs.
+_MOST_FAR = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Codecs:
+    """How bytes become elements, byte order part of ``dtype``; ``inner``: shape of the chunks in a shard with ``settings``."""
+
+    dtype: np.dtype[Any]
+    filters: tuple[Filter, ...]
+    inner: tuple[int, ...] = ()
+    settings: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """How the index of a shard is written: at its beginning or end, with a checksum or without."""
+
+    first: bool
+    checked: bool
+
+    def size(self, count: int) -> int:
+        """Return the bytes of an index of so many chunks."""
+        return 16 * count + 4 * self.checked
+
+
+def _index(settings: Mapping[str, Any]) -> _Index | None:
+    steps = [named(step) for step in settings.get("index_codecs") or ()]
+    location = settings.get("index_location", "end")
+    names = [name for name, _ in steps]
+    if location not in ("start", "end") or names not in (["bytes"], ["bytes", "crc32c"]):
+        return None
+    if steps[0][1].get("endian", "little") != "little":
+        return None
+    return _Index(location == "start", len(names) == 2)
+
+
+def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codecs) -> Chunks | None:
+    """Return the inner chunks, each with its place in a shard; None where an index is not understood."""
+    index, chunk = _index(codecs.settings or {}), codecs.inner
+    folder = join(store, *within.split("/"))
+    present = _far_names(shards.grid, keys) if is_remote(folder) else listing(folder, keys)
+    if index is None or present is None or not worth_a_table(shards.grid, len(present)):
+        return None
+    if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
+        raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
+    grid, per = grid_of(shards.shape, chunk), grid_of(shards.chunk, chunk)
+    names = {keys.name(place): place for place in np.ndindex(shards.grid)}
+    there = _lengths([join(folder, *name.split("/")) for name in present if name in names])
+    # A shard that is there has its whole index in it, whatever else is claimed.
+    if not worth_a_table(grid, sum(length // 16 for length in there.values())):
+        return None
+    offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
+    size = index.size(math.prod(per))
+    data = _index_bytes(there, index, size)
+    for name in (name for name in present if name in names):
+        path = join(folder, *name.split("/"))
+        if path not in there:
+            continue
+        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(names[name], per, grid, strict=True)]
+        box: Box = tuple(slice(start, stop) for start, stop in ends)
+        part: Box = tuple(slice(0, stop - start) for start, stop in ends)
+        found = _places(path, (there[path], data[path]), index, per)
+        offsets[box], sizes[box] = found[0][part], found[1][part]
+    raw = math.prod(chunk) * shards.dtype.itemsize
+    if not codecs.filters and ((offsets >= 0) & (sizes != raw)).any():
+        size = int(sizes[(offsets >= 0) & (sizes != raw)][0])
+        raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
+    paths = Paths(within, keys, grid, per)
+    return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
+
+
+def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
+    """Return the names that the shards of a remote array may have, which nobody lists; None for too many to ask for each."""
+    return [keys.name(place) for place in np.ndindex(grid)] if math.prod(grid) <= _MOST_FAR else None
+
+
+def _lengths(paths: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of files, of those that are there."""
+    remote.look_ahead(paths)
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = looks(path).st_size
+    return found
+
+
+def _read(path: str, start: int, size: int) -> bytes:
+    with File(path) as file:
+        return file.pread(size, start)
+
+
+def _index_bytes(there: Mapping[str, int], index: _Index, size: int) -> dict[str, bytes]:
+    """Return the bytes of the index of each shard; ``there``: {path: bytes of the shard}."""
+    for path, length in there.items():
+        if size > length:
+            raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {length}; write it again")
+    starts = {path: 0 if index.first else length - size for path, length in there.items()}
+    if not any(map(is_remote, there)):
+        return {path: _read(path, start, size) for path, start in starts.items()}
+    found = {}
+    for path, data in zip(starts, remote.fetch([remote.Wish(p, s, size) for p, s in starts.items()]), strict=True):
+        if isinstance(data, AggarrayError):
+            raise data
+        found[path] = data
+    return found
+
+
+def _places(path: str, shard: tuple[int, bytes], index: _Index, per: tuple[int, ...]) -> np.ndarray:
+    """Return offsets (-1: not stored) and sizes of the chunks of one shard, shape (2, *per). FormatError where damaged."""
+    count, (length, data) = math.prod(per), shard
+    if index.checked and not _agrees(data):
+        raise FormatError(f"{path}: damaged: the checksum of the shard's index does not agree; write it again")
+    pairs = np.frombuffer(data, "<u8", 2 * count).reshape(count, 2)
+    absent = (pairs == _ABSENT).all(axis=1)
+    wrong = ~absent & (
+        (pairs[:, 1] == 0) | (pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length))
+    )
+    if wrong.any():
+        offset, bytes_ = pairs[wrong][0].tolist()
+        raise FormatError(f"{path}: damaged: a chunk of {bytes_} bytes at {offset} of {length} bytes; write it again")
+    found = pairs.T.astype(np.int64)
+    found[0, absent], found[1, absent] = -1, 0
+    return found.reshape(2, *per)
+
+
+def _agrees(data: bytes) -> bool:
+    """Tell whether the last four bytes are the CRC-32C of those before."""
+    import google_crc32c
+
+    return int(google_crc32c.value(data[:-4])) == int.from_bytes(data[-4:], "little")
