@@ -59,11 +59,11 @@ def _draw(ax: Any, plane: Cells, places: tuple[np.ndarray, ...], rows: list[int]
     colours = colours_of(plane.files)
     for i, j in np.ndindex(plane.files.T.shape):
         file = int(plane.files[j, i])
-        bottom, top = (rows.index(file), rows.index(file) + 1) if file in rows else (low[j], high[j])
+        bottom, top = (rows.index(file), rows.index(file) + 1) if file in rows else (float(low[j]), float(high[j]))
         missing = file == MISSING
         colour = "none" if missing else "#888888" if file == INSIDE else COLOURS[colours[j, i]]
         style = {"hatch": "///", "edgecolor": "grey"} if missing else {"edgecolor": "white", "linewidth": 0.5}
-        ax.add_patch(Rectangle((left[i], bottom), right[i] - left[i], top - bottom, facecolor=colour, **style))
+        ax.add_patch(Rectangle((float(left[i]), bottom), float(right[i] - left[i]), top - bottom, facecolor=colour, **style))
 
 
 def _places(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -379,10 +379,7 @@ class MasterArray(Viewable):
 
     # For people
 
-    def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw which file covers what (matplotlib, an optional extra); returns the axes."""
-        return plot_coverage(self, ax)
-
+    plot_coverage = plot_coverage
     _repr_html_ = array_html
 
     def __repr__(self) -> str:

@@ -24,6 +24,8 @@ from aggarray.report._data import packed
 from aggarray.report._sections import body, known_report
 
 _START = "<!doctype html>\n"
+#: More arrays than this on one page are counted only.
+MOST_ARRAYS = 300
 #: What is found in a page that was made here: such a file may be replaced.
 _MARK = '<meta name="generator" content="aggarray">'
 
@@ -62,18 +64,27 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
     AggarrayError where the name is that of something which is no such page, or the folder cannot be written to.
     """
     target = Path(path)
-    content = text.encode()
-    if os.path.lexists(target):
-        if not _is_page(target):
-            raise AggarrayError(f"{target}: is there, and no page made by aggarray: give another name, or remove it")
-        if target.read_bytes() == content:
-            return False
+    if is_there(text, target):
+        return False
     try:
         with _beside(Path(os.path.realpath(target))) as made:
-            made.write_bytes(content)
+            made.write_bytes(text.encode())
     except OSError as error:
         raise AggarrayError(f"{target}: cannot be written: {error.strerror}; check the folder and its space") from error
     return True
+
+
+def is_there(text: str, path: str | os.PathLike[str]) -> bool:
+    """Tell whether a page is what a file holds already; AggarrayError for a file that is something else than a page."""
+    if not os.path.lexists(path):
+        return False
+    try:
+        found = Path(path).read_bytes()
+    except OSError as error:
+        raise AggarrayError(f"{path}: cannot be read: {error.strerror}; give another name") from error
+    if _MARK.encode() not in found[:2000]:
+        raise AggarrayError(f"{path}: is there, and no page made by aggarray: give another name, or remove it")
+    return found == text.encode()
 
 
 @contextmanager
@@ -86,15 +97,6 @@ def _beside(target: Path) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             made.unlink()
-
-
-def _is_page(path: Path) -> bool:
-    """Tell whether a file may be replaced: an earlier page."""
-    try:
-        with open(path, "rb") as file:
-            return _MARK.encode() in file.read(2000)
-    except OSError as error:
-        raise AggarrayError(f"{path}: cannot be read: {error.strerror}; give another name") from error
 
 
 def _text(name: str) -> str:
@@ -110,7 +112,3 @@ def _wrapped(data: Any) -> str:
     """Return data as text that means nothing in HTML: deflated, in base64."""
     plain = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
     return base64.b64encode(zlib.compress(plain, 9)).decode()
-
-
-#: More arrays than this on one page are counted only.
-MOST_ARRAYS = 300

@@ -352,7 +352,7 @@
       const { files: cells, marks, parts, templates, conforms, axes, variables, shape } = this.data, cell = this.index(i, j);
       const file = cells[cell], found = [];
       found.push(file >= 0 ? files[file].split("/").pop() : file === INSIDE ? "In memory" : "Missing: no file covers this");
-      if (file >= 0) found.push(files[file]);
+      if (file >= 0 && files[file].includes("/")) found.push(files[file]);
       let shared = 1;
       axes.forEach((axis, number) => {
         const at = number === this.across ? i : number === this.up ? j : this.plane[number];
