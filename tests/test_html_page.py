@@ -16,6 +16,7 @@ from making import cube, write
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray, facts, report
+from aggarray.adapters.html import colours_of
 from aggarray.aggregate.rules import Refusal, Skipped
 from aggarray.api import Aggregation
 from aggarray.cli import main
@@ -112,6 +113,18 @@ def test_holes_gaps_refusals_and_problems_are_there(tmp_path: Path) -> None:
     text = report.page(Aggregation((holes,), (Refusal(("a", "b"), (), "units", "units differ"),)))
     assert drawn(text)["arrays"][0]["files"] == [-1, -2, -2, -1] and drawn(text)["arrays"][0]["marks"] == [0, 2, 2, 0]
     assert "no file covers" in text and "units differ" in text
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 60), st.randoms())
+def test_neighbours_have_different_colours(rows: int, columns: int, most: int, random: Any) -> None:
+    plane = np.array([[random.randint(-2, most) for _ in range(columns)] for _ in range(rows)])
+    colours = colours_of(plane)
+    for file in np.unique(plane[plane >= 0]):
+        assert len(np.unique(colours[plane == file])) == 1
+    if len(np.unique(plane)) <= 6:
+        assert len(np.unique(colours[plane >= 0])) == len(np.unique(plane[plane >= 0]))
+    tiles = colours_of(np.arange(rows * columns).reshape(rows, columns))
+    assert (tiles[1:] != tiles[:-1]).all() and (tiles[:, 1:] != tiles[:, :-1]).all()
 
 
 def test_what_a_check_found_may_be_shown_instead(sample_tiles: Path) -> None:

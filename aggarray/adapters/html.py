@@ -15,6 +15,8 @@ from aggarray.adapters.cells import INSIDE, MISSING, cells_of, runs_up, shown, s
 from aggarray.adapters.markup import escaped, shortened
 from aggarray.adapters.ownership import COLOURS
 
+#: Of so few files each has a colour by its rank, of more by its place.
+_FEW = 16
 #: Cells are drawn this wide and high at least, in pixels.
 _LEAST = 5
 #: More arrays, reasons, attributes than this are counted only; longer values are cut.
@@ -131,7 +133,8 @@ def svg(array: Any, width: int = 600, most: int = 96) -> str:
                 shapes.setdefault('stroke="#fff"', []).append(box.rising)
         if plane.holes[j, i]:
             shapes.setdefault('stroke="#888" fill="none"', []).append(f"{box.filled}{box.rising}{box.falling}")
-    drawn = [f'<path {style} d="{"".join(paths)}"/>' for style, paths in shapes.items()]
+    # Lines come last, over the colours.
+    drawn = [f'<path {style} d="{"".join(shapes[style])}"/>' for style in sorted(shapes, key=lambda s: s.startswith("stroke"))]
     height = row * len(plane.files)
     size = f'width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escaped(partition_words(array))}">'
@@ -142,25 +145,38 @@ def colours_of(files: np.ndarray) -> np.ndarray:
     """Return the number of the colour of each cell of a plane (up, across): a file has one, neighbours differ if they can.
 
     >>> colours_of(np.array([[7, 7, 9], [8, 9, 9]])).tolist()
-    [[0, 0, 2], [3, 2, 2]]
+    [[0, 0, 1], [2, 1, 1]]
     """
-    _, places, codes = np.unique(files, return_index=True, return_inverse=True)
+    found, places, codes = np.unique(files, return_index=True, return_inverse=True)
     codes = codes.reshape(files.shape)
-    up, across = np.divmod(places, max(files.shape[1], 1))
-    colours = (across + 3 * up) % len(COLOURS)
+    if len(found) <= _FEW:
+        colours = np.argsort(np.argsort(np.where(found < 0, files.size, places))) % len(COLOURS)
+    else:
+        up, across = np.divmod(places, max(files.shape[1], 1))
+        colours = (across + 3 * up) % len(COLOURS)
     sides = [(codes[:, :-1], codes[:, 1:]), (codes[:-1], codes[1:])]
     pairs = np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in sides])
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    pairs = pairs[(found[pairs[:, 0]] >= 0) & (found[pairs[:, 1]] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     if (colours[pairs[:, 0]] == colours[pairs[:, 1]]).any():
-        beside: dict[int, set[int]] = defaultdict(set)
-        for one, other in pairs.tolist():
-            beside[max(one, other)].add(min(one, other))
-        for one in sorted(beside):
-            taken = {int(colours[other]) for other in beside[one]}
-            free = (c % len(COLOURS) for c in range(colours[one], colours[one] + len(COLOURS)) if c % len(COLOURS) not in taken)
-            colours[one] = next(free, colours[one])
-    found: np.ndarray = colours[codes]
-    return found
+        _set_apart(colours, pairs)
+    shown: np.ndarray = colours[codes]
+    return shown
+
+
+def _set_apart(colours: np.ndarray, pairs: np.ndarray) -> None:
+    """Give files that have the colour of a neighbour another, the rarest that is free; ``pairs``: of neighbours."""
+    beside: dict[int, set[int]] = defaultdict(set)
+    for one, other in pairs.tolist():
+        beside[one].add(other)
+        beside[other].add(one)
+    used = np.bincount(colours, minlength=len(COLOURS))
+    for one in sorted(beside):
+        taken = colours[list(beside[one])]
+        free = np.setdiff1d(np.arange(len(COLOURS)), taken)
+        if colours[one] in taken and len(free):
+            used[colours[one]] -= 1
+            colours[one] = free[used[free].argmin()]
+            used[colours[one]] += 1
 
 
 def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -144,7 +144,7 @@
       const some = (mark) => marks.some((m) => m & mark);
       const shared = axes.map((a) => Math.ceil(a.partitions / Math.max(a.cuts.length - 1, 1))).reduce((a, b) => a * b, 1);
       const entries = [
-        [this.ownFiles.size > 0, "a colour per file", { file: 0, colour: 0, marks: 0 }],
+        [this.ownFiles.size > 1, "a colour per file", { file: 0, colour: 0, marks: 0 }],
         [cells.includes(INSIDE), "in memory", { file: INSIDE, marks: 0 }],
         [some(VIRTUAL), "virtual: a part of a file's variable", { file: 0, colour: 0, marks: VIRTUAL }],
         [some(HOLE), "missing: no file covers it", { file: -2, marks: HOLE }],
