@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggarray.adapters.markup import printable as printable
 from aggarray.aggregate.apart import facets_of, labels
 from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
@@ -40,14 +41,14 @@ def conformed(array: MasterArray) -> list[Conformed]:
     counts: dict[tuple[str, str, str], tuple[int, str | None]] = {}
     for number in np.unique(numbers):
         rows = used[numbers == number]
-        for difference in _differences(references.templates[number], array):
+        for difference in differences(references.templates[number], array):
             count, example = counts.get(difference, (0, references.uri_of(int(rows[0]))))
             counts[difference] = (count + len(rows), example)
     found = [Conformed(*difference, count, example) for difference, (count, example) in counts.items()]
     return sorted(found, key=lambda c: (-c.count, c.kind))
 
 
-def _differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
+def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, sub-array's, master's) for everything in which a template differs from its master."""
     encoding = template.encoding
     units, calendar = template.units_in(array.units, array.calendar)
@@ -247,15 +248,6 @@ def _section(entry: dict[str, Any], extent: int) -> str:
 
 def _listed(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else _plain(value)
-
-
-def printable(text: Any) -> str:
-    """Return text for a terminal: control characters of names that come from files are escaped.
-
-    >>> printable("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:

@@ -6,6 +6,7 @@ reading costs, and what lies behind a view.
 Every claim is checked; a wrong one fails the run.
 """
 
+import html
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ import netCDF4
 import numpy as np
 
 import aggarray as aa
-from aggarray import memory, mpi
+from aggarray import memory, mpi, report
 from aggarray.api import extract
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.facts import conformed, table
@@ -139,23 +140,28 @@ def write_days(path: Path, days: list[float], *, lats: list[float], lons: list[f
         rain[:] = t + y / 100 + x / 10_000
 
 
+def write_messy(folder: Path, lats: list[float], lons: list[float]) -> None:
+    """Write files that interleave, are turned round, rolled, copied, apart in time, on another grid, of another quantity."""
+    files: dict[str, dict[str, Any]] = {
+        "odd_days.nc": {"days": [0, 2, 4], "lats": lats, "lons": lons},
+        "even_days_south_up.nc": {"days": [1, 3, 5], "lats": lats[::-1], "lons": lons},
+        "rolled.nc": {"days": [6, 7], "lats": lats, "lons": [-180.0, -90.0, 0.0, 90.0]},
+        "copy_of_rolled.nc": {"days": [6, 7], "lats": lats, "lons": [-180.0, -90.0, 0.0, 90.0]},
+        "after_a_gap.nc": {"days": [10, 11], "lats": lats, "lons": lons},
+        "other_grid.nc": {"days": [8, 9], "lats": [-45.0, 0.5, 45.0], "lons": lons},
+        "mass.nc": {"days": [8, 9], "lats": lats, "lons": lons, "units": "kg m-2"},
+    }
+    for file, what in files.items():
+        write_days(folder / file, **what)
+
+
 def messy() -> None:
     """A folder in which nothing is as it should be."""
     show("A messy folder, and why what is apart stays apart")
     lats, lons = [-45.0, 0.0, 45.0], [0.0, 90.0, 180.0, 270.0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        files: dict[str, dict[str, Any]] = {
-            "odd_days.nc": {"days": [0, 2, 4], "lats": lats, "lons": lons},
-            "even_days_south_up.nc": {"days": [1, 3, 5], "lats": lats[::-1], "lons": lons},
-            "rolled.nc": {"days": [6, 7], "lats": lats, "lons": [-180.0, -90.0, 0.0, 90.0]},
-            "copy_of_rolled.nc": {"days": [6, 7], "lats": lats, "lons": [-180.0, -90.0, 0.0, 90.0]},
-            "after_a_gap.nc": {"days": [10, 11], "lats": lats, "lons": lons},
-            "other_grid.nc": {"days": [8, 9], "lats": [-45.0, 0.5, 45.0], "lons": lons},
-            "mass.nc": {"days": [8, 9], "lats": lats, "lons": lons, "units": "kg m-2"},
-        }
-        for file, what in files.items():
-            write_days(folder / file, **what)
+        write_messy(folder, lats, lons)
         agg = aa.open(folder)
         rows = [
             [", ".join(sorted({Path(p.data.uri).name for p in a.partitions if p.data})), a.shape, a.pmshape, a.units]
@@ -408,6 +414,25 @@ def extracted() -> None:
         check(again.unchanged, "extracted again, nothing is written: its files have not changed")
 
 
+def looked_at() -> None:
+    """All of it on one page, for a browser."""
+    show("And to look at: one HTML page")
+    path = HERE.parent / "build" / "demo" / "archive.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        write_messy(Path(name), [-45.0, 0.0, 45.0], [0.0, 90.0, 180.0, 270.0])
+        agg = aa.open([HERE / "archive", HERE / "tiles", name])
+        report.write(report.page(agg, title="Sample data, and a messy folder"), path)
+        reasons = [r.reason for r in agg.refusals]
+    text = path.read_text(encoding="utf-8")
+    print(f"  open {path} in a browser ({len(text) // 1000} kB)\n")
+    check(text.count('<section class="array"') == len(agg) == 5, "five arrays, with their partitions drawn")
+    told = html.unescape(text)
+    check(len(reasons) == 2 and all(reason in told for reason in reasons), "why two stayed apart is on it")
+    check("steps of time missing" in told and "repeats" in told, "so are the gap and the copy")
+    check("default-src 'none'" in text and " src=" not in text, "it asks nobody for anything")
+
+
 def main() -> None:
     """Tell all chapters."""
     archive()
@@ -422,6 +447,7 @@ def main() -> None:
     four_ranks()
     elsewhere()
     shared()
+    looked_at()
     print("\nEverything that was claimed was checked.")
 
 

@@ -184,13 +184,29 @@ def chain(steps: Sequence[str], width: float, top: float = 0.0) -> Iterator[Box 
 def conforming() -> Iterator[Box | Arrow]:
     """What happens to the values of a sub-array between the file and the master array."""
     yield from chain(
-        ("stored\nvalues", "missing?\nvalid?", "unpack", "convert\nunits", "order and\ndirection", "cast to\nmaster type", "place"), 76
+        (
+            "stored\nvalues",
+            "missing?\nvalid?",
+            "unpack",
+            "convert\nunits",
+            "order and\ndirection",
+            "cast to\nmaster type",
+            "place",
+        ),
+        76,
     )
 
 
 def rules() -> Iterator[Box | Arrow]:
     """How variables of files become arrays."""
-    steps = ("variables\nof files", "same\nquantity?", "same\ndataset?", "coordinates\nequal or sorted?", "no overlap?\nenough covered?", "one array")
+    steps = (
+        "variables\nof files",
+        "same\nquantity?",
+        "same\ndataset?",
+        "coordinates\nequal or sorted?",
+        "no overlap?\nenough covered?",
+        "one array",
+    )
     yield from chain(steps, 92)
     for number in range(1, 5):
         middle = number * 118 + 46
@@ -239,7 +255,9 @@ def broadcast() -> Iterator[Box | Arrow]:
     """One process's buffer, copied to all."""
     cells = [(text, 0) for text in "abc"]
     yield from moved(
-        [("process 0", cells), *((f"process {n}", []) for n in (1, 2))], [(f"process {n}", cells) for n in range(3)], "broadcast"
+        [("process 0", cells), *((f"process {n}", []) for n in (1, 2))],
+        [(f"process {n}", cells) for n in range(3)],
+        "broadcast",
     )
 
 
@@ -262,7 +280,8 @@ def halo() -> Iterator[Box | Arrow]:
     padded = Distribution((Block.even(12, 3, padding=[(0, 1), (1, 1), (1, 0)]),))
     after = _buffers(padded, padded)
     before = [
-        (name, [(text, owner) if owner == rank else ("", None) for text, owner in cells]) for rank, (name, cells) in enumerate(after)
+        (name, [(text, owner) if owner == rank else ("", None) for text, owner in cells])
+        for rank, (name, cells) in enumerate(after)
     ]
     yield from moved(before, after, "halo exchange")
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import aggarray as aa
+from aggarray.adapters.html import svg
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured, picture
 from sample_data.diagrams import DIAGRAMS, diagram
 
@@ -20,13 +22,25 @@ DRAWN: dict[str, Map | Distribution] = {
 }
 
 
+#: By name of the file, the sample data whose partition matrix is drawn, and how high.
+MATRICES = {"matrix-archive": ("archive", 24), "matrix-tiles": ("tiles", 96)}
+
+
+def drawn(name: str) -> str:
+    """Return a picture as SVG text."""
+    if name in DRAWN:
+        return picture(DRAWN[name])
+    if name in DIAGRAMS:
+        return diagram(name)
+    data, height = MATRICES[name]
+    return svg(aa.open(FOLDER.parents[1] / "sample_data" / data).arrays[0], most=height) + "\n"
+
+
 def main() -> None:
     """Write all pictures."""
     FOLDER.mkdir(exist_ok=True)
-    for name, drawn in DRAWN.items():
-        (FOLDER / f"{name}.svg").write_text(picture(drawn), encoding="utf-8")
-    for name in DIAGRAMS:
-        (FOLDER / f"{name}.svg").write_text(diagram(name), encoding="utf-8")
+    for name in (*DRAWN, *MATRICES, *DIAGRAMS):
+        (FOLDER / f"{name}.svg").write_text(drawn(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -197,6 +197,23 @@ def test_a_wrong_job_file_is_wrong_usage(job: Path, capsys: pytest.CaptureFixtur
     assert state(job.parent) == before and not (job.parent / "job.log").exists()
 
 
+def test_pages_are_drawn_where_something_has_changed(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = job.parent / "page.html"
+    asked = JOB.partition("[[extract]]")[0] + '[[page]]\npath = "page.html"\ntitle = "Days"\n'
+    job.write_text(asked)
+    assert run(capsys, job)[1][1:] == ["page page.html: written"] and "<h1>Days</h1>" in page.read_text()
+    before = state(job.parent)
+    assert run(capsys, job)[1][1:] == ["page page.html: unchanged"] and state(job.parent) == before
+    job.write_text(asked.replace("Days", "Other days"))
+    assert run(capsys, job, "--dry-run")[1][1:] == ["page page.html: would be written"] and state(job.parent) == {
+        **before,
+        "job.toml": state(job.parent)["job.toml"],
+    }
+    page.write_text("mine")
+    status, _, error = run(capsys, job)
+    assert status == 1 and "no page made by aggarray" in error and page.read_text() == "mine"
+
+
 def test_every_key_is_documented() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
     rules = "`Rules`"

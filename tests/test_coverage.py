@@ -58,8 +58,9 @@ def test_any_number_of_dimensions(pyplot: Any, key: tuple[Any, ...]) -> None:
 def test_large_matrices_are_thinned(pyplot: Any) -> None:
     a = tiled(1000, 1)
     ax = a.plot_coverage()
-    assert len(ax.patches) == 250 and ax.get_xlim() == (0, 2000) and ax.get_title() == "v: 0 files, one of 4 partitions drawn"
-    assert rectangles(ax)[1][:3:2] == (8, 8) and rectangles(ax)[-1][0] == 1992
+    assert len(ax.patches) == 300 and ax.get_xlim() == (0, 2000)
+    assert ax.get_title() == "v: 0 files, up to 4 partitions share a cell"
+    assert rectangles(ax)[1][:3:2] == (6, 6) and sum(r[2] for r in rectangles(ax)) == 2000
 
 
 def test_given_axes_are_used(pyplot: Any) -> None:
@@ -81,7 +82,33 @@ def test_files_have_colours_and_times_are_dates(pyplot: Any, tmp_path: Any) -> N
     assert ax.get_title() == "v: 3 files" and len({p.get_facecolor() for p in ax.patches}) == 3
     start = (np.datetime64("2000-01-01") - np.datetime64("1970-01-01")).astype(int)
     assert [r[0] - start for r in rectangles(ax)] == [0, 2, 4] and ax.get_xlim() == (start, start + 6)
+    assert [r[1] for r in rectangles(ax)] == [0, 1, 2] and [t.get_text() for t in ax.get_yticklabels()] == [
+        "0.nc",
+        "1.nc",
+        "2.nc",
+    ]
+    assert ax.get_ylim() == (3, 0)
     ax.figure.canvas.draw()
+
+
+def test_gaps_in_time_stay_free(pyplot: Any) -> None:
+    a = tiled(2, 1)
+    days = SubArray.from_array(np.array([0.0, 1, 5, 6]), dimensions=("time",), units="days since 2000-01-01")
+    a = replace(a, coords={"time": MasterArray.from_subarrays([([(0, 4)], days)], dimensions=("time",))})
+    boxes = rectangles(a.plot_coverage())
+    assert [boxes[1][0] - boxes[0][0], boxes[0][2], boxes[1][2]] == [5, 2, 2]
+
+
+def test_odd_names_are_text(pyplot: Any, tmp_path: Any) -> None:
+    pieces = []
+    for i, name in enumerate(("$a_{b$.nc", "line\nbreak.nc")):
+        with netCDF4.Dataset(tmp_path / name, "w") as file:
+            file.createDimension("x", 1)
+            file.createVariable("v", "f4", ("x",))[:] = 0
+        pieces.append(([(i, i + 1)], SubArray.from_file(tmp_path / name, "v")))
+    ax = MasterArray.from_subarrays(pieces, dimensions=("x",), name="$v_{$").plot_coverage()
+    ax.figure.canvas.draw()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["$a_{b$.nc", "line\\nbreak.nc"]
 
 
 def test_matplotlib_is_optional() -> None:

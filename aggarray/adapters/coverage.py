@@ -1,84 +1,115 @@
 """Which file covers which part of an array? Drawn with matplotlib, which is imported only here and only when used."""
 
-from itertools import pairwise, product
+import os
 from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggregationError
+from aggarray.adapters.cells import INSIDE, MISSING, Cells, cells_of, coordinate_of, runs_up, shown, spans, times_of
+from aggarray.adapters.html import colours_of
+from aggarray.adapters.markup import printable, shortened
+from aggarray.adapters.ownership import COLOURS
+from aggarray.errors import AggarrayError, AggregationError
 
 #: More partitions than this along one dimension are not told apart by the eye.
 MOST = 300
+#: Up to so many files have a row each, where partitions lie along one dimension; names are cut.
+_MOST_ROWS, _LONGEST = 40, 40
 
 
 def plot_coverage(array: Any, ax: Any = None) -> Any:
     """Draw the partition matrix of a master array: one colour per file, hatched where missing; returns the axes.
 
-    The first partitioned dimension runs along x where it is a time (as dates), the second along y; without a time the other
-    way round, as on a map. Further dimensions are shown at their first partition. Of more than `MOST` partitions along a
-    dimension every second, third, ... is drawn, and the title says so. AggregationError where matplotlib is not installed.
+    A time runs along x, as dates and to scale, so that gaps stay free; without a time the last partitioned dimension does. Up
+    to 40 files along one dimension have a row each, by name; else the next dimension runs along y. Further dimensions are
+    shown at their first partition. Of more than `MOST` partitions along a dimension neighbours share a cell, and the title
+    says so. No file is read. AggregationError where matplotlib is not installed.
     """
     try:
         from matplotlib import pyplot
-        from matplotlib.patches import Rectangle
     except ImportError as error:
         raise AggregationError("plot_coverage needs matplotlib: pip install 'aggarray[plot]'") from error
     if ax is None:
         ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
-    shown = (*array.pmdimensions, *(d for d in array.dimensions if d not in array.pmdimensions))[:2]
-    if len(array.pmdimensions) > 1 and shown[0] != "time" and _times(array, shown[0]) is None:
-        shown = shown[::-1]
-    counts = dict(zip(array.pmdimensions, array.pmshape, strict=True))
-    strides = [-(-counts.get(d, 1) // MOST) for d in (*shown, None, None)[:2]]
-    across, up = (_thinned(_positions(array, d), n) for d, n in zip((*shown, None, None), strides, strict=False))
-    files: dict[Any, int] = {}
-    colours = pyplot.get_cmap("tab20")
-    for (i, (left, right)), (j, (low, high)) in product(enumerate(pairwise(across)), enumerate(pairwise(up))):
-        index = dict(zip(shown, (i * strides[0], j * strides[1]), strict=False))
-        data = array.partitions[tuple(index.get(d, 0) for d in array.pmdimensions)].data
-        colour = "none" if data is None else colours(files.setdefault(data.uri, len(files)) % 20)
-        style = {"hatch": "///", "edgecolor": "grey"} if data is None else {"edgecolor": "white", "linewidth": 0.5}
-        ax.add_patch(Rectangle((left, low), right - left, high - low, facecolor=colour, **style))
-    title = f"{array.name or 'array'}: {len(files.keys() - {None})} files"
-    title += f", one of {strides[0] * strides[1]} partitions drawn" if max(strides) > 1 else ""
-    ax.set(xlim=(across[0], across[-1]), ylim=(up[0], up[-1]), title=title)
-    _label(ax, array, shown)
+    across, up = (*shown(array), None, None)[:2]
+    axes = [None if d is None else array.dimensions.index(d) for d in (across, up)]
+    whole = cells_of(array)
+    plane = whole.fewer([MOST if axis in axes else n for axis, n in enumerate(whole.files.shape)]).plane(axes[0], axes[1])
+    left, right = _places(array, across, plane.starts[1])
+    low, high = _places(array, up, plane.starts[0])
+    files = np.unique(plane.files[plane.files >= 0])
+    rows = files.tolist() if up is None and 1 < len(files) <= _MOST_ROWS else []
+    high = high * max(len(rows), 1)
+    _draw(ax, plane, (left, right, low, high), rows)
+    drawn = [n for axis, n in enumerate(whole.files.shape) if axis in axes]
+    shared = int(np.prod([-(-n // MOST) for n in drawn], dtype=int))
+    title = f"{printable(array.name or 'array')}: {np.unique(whole.files[whole.files >= 0]).size} files"
+    ax.set_title(title + (f", up to {shared} partitions share a cell" if shared > 1 else ""), parse_math=False)
+    ax.set(xlim=_limits(left, right), ylim=_limits(low, high))
+    names = [_name(array, row) for row in rows]
+    _label(ax, array, (across, up), names)
     return ax
 
 
-def _thinned(edges: Any, stride: int) -> Any:
-    """Keep every so many edges, and the last."""
-    return np.append(edges[:-1:stride], edges[-1:])
+def _draw(ax: Any, plane: Cells, places: tuple[np.ndarray, ...], rows: list[int]) -> None:
+    """Draw the cells of a plane (up, across); ``rows``: the files that have a row each."""
+    from matplotlib.patches import Rectangle
+
+    left, right, low, high = places
+    colours = colours_of(plane.files)
+    for i, j in np.ndindex(plane.files.T.shape):
+        file = int(plane.files[j, i])
+        bottom, top = (rows.index(file), rows.index(file) + 1) if file in rows else (float(low[j]), float(high[j]))
+        missing = file == MISSING
+        colour = "none" if missing else "#888888" if file == INSIDE else COLOURS[colours[j, i]]
+        style = {"hatch": "///", "edgecolor": "grey"} if missing else {"edgecolor": "white", "linewidth": 0.5}
+        ax.add_patch(Rectangle((float(left[i]), bottom), float(right[i] - left[i]), top - bottom, facecolor=colour, **style))
 
 
-def _positions(array: Any, dimension: str | None) -> Any:
-    """Return where the edges of the partitions of a dimension lie on an axis: dates for times, else positions."""
+def _places(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where cells begin and end on an axis: dates for times, else positions."""
     if dimension is None:
-        return np.array([0, 1])
-    edges = array.partitions.edges[array.dimensions.index(dimension)]
-    times = _times(array, dimension)
-    if times is None or len(times) < 2:
-        return edges
+        return np.zeros(1), np.ones(1)
+    dates = _dates(array, dimension)
+    begin, end = spans(array.partitions.edges[array.dimensions.index(dimension)], dates)
+    return begin[starts], end[np.append(starts[1:], len(end)) - 1]
+
+
+def _dates(array: Any, dimension: str) -> Any:
+    """Return the times of a dimension as matplotlib's numbers, where it can draw them as dates, else None."""
+    if times_of(array, dimension) is None:
+        return None
+    try:
+        times = coordinate_of(array, dimension).datetimes()
+    except AggarrayError:
+        return None
     from matplotlib import dates
 
     number: Any = dates.date2num  # matplotlib ships no types for it
-    starts = number(times[np.minimum(edges[:-1], len(times) - 1)])
-    return np.append(starts, number(times[-1] + (times[-1] - times[-2])))
+    return number(times) if times.dtype.kind == "M" and len(times) > 1 else None
 
 
-def _times(array: Any, dimension: str) -> Any:
-    """Return the dates of a dimension where matplotlib can draw them, else None."""
-    coordinate = array.coords.get(dimension)
-    if coordinate is None or not coordinate.calendar:
-        return None
-    times = coordinate.datetimes()
-    return times if times.dtype.kind == "M" and not np.isnat(times).any() else None
+def _limits(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
+    """Return the ends of an axis, apart even where there is nothing between them."""
+    low, high = (begin[0], end[-1]) if len(begin) else (0, 0)
+    return low, high if high > low else low + 1
 
 
-def _label(ax: Any, array: Any, shown: tuple[str, ...]) -> None:
-    for dimension, axis in zip(shown, (ax.xaxis, ax.yaxis), strict=False):
-        axis.set_label_text(dimension)
-        if _times(array, dimension) is not None and array.shape[array.dimensions.index(dimension)] > 1:
-            axis.axis_date()
-    if len(shown) < 2:
+def _name(array: Any, file: int) -> str:
+    return shortened(printable(os.path.basename(str(array._matrix.references.uris[file]).rstrip("/"))), _LONGEST)
+
+
+def _label(ax: Any, array: Any, shown: tuple[str | None, ...], names: list[str]) -> None:
+    """Name the axes; ``names``: those of rows, from below."""
+    for dimension, axis in zip(shown, (ax.xaxis, ax.yaxis), strict=True):
+        if dimension is not None:
+            axis.set_label_text(printable(dimension), parse_math=False)
+            if _dates(array, dimension) is not None:
+                axis.axis_date()
+    if names:
+        ax.set_yticks(np.arange(len(names)) + 0.5, names, fontsize="small", parse_math=False)
+        ax.yaxis.set_inverted(True)
+    elif shown[1] is None:
         ax.yaxis.set_visible(False)
+    elif not runs_up(array, shown[1]) and coordinate_of(array, shown[1]) is not None:
+        ax.yaxis.set_inverted(True)

@@ -11,7 +11,8 @@ from aggarray.maps import Distribution, Map
 MOST = 64
 #: Side of an element, gap between rows, width of the column of names, in pixels.
 _CELL, _GAP, _NAMES = 24, 8, 72
-_COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")
+#: Told apart from each other, and from a light and a dark page.
+COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")
 
 
 def picture(distribution: Distribution | Map) -> str:
@@ -70,7 +71,7 @@ def _plane(d: Distribution) -> Iterator[_Shape]:
 
 
 def _colour(rank: int) -> str:
-    return _COLOURS[rank % len(_COLOURS)]
+    return COLOURS[rank % len(COLOURS)]
 
 
 def _drawn(x: int, y: int, width: int, colour: str | None, pale: bool, text: str) -> str:

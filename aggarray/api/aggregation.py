@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggarray.adapters.handing import to_datasets
+from aggarray.adapters.html import aggregation_html
 from aggarray.aggregate.apart import differing_attributes, differing_facets, labels
 from aggarray.aggregate.report import (
     Duplicate,
@@ -205,6 +206,10 @@ class Aggregation:
         arrays apart.
         """
         return to_datasets(datasets(self.arrays), chunks)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; no file is read."""
+        return aggregation_html(self.arrays, labels(self.arrays), self.refusals, self.skipped)
 
     def __repr__(self) -> str:
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]

@@ -17,7 +17,7 @@ _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { ti
 
 #: Table by table, what its keys hold: a type, several, or words for what is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
-    "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "check": dict},
+    "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "page": list, "check": dict},
     "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": str, "storage": dict},
     "rules": {
         **{"preset": str, "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float, "overlap": str},
@@ -26,9 +26,10 @@ KEYS: dict[str, dict[str, Any]] = {
     },
     "index": {"path": str, "convention": str, "relative": bool, "chunk_table": bool},
     "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "where": dict},
+    "page": {"path": str, "title": str},
     "check": {"checksum": bool, "allow": _TEXTS},
 }
-_NEEDED = {"": ("input",), "input": ("source",), "index": ("path",), "extract": ("path",)}
+_NEEDED = {"": ("input",), "input": ("source",), "index": ("path",), "extract": ("path",), "page": ("path",)}
 _CHOICES = {
     ("input", "missing"): ("raise", "fill"),
     ("rules", "preset"): ("cmip", "era5"),
@@ -41,7 +42,7 @@ _WORDS = {str: "a text", bool: "true or false", float: "a number", dict: "a tabl
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as its file states it, checked: tables by name; ``extracts``: what is asked for under [[extract]]."""
+    """A job as its file states it, checked: tables by name; ``extracts``, ``pages``: under [[extract]] and [[page]]."""
 
     path: str
     log: str | None
@@ -51,6 +52,7 @@ class Job:
     rules: dict[str, Any]
     index: dict[str, Any]
     extracts: list[dict[str, Any]] = field(default_factory=list)
+    pages: list[dict[str, Any]] = field(default_factory=list)
     check: dict[str, Any] | None = None
 
 
@@ -133,7 +135,10 @@ def _job(path: str, found: dict[str, Any]) -> Job:
     log = here(found["log"]) if "log" in found else None
     source = [here(name) for name in _texts(given["source"])]
     rules = {name: _texts(v) if KEYS["rules"][name] == _TEXTS else v for name, v in found.get("rules", {}).items()}
-    return Job(path, log, source, _texts(given.get("variables", [])), opening, rules, index, extracts, found.get("check"))
+    pages = [{**one, "path": here(one["path"])} for one in found.get("page", [])]
+    return Job(
+        path, log, source, _texts(given.get("variables", [])), opening, rules, index, extracts, pages, found.get("check")
+    )
 
 
 def _extract(path: str, one: dict[str, Any]) -> dict[str, Any]:

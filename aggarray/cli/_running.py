@@ -52,6 +52,8 @@ class Run:
         if agg is not None:
             for one in self.job.extracts:
                 self._tried(f"extract {one['path']}", partial(self._extract, agg, one))
+            for one in self.job.pages:
+                self._tried(f"page {one['path']}", partial(self._page, agg, one))
             if self.job.check is not None:
                 self._tried("check", partial(self._check, agg))
 
@@ -119,6 +121,15 @@ class Run:
             return
         done = extract(found, one["path"], exists="update", progress=bar())
         self.note("extract", one["path"], "unchanged" if done.unchanged else said_of(done, found).partition(": ")[2])
+
+    def _page(self, agg: "Aggregation", one: dict[str, Any]) -> None:
+        from aggarray import report
+
+        text, path = report.page(agg, one.get("title")), one["path"]
+        if self.dry:
+            self.note("page", path, "unchanged" if report.is_there(text, path) else "would be written")
+            return
+        self.note("page", path, "written" if report.write(text, path) else "unchanged")
 
     def _check(self, agg: "Aggregation") -> None:
         check = self.job.check or {}

@@ -11,6 +11,7 @@ import numpy as np
 from aggarray.access import ANYWHERE, Access
 from aggarray.adapters.coverage import plot_coverage
 from aggarray.adapters.handing import to_dask, to_dataarray
+from aggarray.adapters.html import array_html
 from aggarray.conform import cast, convert, fill_for, plain_dtype
 from aggarray.errors import AggregationError, SelectionError, UnitsError
 from aggarray.frozen import frozen
@@ -378,9 +379,8 @@ class MasterArray(Viewable):
 
     # For people
 
-    def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw which file covers what (matplotlib, an optional extra); returns the axes."""
-        return plot_coverage(self, ax)
+    plot_coverage = plot_coverage
+    _repr_html_ = array_html
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
