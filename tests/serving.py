@@ -21,7 +21,8 @@ class Web:
     ``requests``: (method, path, range) of all; ``sent``: bytes; how it behaves: ``ranges``: it honours ranges; ``listing``: it
     lists folders; ``heads``: it answers HEAD; ``status``: {path: status that it gives instead}; ``fail``: so many requests fail
     before one is answered; ``delay``: seconds before each answer; ``cut``: bytes that are missing from each body; ``moved``:
-    {path: address that it redirects to}; ``tags``: it tells entity tags; ``secret``: what it wants as authorization.
+    {path: address that it redirects to}; ``tags``: it tells entity tags; ``secret``: what it wants as authorization; ``tells``:
+    it says which range it gives.
     """
 
     root: Path
@@ -29,6 +30,7 @@ class Web:
     listing: bool = True
     heads: bool = True
     tags: bool = True
+    tells: bool = True
     fail: int = 0
     delay: float = 0.0
     cut: int = 0
@@ -110,7 +112,7 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
             if first >= len(data):
                 return self._refuse(416, {"Content-Range": f"bytes */{len(data)}"})
             part = data[first : last + 1]
-            headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+            headers |= {"Content-Range": f"bytes {first}-{last}/{len(data)}"} if web.tells else {}
             return self._give(206, headers, part if body else b"", len(part))
 
         def _give(self, status: int, headers: dict[str, str], body: bytes, length: int) -> None:

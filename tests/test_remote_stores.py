@@ -212,6 +212,17 @@ def test_archives_on_a_web_server(sample_archive: Path, tmp_path: Path) -> None:
             aa.open(f"zip://a.nc::{web.url}/none.zip")
 
 
+@pytest.mark.parametrize("name", [".", "./inner", "inner"])
+def test_tar_archives_however_they_were_made(sample_archive: Path, tmp_path: Path, name: str) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        archive.add(sample_archive, name)
+    inner = name.strip("./")
+    within = f"{inner}/" if inner else ""
+    assert aa.open(f"tar://{within}tas_200101.nc::{tmp_path}/x.tar")["tas"].shape[0] == 31
+    same(aa.open(f"tar://{within}tas_*::{tmp_path}/x.tar"), aa.open(sample_archive))
+    assert aa.open(f"tar://{inner}::{tmp_path}/x.tar")["tas"].shape[0] == 365
+
+
 def test_a_zip_archive_that_is_a_store(tmp_path: Path) -> None:
     values = np.arange(60.0).reshape(6, 10)
     with zarr.storage.ZipStore(tmp_path / "s.zip", mode="w") as store:

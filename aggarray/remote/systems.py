@@ -107,6 +107,8 @@ def _made(uri: str, scheme: str, archive: str) -> System:
             options |= {"fo": archive, "target_protocol": outer, "target_options": _options(outer) if outer != "file" else {}}
             fsspec.get_filesystem_class(outer)
         made = kind(**options, skip_instance_cache=True)
+        if scheme == "tar":
+            _without_dots(made)
     except ImportError as error:
         raise FormatError(f"{uri}: {_lacking(scheme, archive, error)}") from error
     except AggarrayError:
@@ -115,6 +117,22 @@ def _made(uri: str, scheme: str, archive: str) -> System:
         raise explained(uri, error, "cannot be opened") from error
     web = scheme in _WEB
     return System(made, web, bool(getattr(made, "async_impl", False)))
+
+
+def _without_dots(archive: Any) -> None:
+    """Name the members of a tar archive that was made of ``.`` or ``./folder`` as those of others: without ``./``."""
+    members = archive.tar.getmembers()
+    if not any(m.name == "." or m.name.startswith("./") for m in members):
+        return
+    for member in members:
+        member.name = _DOTS.sub("", member.name)
+        if member.islnk():
+            member.linkname = _DOTS.sub("", member.linkname)
+    archive.tar.members = [m for m in members if m.name != "."]
+    archive._index()
+
+
+_DOTS = re.compile(r"^(\./+)+")
 
 
 def _lacking(scheme: str, archive: str, error: ImportError) -> str:

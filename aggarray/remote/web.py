@@ -107,7 +107,7 @@ async def _got(fs: Any, url: str, offset: int, size: int | None, tag: str) -> by
             return await _body(response, url, 0, None)
         if response.status == 206:
             start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-            if start is not None and int(start[1]) != offset:
+            if start is None or int(start[1]) != offset:
                 raise FormatError(f"{url}: the server answers with other bytes than those asked for; fetch the file")
             return await _body(response, url, 0, size)
         if offset + size > MOST_WHOLE and (found.size is None or found.size > MOST_WHOLE):
