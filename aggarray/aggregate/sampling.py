@@ -1,0 +1,95 @@
+"""Which arrays of a file are ragged? Those along a dimension of samples, of which the file says whose they are (CF chapter 9)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from aggarray.formats.base import Structure, Variable, basename
+from aggarray.master import MasterArray
+from aggarray.master.geometry import Geometry, Part
+from aggarray.master.ragged import RaggedMasterArray
+from aggarray.roles import Sampling, samplings_of
+
+
+def with_rows(
+    structure: Structure, arrays: Sequence[MasterArray], array: Callable[[str], MasterArray | None]
+) -> list[MasterArray]:
+    """Return the data variables of a file with those along samples as ragged arrays.
+
+    All that a file has along instances hangs on these, and what says whose the samples are is no data any more. ``array``
+    gives a variable as an array, None where it cannot be used.
+    """
+    found = list(arrays)
+    for sampling in samplings_of(structure):
+        found = _File(structure, sampling, array).applied(found)
+    return found
+
+
+def ragged(samples: MasterArray, geometry: Geometry, coords: Mapping[str, MasterArray]) -> RaggedMasterArray:
+    """Return the ragged array of samples."""
+    values = {f.name: getattr(samples, f.name) for f in fields(MasterArray)}
+    return RaggedMasterArray(**{**values, "coords": coords, "_origin": None}, _geometry=geometry)
+
+
+class _File:
+    """One sampling of a file, and the variables around it."""
+
+    def __init__(self, structure: Structure, sampling: Sampling, array: Callable[[str], MasterArray | None]) -> None:
+        self.sampling, self._array = sampling, array
+        self.variables = [v for v in structure.variables if v.name.rpartition("/")[0] == sampling.group]
+
+    def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
+        """Return the arrays with those of this sampling as ragged ones."""
+        one = self.sampling
+        told = {one.counts, one.index}
+        rows = [v.name for v in self.variables if v.dimensions == (one.samples,) and v.name not in told]
+        named = {a.name for a in arrays}
+        if named.isdisjoint(rows):
+            return arrays
+        counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
+        if (counts is None) != (one.counts is None) or (index is None) != (one.index is None):
+            return arrays
+        samples = next(v.shape[0] for v in self.variables if v.name in rows)
+        whole = self._geometry(counts, index, samples)
+        hung = self._hung(whole, told)
+        instead = {a.name: self._ragged(a, whole, hung) for a in arrays if a.name in rows}
+        idle = told | {c.name for c in hung.values()}
+        return [instead.get(a.name, a) for a in arrays if a.name not in idle]
+
+    def _geometry(self, counts: MasterArray | None, index: MasterArray | None, samples: int) -> Geometry:
+        runs = samples if counts is None else counts.shape[0]
+        instances = self._size(runs, index)
+        cuts = np.array([[0, 0, 0], [instances, runs, samples]])
+        return Geometry(self.sampling.instances, (Part(cuts, counts, index),))
+
+    def _size(self, runs: int, index: MasterArray | None) -> int:
+        """Return the number of instances: what has their dimension tells, else the highest index."""
+        if index is None:
+            return runs
+        name = self.sampling.instances
+        for v in self.variables:
+            if name in v.dimensions:
+                return v.shape[v.dimensions.index(name)]
+        values, mask = index._values_and_mask()
+        used = values if mask is None else values[~mask]
+        return int(used.max(initial=-1)) + 1
+
+    def _hung(self, whole: Geometry, told: set[str | None]) -> dict[str, MasterArray]:
+        """Return what is there of each instance; what is there of each run of samples is ragged itself."""
+        one, hung = self.sampling, {}
+        own = [v for v in self.variables if v.dimensions[:1] == (one.instances,) and v.name not in told]
+        of_runs: list[Variable] = []
+        if one.index is not None and one.runs is not None:
+            of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
+        runs = Geometry(one.instances, tuple(part.of_runs() for part in whole.parts))
+        for v in (*own, *of_runs):
+            array = self._array(v.name)
+            if array is not None:
+                hung[basename(v.name)] = ragged(array, runs, {}) if v in of_runs else array
+        return hung
+
+    def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray:
+        own = {n: c for n, c in array.coords.items() if c.name != self.sampling.index}
+        coords = {n: ragged(c, whole, {}) if c.dimensions == array.dimensions else c for n, c in own.items()}
+        return ragged(array, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
