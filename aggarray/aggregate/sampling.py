@@ -1,14 +1,13 @@
 """Which arrays of a file are ragged? Those along a dimension of samples, of which the file says whose they are (CF chapter 9)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, basename
 from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry, Part
-from aggarray.master.ragged import RaggedMasterArray
+from aggarray.master.ragged import ragged
 from aggarray.roles import Sampling, samplings_of
 
 
@@ -24,12 +23,6 @@ def with_rows(
     for sampling in samplings_of(structure):
         found = _File(structure, sampling, array).applied(found)
     return found
-
-
-def ragged(samples: MasterArray, geometry: Geometry, coords: Mapping[str, MasterArray]) -> RaggedMasterArray:
-    """Return the ragged array of samples."""
-    values = {f.name: getattr(samples, f.name) for f in fields(MasterArray)}
-    return RaggedMasterArray(**{**values, "coords": coords, "_origin": None}, _geometry=geometry)
 
 
 class _File:

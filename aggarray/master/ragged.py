@@ -196,3 +196,9 @@ def _read(flat: MasterArray, places: slice | np.ndarray, how: dict[str, Any]) ->
 def flat_of(array: MasterArray) -> MasterArray:
     """Return the samples of a ragged array, any other as it is: what its matrix of partitions is of."""
     return array.flat if isinstance(array, RaggedMasterArray) else array
+
+
+def ragged(samples: MasterArray, geometry: Geometry, coords: Mapping[str, MasterArray]) -> RaggedMasterArray:
+    """Return the ragged array of samples."""
+    values = {f.name: getattr(samples, f.name) for f in fields(MasterArray)}
+    return RaggedMasterArray(**{**values, "coords": coords, "_origin": None}, _geometry=geometry)
