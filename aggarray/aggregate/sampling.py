@@ -4,11 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from aggarray.formats.base import Structure, Variable, basename
+from aggarray.formats.base import Structure, basename
 from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry, Part
 from aggarray.master.ragged import ragged
 from aggarray.roles import Sampling, samplings_of
+
+
+#: What a first dimension without a name is called.
+NAMELESS = "dim_0"
 
 
 def with_rows(
@@ -19,24 +23,26 @@ def with_rows(
     All that a file has along instances hangs on these, and what says whose the samples are is no data any more. ``array``
     gives a variable as an array, None where it cannot be used.
     """
-    found = list(arrays)
-    for sampling in samplings_of(structure):
-        found = _File(structure, sampling, array).applied(found)
+    found, samplings = list(arrays), samplings_of(structure)
+    told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
+    for sampling in samplings:
+        found = _File(structure, sampling, told, array).applied(found)
     return found
 
 
 class _File:
-    """One sampling of a file, and the variables around it."""
+    """One sampling of a file, and the variables around it; ``told``: those that say of any samples whose they are."""
 
-    def __init__(self, structure: Structure, sampling: Sampling, array: Callable[[str], MasterArray | None]) -> None:
-        self.sampling, self._array = sampling, array
+    def __init__(
+        self, structure: Structure, sampling: Sampling, told: set[str], array: Callable[[str], MasterArray | None]
+    ) -> None:
+        self.sampling, self._told, self._array = sampling, told, array
         self.variables = [v for v in structure.variables if v.name.rpartition("/")[0] == sampling.group]
 
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
         """Return the arrays with those of this sampling as ragged ones."""
         one = self.sampling
-        told = {one.counts, one.index}
-        rows = [v.name for v in self.variables if v.dimensions == (one.samples,) and v.name not in told]
+        rows = [v.name for v in self.variables if v.dimensions == (one.samples,) and v.name not in self._told]
         named = {a.name for a in arrays}
         if named.isdisjoint(rows):
             return arrays
@@ -45,9 +51,9 @@ class _File:
             return arrays
         samples = next(v.shape[0] for v in self.variables if v.name in rows)
         whole = self._geometry(counts, index, samples)
-        hung = self._hung(whole, told)
+        hung = self._hung(whole)
         instead = {a.name: self._ragged(a, whole, hung) for a in arrays if a.name in rows}
-        idle = told | {c.name for c in hung.values()}
+        idle = {one.counts, one.index, *(c.name for c in hung.values())}
         return [instead.get(a.name, a) for a in arrays if a.name not in idle]
 
     def _geometry(self, counts: MasterArray | None, index: MasterArray | None, samples: int) -> Geometry:
@@ -68,18 +74,24 @@ class _File:
         used = values if mask is None else values[~mask]
         return int(used.max(initial=-1)) + 1
 
-    def _hung(self, whole: Geometry, told: set[str | None]) -> dict[str, MasterArray]:
+    def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
         """Return what is there of each instance; what is there of each run of samples is ragged itself."""
         one, hung = self.sampling, {}
-        own = [v for v in self.variables if v.dimensions[:1] == (one.instances,) and v.name not in told]
-        of_runs: list[Variable] = []
-        if one.index is not None and one.runs is not None:
-            of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
+        # Dimensions without names are not one because their numbers are.
+        named = one.instances != NAMELESS
+        own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._told]
+        for v in own:
+            array = self._array(v.name) if v.shape[0] == whole.size else None
+            if array is not None:
+                hung[basename(v.name)] = array
+        if one.index is None or one.runs is None:
+            return hung
         runs = Geometry(one.instances, tuple(part.of_runs() for part in whole.parts))
-        for v in (*own, *of_runs):
+        of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
+        for v in of_runs:
             array = self._array(v.name)
             if array is not None:
-                hung[basename(v.name)] = ragged(array, runs, {}) if v in of_runs else array
+                hung[basename(v.name)] = ragged(array, runs, {})
         return hung
 
     def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray:
