@@ -2,8 +2,8 @@
 
 Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
 ``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
-(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too. `samplings_of` finds what says which samples
-belong together (9.3).
+(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too. `samplings_of` finds what says which
+samples belong together (9.3).
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +32,9 @@ def roles_of(names: "Names") -> Roles:
 class Sampling:
     """Samples of one dimension that belong to instances (CF section 9.3), in one group of a file.
 
-    ``counts``: the variable of the sizes of runs of samples (contiguous: of instances); ``index``: that of the instance of each
-    run, or sample; None for what there is not. Dimensions by name: of ``samples``, ``runs`` (None without counts), ``instances``.
+    ``counts``: the variable of the sizes of runs of samples (contiguous: of instances); ``index``: that of the instance of
+    each run, or sample; None for what there is not. Dimensions by name: of ``samples``, ``instances``, and ``runs`` (None
+    without counts).
     """
 
     group: str

@@ -21,6 +21,7 @@ from aggarray import memory, mpi
 from aggarray.api import extract
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.facts import conformed, table
+from sample_data.stations import expected_profiles
 
 HERE = Path(__file__).parent
 
@@ -332,6 +333,22 @@ def together() -> None:
     print("\nwith four processes: mpiexec -n 4 python -m mpi4py examples/climatology.py")
 
 
+def profiles() -> None:
+    """Profiles of different depths are one ragged array."""
+    show("Rows of different lengths")
+    agg = aa.open(HERE / "stations")
+    temperature, truth = agg["temperature"], expected_profiles()
+    print(f">>> aa.open('sample_data/stations')['temperature']\n{temperature!r}\n")
+    print(f"  {memory.type_string(temperature)}; the second profile: {temperature[1].tolist()}\n")
+    close = all(np.allclose(found, wanted, atol=1e-4) for found, wanted in zip(temperature, truth, strict=True))
+    check(close, "every profile of four files, one of them indexed, has the values of the formulas")
+    shares = Distribution.from_partitions(temperature, 3)
+    sections = [temperature.local(shares, rank) for rank in range(3)]
+    validate_all([section.__distarray__() for section in sections])
+    sizes = [len(section.samples.buffer) for section in sections]
+    check(sum(sizes) == 179 and max(sizes) < 90, f"three processes have {sizes} samples, whole profiles each")
+
+
 def elsewhere() -> None:
     """The archive in xarray and dask, without a word about files."""
     show("In xarray and dask")
@@ -401,6 +418,7 @@ def main() -> None:
     speed()
     distributed()
     together()
+    profiles()
     elsewhere()
     shared()
     print("\nEverything that was claimed was checked.")

@@ -2,7 +2,8 @@
 
 ``python -m sample_data.generate [FOLDER]`` writes ``archive/`` (a year of daily near-surface air temperature, one file a
 month, every file stored differently), ``tiles/`` (ten rectangles of one small matrix) and ``stations/`` (profiles of different
-depths, `sample_data.stations`) into FOLDER, by default the folder of this script. Everything is computed from formulas and a fixed seed: running it again gives the same values.
+depths, `sample_data.stations`) into FOLDER, by default the folder of this script. Everything is computed from formulas and a
+fixed seed: running it again gives the same values.
 """
 
 import base64

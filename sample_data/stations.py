@@ -1,7 +1,7 @@
 """How is the small archive of profiles made? ``python -m sample_data.generate`` writes it with the rest.
 
-Temperatures of the sea down profiles of different depths: three files in which the samples of a profile follow each other, and one
-in which each sample names its profile (CF section 9.3).
+Temperatures of the sea down profiles of different depths: three files in which the samples of a profile follow each other, and
+one in which each sample names its profile (CF section 9.3).
 """
 
 from dataclasses import dataclass

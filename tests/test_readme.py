@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/distributed-arrays.md")
-_TOPICS = ("parallel", "remote", "kerchunk", "xarray", "memory")
+_TOPICS = ("parallel", "remote", "kerchunk", "xarray", "memory", "ragged")
 PYTHON = dict.fromkeys(PAGES, 6) | {f"docs/{topic}.md": 6 for topic in _TOPICS} | {"docs/command-line.md": 1}
 
 

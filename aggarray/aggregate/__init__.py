@@ -152,7 +152,6 @@ class _Outcome:
                 for one in alone[1:] or [first]:
                     self.refuse(one, first, "join", str(error))
 
-
     def join_rows(self, group: list[Candidate]) -> None:
         """Join ragged arrays of one signature; where they cannot be joined after all they stay apart with the reason."""
         place = min((one.uri, one.number) for one in group)

@@ -1,4 +1,4 @@
-"""Which arrays of a file are ragged? Those along a dimension of samples, of which the file says whose they are (CF chapter 9)."""
+"""Which arrays of a file are ragged? Those along a dimension of samples of which it says whose they are (CF chapter 9)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,7 +9,6 @@ from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry, Part
 from aggarray.master.ragged import ragged
 from aggarray.roles import Sampling, samplings_of
-
 
 #: What a first dimension without a name is called.
 NAMELESS = "dim_0"
@@ -37,6 +36,7 @@ class _File:
         self, structure: Structure, sampling: Sampling, told: set[str], array: Callable[[str], MasterArray | None]
     ) -> None:
         self.sampling, self._told, self._array = sampling, told, array
+        self._sizes = structure.sizes or {}
         self.variables = [v for v in structure.variables if v.name.rpartition("/")[0] == sampling.group]
 
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
@@ -52,9 +52,9 @@ class _File:
         samples = next(v.shape[0] for v in self.variables if v.name in rows)
         whole = self._geometry(counts, index, samples)
         hung = self._hung(whole)
-        instead = {a.name: self._ragged(a, whole, hung) for a in arrays if a.name in rows}
+        instead = {a.name or "": self._ragged(a, whole, hung) for a in arrays if a.name in rows}
         idle = {one.counts, one.index, *(c.name for c in hung.values())}
-        return [instead.get(a.name, a) for a in arrays if a.name not in idle]
+        return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
     def _geometry(self, counts: MasterArray | None, index: MasterArray | None, samples: int) -> Geometry:
         runs = samples if counts is None else counts.shape[0]
@@ -63,13 +63,16 @@ class _File:
         return Geometry(self.sampling.instances, (Part(cuts, counts, index),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
-        """Return the number of instances: what has their dimension tells, else the highest index."""
+        """Return the number of instances: what has their dimension tells, or the file's list of these, or the highest index."""
         if index is None:
             return runs
-        name = self.sampling.instances
+        name, group = self.sampling.instances, self.sampling.group
         for v in self.variables:
             if name in v.dimensions:
                 return v.shape[v.dimensions.index(name)]
+        path = f"{group}/{name}" if group else name
+        if path in self._sizes:
+            return self._sizes[path]
         values, mask = index._values_and_mask()
         used = values if mask is None else values[~mask]
         return int(used.max(initial=-1)) + 1

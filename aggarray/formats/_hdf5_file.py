@@ -118,7 +118,12 @@ class Library:
     def piece(self, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
         """Return dtype, offset and shape of a variable that lies in the file in one piece as it is, None for others."""
         dataset, dtype, _ = self.dataset(variable)
-        if not dataset.size or samples_dtype(dataset) is not None or not lies_in_one_piece(dataset) or not is_stored_plainly(dataset, dtype):
+        if (
+            not dataset.size
+            or samples_dtype(dataset) is not None
+            or not lies_in_one_piece(dataset)
+            or not is_stored_plainly(dataset, dtype)
+        ):
             return None
         offset = offset_of(dataset)
         return None if offset is None else (dtype, offset, dataset.shape)

@@ -1,7 +1,7 @@
 """How are rows of numbers, each of its own length, found in an HDF5 file? As CF has them: flat samples, and a size per row.
 
-A dataset of a variable-length type is shown as two variables: under its own name the samples of all rows one after the other, and
-beside it the sizes. Sizes lie in the dataset itself, the samples elsewhere in the file, so that only those that are wanted are read.
+A dataset of a variable-length type is shown as two variables: under its own name the samples of all rows one after the other,
+and beside it the sizes. These lie in the dataset itself, the samples elsewhere in the file: only those wanted are read.
 """
 
 from collections.abc import Iterator

@@ -222,8 +222,8 @@ def words(attribute: Any) -> list[str]:
 def scan_values(variables: Sequence[Variable]) -> set[str]:
     """Return the names of the variables whose values a scan reads.
 
-    These are coordinate variables (CF section 5), what ``coordinates``, ``bounds`` and ``climatology`` name, and what says which
-    samples belong together (CF section 9.3), up to `SCAN_ELEMENTS` elements each.
+    These are coordinate variables (CF section 5), what ``coordinates``, ``bounds`` and ``climatology`` name, and what says
+    which samples belong together (CF section 9.3), up to `SCAN_ELEMENTS` elements each.
     """
     named: set[str] = set()
     for variable in variables:

@@ -47,7 +47,7 @@ def check_geometry(geometry: Geometry) -> None:
 
 
 def _within(numbers: np.ndarray, size: int) -> bool:
-    return bool(0 <= numbers.min() and numbers.max() < size)
+    return bool(numbers.min() >= 0 and numbers.max() < size)
 
 
 def check_template(template: Template) -> None:

@@ -50,7 +50,9 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
 def _by_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
     """Return blocks of the instances of a ragged array, cut so that the most samples of a process are as few as can be."""
     if assignment or balance != "contiguous":
-        raise ProtocolError("a ragged array: its instances stay in order; give balance='contiguous' and no assignment, or a Block")
+        raise ProtocolError(
+            "a ragged array: its instances stay in order; give balance='contiguous' and no assignment, or a Block"
+        )
     (count,) = _grid(nprocs, [len(offsets) - 1], [0])
     return _map(np.arange(len(offsets)), contiguous(np.diff(offsets), count), count, together=True)
 

@@ -25,8 +25,9 @@ class RaggedMasterArray(MasterArray):
     """An array of instances, each of which has samples of its own number (CF chapter 9).
 
     ``shape`` is ``(instances,)``, ``dtype`` that of the samples: ``a[i]`` is a 1-d array, any other key gives a
-    `memory.Ragged`; only the samples wanted are read. ``flat``: all samples, as the files hold them, an ordinary array, which the
-    partitions are those of; ``offsets``: where rows begin in ``a[:].flat``. Coordinates are of the instances, or ragged likewise.
+    `memory.Ragged`; only the samples wanted are read. ``flat``: all samples, as the files hold them, an ordinary array, which
+    the partitions are those of; ``offsets``: where rows begin in ``a[:].flat``. Coordinates are of the instances, or ragged
+    likewise.
     """
 
     _geometry: Geometry | None = None
@@ -140,7 +141,8 @@ class RaggedMasterArray(MasterArray):
     def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> Any:
         """Return the rows of one process, a `LocalRagged`: its samples are exported by the protocol, offsets beside them.
 
-        ``distribution``: of the instances, blocks; `Distribution.from_partitions` balances them by samples. Nothing is read yet.
+        ``distribution``: of the instances, blocks; `Distribution.from_partitions` balances them by samples. Nothing is read
+        yet.
         """
         return LocalRagged(self, distribution, rank, copy)
 
@@ -161,6 +163,11 @@ class RaggedMasterArray(MasterArray):
         """Return the array itself: it has one dimension. SelectionError for names of others."""
         MasterArray.transpose(self, *dimensions)
         return self
+
+    def flip(self, *dimensions: str) -> MasterArray:
+        """Return the instances in the opposite order; samples keep theirs."""
+        MasterArray.transpose(self, *dimensions)  # for the error of other names
+        return self.lazy[::-1]
 
     def _turned(self, selectors: Mapping[str, Range]) -> MasterArray:
         return self._selected(selectors)
@@ -185,12 +192,14 @@ class RaggedMasterArray(MasterArray):
 
 
 def _read(flat: MasterArray, places: slice | np.ndarray, how: dict[str, Any]) -> np.ndarray:
-    """Read samples; of places that are all of a stretch, in whatever order, the stretch, and put them into order."""
+    """Read samples, no others; of places that are all of a stretch, in whatever order, the stretch, and put them into order."""
     if isinstance(places, np.ndarray) and how["out"] is None and how["copy"] is not False:
         first, last = int(places.min()), int(places.max())
-        if last - first < 2 * len(places):
-            return flat.read(slice(first, last + 1), **how)[places - first]
-    return flat.read(places, **how)
+        if last - first < len(places):
+            stretch: np.ndarray = flat.read(slice(first, last + 1), **how)
+            return stretch[places - first]
+    found: np.ndarray = flat.read(places, **how)
+    return found
 
 
 def flat_of(array: MasterArray) -> MasterArray:

@@ -16,9 +16,9 @@ from aggarray.memory.rows import Rows, offsets_of
 class LocalRagged:
     """The rows of a ragged array that one process holds; made by ``a.local(distribution, rank)``, nothing read yet.
 
-    ``samples``: a LocalArray over all samples in the order of rows, an irregular block; ``counts``: a LocalArray of the number of
-    samples per instance, distributed as the instances are. Both are exports of the Distributed Array Protocol; the array itself
-    exports its samples. ``offsets`` of the own rows, from 0.
+    ``samples``: a LocalArray over all samples in the order of rows, an irregular block; ``counts``: a LocalArray of the number
+    of samples per instance, distributed as the instances are. Both are exports of the Distributed Array Protocol; the array
+    itself exports its samples. ``offsets`` of the own rows, from 0.
     """
 
     __slots__ = ("counts", "distribution", "rank", "samples")
@@ -32,8 +32,8 @@ class LocalRagged:
         """Take rows of ``source``, a ragged array; ProtocolError unless the distribution is one of its instances, in blocks."""
         rows: Rows = source._rows
         self.distribution, self.rank = distribution, rank
-        self.counts = LocalArray(InMemory(rows.counts), distribution, rank)
         self.samples = LocalArray(Samples(source, rows), samples_of(distribution, rows.offsets), rank, copy)
+        self.counts = LocalArray(InMemory(rows.counts), distribution, rank)
 
     @property
     def offsets(self) -> np.ndarray:

@@ -19,7 +19,7 @@ from aggarray.selection import Range, as_range
 def unrolled(array: MasterArray) -> MasterArray:
     """Return the samples of a ragged array as an ordinary one, any other array as it is.
 
-    What there is of the instances, and which samples are whose, hangs on it as coordinates, along other dimensions than its own.
+    What there is of the instances, and which samples are whose, hangs on it as coordinates, along dimensions of their own.
     """
     if not isinstance(array, RaggedMasterArray):
         return array

@@ -1,6 +1,7 @@
 """How are rows of different lengths held? As offsets over one flat array: `Ragged`; text as its UTF-8 bytes likewise."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Ragged:
             raise AggregationError(f"rows of {self.flat.dtype} are no text: give UTF-8 bytes, uint8")
         data, cuts = self.flat.tobytes(), self.offsets.tolist()
         try:
-            words = [data[a:b].decode() for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+            words = [data[a:b].decode() for a, b in pairwise(cuts)]
         except UnicodeDecodeError as error:
             raise AggregationError(f"bytes that are no UTF-8 ({error}): give those of Ragged.from_text") from error
         return np.array(words, np.dtypes.StringDType())
@@ -118,7 +119,7 @@ class Ragged:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         cuts = self.offsets.tolist()
-        return (self.flat[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True))
+        return (self.flat[a:b] for a, b in pairwise(cuts))
 
     def __getitem__(self, key: Any) -> Any:
         """Return a row by its number, a view; other keys (slices, masks, index arrays) give a Ragged of these rows."""

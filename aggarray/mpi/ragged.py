@@ -18,8 +18,8 @@ from aggarray.transport import together
 class RaggedRepartition(Movement):
     """Brings the rows of a ragged array from one distribution of its instances to another, both in blocks.
 
-    ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank, as those of `Repartition`. What is moved are a count per
-    row, and the flat samples. The adjoint is the way back. Collective over the root group; ExchangeError on all workers.
+    ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank, as those of `Repartition`. What is moved are a count
+    per row, and the flat samples. The adjoint is the way back. Collective over the root group; ExchangeError on all workers.
 
     >>> with ProcessGroup.serial() as group:
     ...     whole = Distribution.regular((2,), "b", (1,))
