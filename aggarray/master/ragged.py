@@ -197,7 +197,8 @@ def _read(flat: MasterArray, places: slice | np.ndarray, how: dict[str, Any]) ->
         first, last = int(places.min()), int(places.max())
         if last - first < len(places):
             stretch: np.ndarray = flat.read(slice(first, last + 1), **how)
-            return stretch[places - first]
+            ordered: np.ndarray = stretch[places - first]
+            return ordered
     found: np.ndarray = flat.read(places, **how)
     return found
 
