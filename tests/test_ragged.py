@@ -323,6 +323,36 @@ def test_arrays_that_differ_stay_apart_and_order_is_as_given(tmp_path: Path) -> 
     assert len(agg) == 2 and agg.refusals[0].rule == "units" and "'K' and 'm'" in agg.refusals[0].reason
 
 
+def test_concat_and_exact_repeats(tmp_path: Path, sample_stations: Path) -> None:
+    first, last = (aa.open(sample_stations / f"profiles_200{n}.nc")["temperature"] for n in (1, 4))
+    both = aa.concat([last, first], "profile")
+    assert both[:].tolist() == [*last[:].tolist(), *first[:].tolist()]
+    for arrays, dimension, words in (
+        ([first, first.flat], "profile", "not ragged"),
+        ([first, last], "obs", "along its instances"),
+        ([first, first.lazy[1:]], "profile", "join the arrays first"),
+        ([first, first.coords["depth"]], "profile", "differ"),
+    ):
+        with pytest.raises(aa.AggregationError, match=words):
+            aa.concat(arrays, dimension)
+    for name in ("a.nc", "b.nc"):
+        (tmp_path / name).write_bytes((sample_stations / "profiles_2001.nc").read_bytes())
+    with netCDF4.Dataset(tmp_path / "b.nc", "a") as file:
+        file.history = "copied"
+    agg = aa.open([tmp_path, sample_stations / "profiles_2002.nc"])
+    assert agg["temperature"].shape == (8,) and [Path(d.file).name for d in agg.duplicates] == ["b.nc"]
+    with netCDF4.Dataset(tmp_path / "b.nc", "a") as file:
+        file["temperature"][0] = 1.0
+    assert aa.open(tmp_path)["temperature"].shape == (10,)
+
+
+def test_what_lies_behind_rows(sample_stations: Path) -> None:
+    a = aa.open(sample_stations / "profiles_2002.nc")["temperature"]
+    assert "not in memory: rows of different lengths" in memory.debug_repr(a)
+    one = a.read(1, copy=None)
+    assert memory.view(one).block.kind == "memmap" and "type: memmap" in memory.debug_repr(a.read(slice(1, 3), copy=None))
+
+
 @pytest.mark.parametrize("storage", [{}, {"chunks": (2,), "maxshape": (None,)}, {"chunks": (3,), "compression": "gzip"}])
 def test_variable_length_types(tmp_path: Path, storage: dict[str, Any]) -> None:
     rows = [[1.0, 2.0], [], [3.0], [4.0, 5.0, 6.0], []]
@@ -346,8 +376,8 @@ def test_variable_length_types_of_netcdf(tmp_path: Path) -> None:
             made = file.createVariable("v", file.createVLType(np.int32, "rows"), ("station",))
             made.units = "m"
             for i, row in enumerate(rows):
-                made[i] = np.array(row, np.int32)
+                made[i] = np.array(row, np.int32) + 10 * number
             file.createVariable("height", "f8", ("station",))[:] = range(3)
     a = aa.open(tmp_path)["v"]
-    assert a[:].tolist() == rows * 2 and a.units == "m" and a.coords["height"][:].tolist() == [0.0, 1.0, 2.0] * 2
+    assert a[:].tolist() == [*rows, *([n + 10 for n in row] for row in rows)] and a.units == "m" and a.coords["height"][:].tolist() == [0.0, 1.0, 2.0] * 2
     assert memory.type_string(a) == "6 * var * int32"

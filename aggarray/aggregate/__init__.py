@@ -15,7 +15,7 @@ from aggarray.aggregate.candidate import Candidate, Seen, candidate, identity_of
 from aggarray.aggregate.dimension import check_names, with_dimension
 from aggarray.aggregate.group import Ears, Joinable, split
 from aggarray.aggregate.join import join
-from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate
+from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate, without_repeats
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
 from aggarray.aggregate.versions import by_version
@@ -154,9 +154,12 @@ class _Outcome:
 
     def join_rows(self, group: list[Candidate]) -> None:
         """Join ragged arrays of one signature; where they cannot be joined after all they stay apart with the reason."""
-        place = min((one.uri, one.number) for one in group)
         try:
-            self.results.append((place, join_ragged(group, self.rules)))
+            kept, repeats = without_repeats(group)
+            place = min((one.uri, one.number) for one in kept)
+            self.results.append((place, join_ragged(kept, self.rules)))
+            for repeat, first in repeats:
+                self.repeated(repeat, first)
         except AggarrayError as error:
             self.results += [((one.uri, one.number), one.array) for one in group]
             for one in group[1:] or group:

@@ -15,6 +15,7 @@ from aggarray.aggregate.candidate import (
     Candidate,
     Signature,
     canonical_units,
+    describe_difference,
     facets_in,
     identity_of,
     plain_attribute,
@@ -94,6 +95,66 @@ def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
         joined = along([p._samples({}) for p in pieces if isinstance(p, RaggedMasterArray)])
         coords[name] = ragged(joined, whole if own or runs is None else runs, {})
     return ragged(along([a._samples({}) for a in arrays]), whole, coords)
+
+
+def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
+    """Join ragged arrays along their instances, in the order given. AggregationError says what does not fit."""
+    found = []
+    for number, array in enumerate(arrays):
+        if not isinstance(array, RaggedMasterArray):
+            raise AggregationError(
+                f"array {number} ({array.name or 'nameless'}) is not ragged as others are: join like with like"
+            )
+        if array.dimensions != (dimension,):
+            raise AggregationError(
+                f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances, "
+                f"{array.dimensions[0]!r}, not {dimension!r}"
+            )
+        found.append(ragged_candidate(array, number, ()))
+    for other in found[1:]:
+        if other.signature != found[0].signature:
+            raise AggregationError(f"array 0 and array {other.number}: {describe_difference(found[0], other)[1]}")
+    return join_ragged(found, Rules())
+
+
+def without_repeats(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
+    """Return ragged arrays without those that repeat another exactly, and these with the one that is kept.
+
+    Values are read only where all that is known of two from scanning is the same.
+    """
+    kept: list[Candidate] = []
+    repeats: list[tuple[Candidate, Candidate]] = []
+    alike: dict[object, list[Candidate]] = defaultdict(list)
+    for one in group:
+        same = alike[_glimpse(one.array)]
+        first = next((other for other in same if _equal(one.array, other.array)), None)
+        if first is None:
+            same.append(one)
+            kept.append(one)
+        else:
+            repeats.append((one, first))
+    return kept, repeats
+
+
+def _glimpse(array: MasterArray) -> object:
+    """Return what is known of an array without reading, equal for those that are the same."""
+    known = [(name, c._known[0]) for name, c in sorted(array.coords.items()) if c._known is not None]
+    told = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
+    return array.shape, array._matrix.shape, array.units, repr(told)
+
+
+def _equal(one: MasterArray, other: MasterArray) -> bool:
+    """Tell whether two arrays have the same rows, and the same coordinates."""
+    if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
+        if not np.array_equal(one.offsets, other.offsets) or not _same(one.read().flat, other.read().flat):
+            return False
+    elif not _same(one.read(), other.read()):
+        return False
+    return all(_equal(c, other.coords[name]) for name, c in one.coords.items())
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:

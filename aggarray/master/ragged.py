@@ -14,6 +14,7 @@ from aggarray.maps import Distribution
 from aggarray.master.array import MasterArray
 from aggarray.master.geometry import Geometry
 from aggarray.master.ragged_local import LocalRagged
+from aggarray.memory import Array
 from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import Rows, places_of
 from aggarray.memory.types import VAR, Type
@@ -92,6 +93,9 @@ class RaggedMasterArray(MasterArray):
 
     def __datashape__(self) -> Type:
         return Type((*self.shape, VAR), self.dtype, self._matrix.may_miss)
+
+    def __memory__(self) -> Array | str:
+        return "rows of different lengths; its samples are those of .flat"
 
     # Reading
 

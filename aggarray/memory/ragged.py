@@ -8,6 +8,7 @@ import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError
 from aggarray.memory.arrays import Array
+from aggarray.memory.making import array_of
 from aggarray.memory.rows import Rows, offsets_of
 from aggarray.memory.types import VAR, Type
 from aggarray.selection import Range, normalise
@@ -163,6 +164,9 @@ class Ragged:
 
     def __datashape__(self) -> Type:
         return Type((len(self), VAR), self.dtype, np.ma.isMaskedArray(self.flat))
+
+    def __memory__(self) -> Array | str:
+        return "a masked array is two arrays" if np.ma.isMaskedArray(self.flat) else array_of(self.flat)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Ragged, (self.flat, np.array(self.offsets))
