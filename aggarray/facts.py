@@ -17,6 +17,7 @@ from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.master import MasterArray
+from aggarray.master.ragged import flat_of
 from aggarray.memory import type_string
 from aggarray.table import Template
 from aggarray.units import is_reference_time
@@ -35,6 +36,7 @@ class Conformed:
 
 def conformed(array: MasterArray) -> list[Conformed]:
     """List the differences between the sub-arrays of an array and the array itself, most frequent first."""
+    array = flat_of(array)
     references = array._matrix.references
     used = np.unique(array._matrix.refs[array._matrix.refs >= 0])
     numbers = references.template[used]

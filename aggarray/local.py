@@ -182,7 +182,10 @@ class LocalArray(Interchange):
         try:
             memoryview(buffer)
         except (ValueError, TypeError, BufferError) as error:
-            raise ProtocolError(f"values of {self.dtype} cannot be exported: {error}; use astype first") from error
+            way = "use astype first"
+            if self.dtype.kind == "T":
+                way = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(local.buffer)"
+            raise ProtocolError(f"values of {self.dtype} cannot be exported: {error}; {way}") from error
         return {"__version__": version, "buffer": buffer, "dim_data": dim_data}
 
     def aligned(self) -> "LocalArray":

@@ -2,10 +2,12 @@
 
 Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
 ``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
-(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too.
+(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too. `samplings_of` finds what says which
+samples belong together (9.3).
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from aggarray.formats.base import Structure, Variable, basename, words
@@ -24,6 +26,43 @@ def roles_of(names: "Names") -> Roles:
     reached = {h for name in data for h in roles[name].values()}
     spare = [v for v in variables if v.name not in reached and v.name not in data]
     return roles, (*data, *(v.name for v in spare if names.stands_alone(v, roles)))
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Samples of one dimension that belong to instances (CF section 9.3), in one group of a file.
+
+    ``counts``: the variable of the sizes of runs of samples (contiguous: of instances); ``index``: that of the instance of
+    each run, or sample; None for what there is not. Dimensions by name: of ``samples``, ``instances``, and ``runs`` (None
+    without counts).
+    """
+
+    group: str
+    samples: str
+    instances: str
+    runs: str | None = None
+    counts: str | None = None
+    index: str | None = None
+
+
+def samplings_of(structure: Structure) -> list[Sampling]:
+    """Return the ragged representations in a file: contiguous, indexed, and indexed contiguous (CF H.2 to H.6)."""
+    flat = [v for v in structure.variables if len(v.dimensions) == 1]
+    indices = {(v.name.rpartition("/")[0], v.dimensions[0]): v for v in flat if words(v.attrs.get("instance_dimension"))}
+    found = []
+    for v in flat:
+        for samples in words(v.attrs.get("sample_dimension")):
+            group, (runs,) = v.name.rpartition("/")[0], v.dimensions
+            index = indices.pop((group, runs), None)
+            if samples != runs:
+                (instances,) = (runs,) if index is None else words(index.attrs["instance_dimension"])[:1]
+                found.append(Sampling(group, samples, instances, runs, v.name, None if index is None else index.name))
+    counted = {(one.group, one.samples) for one in found}
+    for (group, samples), v in indices.items():
+        (instances,) = words(v.attrs["instance_dimension"])[:1]
+        if (group, samples) not in counted and instances != samples:
+            found.append(Sampling(group, samples, instances, index=v.name))
+    return found
 
 
 class Names:

@@ -23,6 +23,7 @@ from aggarray.api import extract
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.facts import conformed, table
 from sample_data.ranks import exports
+from sample_data.stations import expected_profiles
 
 HERE = Path(__file__).parent
 
@@ -356,6 +357,22 @@ def four_ranks() -> None:
     check(np.array_equal(whole[...], agg["tas"][...], equal_nan=True), "put together again, they are the array")
 
 
+def profiles() -> None:
+    """Profiles of different depths are one ragged array."""
+    show("Rows of different lengths")
+    agg = aa.open(HERE / "stations")
+    temperature, truth = agg["temperature"], expected_profiles()
+    print(f">>> aa.open('sample_data/stations')['temperature']\n{temperature!r}\n")
+    print(f"  {memory.type_string(temperature)}; the second profile: {temperature[1].tolist()}\n")
+    close = all(np.allclose(found, wanted, atol=1e-4) for found, wanted in zip(temperature, truth, strict=True))
+    check(close, "every profile of four files, one of them indexed, has the values of the formulas")
+    shares = Distribution.from_partitions(temperature, 3)
+    sections = [temperature.local(shares, rank) for rank in range(3)]
+    validate_all([section.__distarray__() for section in sections])
+    sizes = [len(section.samples.buffer) for section in sections]
+    check(sum(sizes) == 179 and max(sizes) < 90, f"three processes have {sizes} samples, whole profiles each")
+
+
 def elsewhere() -> None:
     """The archive in xarray and dask, without a word about files."""
     show("In xarray and dask")
@@ -445,6 +462,7 @@ def main() -> None:
     distributed()
     together()
     four_ranks()
+    profiles()
     elsewhere()
     shared()
     looked_at()

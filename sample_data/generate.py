@@ -1,8 +1,9 @@
 """How are the sample data made?
 
 ``python -m sample_data.generate [FOLDER]`` writes ``archive/`` (a year of daily near-surface air temperature, one file a
-month, every file stored differently) and ``tiles/`` (ten rectangles of one small matrix) into FOLDER, by default the
-folder of this script. Everything is computed from formulas and a fixed seed: running it again gives the same values.
+month, every file stored differently), ``tiles/`` (ten rectangles of one small matrix) and ``stations/`` (profiles of different
+depths, `sample_data.stations`) into FOLDER, by default the folder of this script. Everything is computed from formulas and a
+fixed seed: running it again gives the same values.
 """
 
 import base64
@@ -19,6 +20,8 @@ import h5py
 import netCDF4
 import numpy as np
 import zarr
+
+from sample_data.stations import write_stations
 
 DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 LAT = np.arange(-85.0, 90.0, 10.0)
@@ -322,6 +325,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0]) if arguments else Path(__file__).parent
     write_archive(folder / "archive")
     write_tiles(folder / "tiles")
+    write_stations(folder / "stations")
 
 
 if __name__ == "__main__":

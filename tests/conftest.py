@@ -36,3 +36,9 @@ def sample_archive() -> Path:
 def sample_tiles() -> Path:
     """The folder of the sample tiles: ten rectangles that cover one 8 x 7 matrix."""
     return ROOT / "sample_data" / "tiles"
+
+
+@pytest.fixture(scope="session")
+def sample_stations() -> Path:
+    """The folder of the sample profiles: ragged arrays, three files contiguous and one indexed."""
+    return ROOT / "sample_data" / "stations"

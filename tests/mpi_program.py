@@ -6,6 +6,7 @@ import time
 import mpi_checks
 import mpi_files
 import mpi_mixups
+import mpi_ragged
 from mpi4py import MPI
 
 from aggarray.mpi import ProcessGroup
@@ -15,7 +16,7 @@ def main() -> None:
     """Run the checks; an error ends the program on all ranks."""
     comm = MPI.COMM_WORLD
     wanted = [name for name in sys.argv[1:] if name.startswith("check_")]
-    for check in (*mpi_checks.CHECKS, *mpi_files.FILE_CHECKS, *mpi_mixups.MIXUP_CHECKS):
+    for check in (*mpi_checks.CHECKS, *mpi_files.FILE_CHECKS, *mpi_mixups.MIXUP_CHECKS, *mpi_ragged.RAGGED_CHECKS):
         if wanted and check.__name__ not in wanted:
             continue
         start = time.perf_counter()

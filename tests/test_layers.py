@@ -19,9 +19,9 @@ PACKAGE = "aggarray"
 #: import each other. The last two layers only hand names on.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("options", "frozen", "assumed", "plugins", "ranges"),
+    ("options", "frozen", "assumed", "plugins", "ranges", "selection"),
     ("remote",),
-    ("units", "selection", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
+    ("units", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
     ("table",),
     ("plan", "conform", "maps"),
     ("formats", "exchange", "tiling"),

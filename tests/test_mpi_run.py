@@ -6,6 +6,7 @@ import pytest
 from mpi_checks import CHECKS
 from mpi_files import FILE_CHECKS
 from mpi_mixups import MIXUP_CHECKS
+from mpi_ragged import RAGGED_CHECKS
 from mpi_running import run_mpi
 
 
@@ -13,7 +14,7 @@ from mpi_running import run_mpi
 def test_movements(ranks: int) -> None:
     printed = run_mpi(ranks, "tests/mpi_program.py")
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
-        c.__name__ for c in (*CHECKS, *FILE_CHECKS, *MIXUP_CHECKS)
+        c.__name__ for c in (*CHECKS, *FILE_CHECKS, *MIXUP_CHECKS, *RAGGED_CHECKS)
     ]
 
 

@@ -15,11 +15,13 @@ from aggarray.aggregate.candidate import Candidate, Seen, candidate, identity_of
 from aggarray.aggregate.dimension import check_names, with_dimension
 from aggarray.aggregate.group import Ears, Joinable, split
 from aggarray.aggregate.join import join
+from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate, without_repeats
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
 from aggarray.aggregate.versions import by_version
 from aggarray.errors import AggarrayError, UnitsError
 from aggarray.master import MasterArray
+from aggarray.master.ragged import RaggedMasterArray
 
 __all__ = ["Joined", "aggregate"]
 
@@ -62,8 +64,12 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     outcome, facets = _Outcome(rules), rules.facets
     seen = Seen()
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
+    rows: dict[str, list[Candidate]] = defaultdict(list)
     for number, (array, rank) in enumerate(ranked):
         try:
+            if isinstance(array, RaggedMasterArray):
+                rows[identity_of(array)].append(ragged_candidate(array, number, facets))
+                continue
             one = candidate(array, number, facets, seen)
         except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
             outcome.unreadable(array, number, str(error))
@@ -75,6 +81,11 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
         outcome.refusals += between(groups)
         for group in groups:
             outcome.join_group(_squeezed(group))
+    for members in rows.values():
+        groups = by_ragged_signature(members, rules)
+        outcome.refusals += between(groups)
+        for group in groups:
+            outcome.join_rows(group)
     outcome.refusals += _named_alike(by_identity)
     outcome.results.sort(key=lambda r: r[0])
     return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
@@ -140,6 +151,19 @@ class _Outcome:
                 self.results += [((one.uri, one.number), one.array) for one in alone]
                 for one in alone[1:] or [first]:
                     self.refuse(one, first, "join", str(error))
+
+    def join_rows(self, group: list[Candidate]) -> None:
+        """Join ragged arrays of one signature; where they cannot be joined after all they stay apart with the reason."""
+        try:
+            kept, repeats = without_repeats(group)
+            place = min((one.uri, one.number) for one in kept)
+            self.results.append((place, join_ragged(kept, self.rules)))
+            for repeat, first in repeats:
+                self.repeated(repeat, first)
+        except AggarrayError as error:
+            self.results += [((one.uri, one.number), one.array) for one in group]
+            for one in group[1:] or group:
+                self.refuse(one, group[0], "join", str(error))
 
 
 def _joined(joinable: Joinable, rules: Rules) -> MasterArray:

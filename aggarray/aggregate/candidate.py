@@ -186,7 +186,7 @@ def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen:
     _find_places(found, seen.runs)
     if description is None:
         description = seen.descriptions[kind] = Description(identities, bounds, _signature(found))
-    found.signature = {**_facets(array, separate_by), **description.signature}
+    found.signature = {**facets_in(array, separate_by), **description.signature}
     return found
 
 
@@ -239,9 +239,9 @@ def _signature(found: Candidate) -> Signature:
     names = found.place_names()
     signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
-    signature["units"] = _canonical(array.units, array.calendar)
+    signature["units"] = canonical_units(array.units, array.calendar)
     signature["cell_methods"] = _cell_methods(array, names)
-    signature.update({f"attribute {k}": _plain(array.attrs[k]) for k in FLAGS if k in array.attrs})
+    signature.update({f"attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs})
     signature["dimensions"] = tuple(sorted(found.places))
     hung = set(found.bounds.values())
     held = [n for n in array.coords if n not in hung]
@@ -251,7 +251,7 @@ def _signature(found: Candidate) -> Signature:
         if is_mapping(coordinate):
             signature.update(
                 {
-                    f"grid mapping {k}": _plain(v)
+                    f"grid mapping {k}": plain_attribute(v)
                     for k, v in coordinate.attrs.items()
                     if k not in ("long_name", "comment", "history")
                 }
@@ -262,19 +262,19 @@ def _signature(found: Candidate) -> Signature:
         spans = sorted(names.get(d, d) for d in dimensions) if len(dimensions) > 1 else []
         kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
         bounded = "bounds" if name in found.bounds else "no bounds"
-        described = (kind, _canonical(coordinate.units, coordinate.calendar), tuple(spans), bounded)
+        described = (kind, canonical_units(coordinate.units, coordinate.calendar), tuple(spans), bounded)
         signature[f"coordinate {found.identities[name]}"] = described
     return signature
 
 
-def _facets(array: MasterArray, separate_by: Sequence[str]) -> Signature:
+def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
     """Return the facets that an array has, from its file's attributes or else its own."""
     own, file = array.attrs, array.file_attrs
     return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}
 
 
 @lru_cache(maxsize=4096)
-def _canonical(units: str | None, calendar: str | None) -> str:
+def canonical_units(units: str | None, calendar: str | None) -> str:
     return canonical(units, calendar)
 
 
@@ -284,7 +284,7 @@ def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
     return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in found)
 
 
-def _plain(value: Any) -> str:
+def plain_attribute(value: Any) -> str:
     """Return an attribute as text that is equal where the attribute is."""
     return " ".join(value.split()) if isinstance(value, str) else repr(np.asarray(value).tolist())
 

@@ -9,10 +9,12 @@ from aggarray.aggregate.candidate import Candidate, Seen, candidate
 from aggarray.aggregate.equal import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orient import oriented, unplaced_names
+from aggarray.aggregate.ragged import concat_ragged
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.master import MasterArray
 from aggarray.master.array import require_array
+from aggarray.master.ragged import RaggedMasterArray
 from aggarray.tiling import relabel
 from aggarray.units import why_not
 
@@ -33,8 +35,10 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
         raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}): give its name")
     if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
         raise AggregationError(f"arrays of type {type(arrays).__name__}: give a list of MasterArrays")
-    seen = Seen()
-    found = [candidate(require_array(array), number, (), seen) for number, array in enumerate(arrays)]
+    seen, given = Seen(), [require_array(array) for array in arrays]
+    if any(isinstance(array, RaggedMasterArray) for array in given):
+        return concat_ragged(given, dimension)
+    found = [candidate(array, number, (), seen) for number, array in enumerate(given)]
     if not found:
         raise AggregationError("no arrays to join: give at least one")
     first = found[0]

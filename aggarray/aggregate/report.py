@@ -19,6 +19,7 @@ from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.formats.places import looks
 from aggarray.master import MasterArray
+from aggarray.master.ragged import RaggedMasterArray, flat_of
 from aggarray.remote import is_remote
 from aggarray.units import is_reference_time
 
@@ -137,7 +138,9 @@ def _missing(multiple: np.ndarray) -> list[Gap]:
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the gaps along the time dimensions of an array, with the dates and the files around them."""
+    """Yield the gaps along the time dimensions of an array, with the dates and the files around them; rows have none."""
+    if isinstance(array, RaggedMasterArray):
+        return
     for axis, dimension in enumerate(array.dimensions):
         for coordinate in _times_along(array, dimension):
             try:
@@ -191,6 +194,7 @@ def hole_problems(array: MasterArray) -> Iterator[Problem]:
 
     Neighbouring cells make one place, as far as they form a box.
     """
+    array = flat_of(array)
     matrix = array._matrix
     if not array.size:
         return

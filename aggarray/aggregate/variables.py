@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.aggregate.sampling import with_rows
 from aggarray.alike import own_number
 from aggarray.assumed import Assumed
 from aggarray.conform import fill_for
@@ -30,10 +31,10 @@ PARAMETERS = frozenset(
 )
 
 
-def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, str]]]:
+def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray], list[tuple[str, str]]]:
     """Return the data variables of a file as arrays of one partition, coordinates hung on them.
 
-    Also returns (variable, reason) for each one that cannot be used.
+    Also returns (variable, reason) for each one that cannot be used. ``rows``: those along samples are ragged arrays.
     """
     file = _File(structure)
     roles, data = _roles(file)
@@ -52,6 +53,16 @@ def arrays_of(structure: Structure) -> tuple[list[MasterArray], list[tuple[str, 
             except AggarrayError as error:
                 skipped.append((other, str(error)))
         arrays.append(replace(array, coords=coords))
+
+    def usable(name: str) -> MasterArray | None:
+        try:
+            return file.array(name)
+        except AggarrayError as error:
+            skipped.append((name, str(error)))
+            return None
+
+    if rows:
+        arrays = with_rows(structure, arrays, usable)
     return arrays, list(dict.fromkeys(skipped))
 
 

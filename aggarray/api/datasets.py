@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from aggarray.adapters.datasets import Group, grouped, variable_name
 from aggarray.aggregate.apart import differing_attributes, differing_facets, labels
 from aggarray.master import MasterArray
+from aggarray.master.unrolled import unrolled
 
 #: The path of the only dataset, or of that in no group of its file.
 ROOT = "/"
@@ -25,6 +26,7 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, Group]:
     (['/'], ['tas', 'pr'])
     """
     found: dict[str, Group] = {}
+    arrays = [unrolled(array) for array in arrays]
     for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
         for path, group in _of_folder(inside).items():
             found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group

@@ -84,7 +84,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
 def foreign_arrays(structure: Structure, kind: Convention, how: indexes.Opening) -> list[MasterArray]:
     """Return the arrays of another program's index, coordinates hung on them. Raises IndexFileError for a bad one."""
     foreign = indexes.read_foreign(structure, kind, how)
-    arrays, _ = arrays_of(foreign.structure)
+    arrays, _ = arrays_of(foreign.structure, rows=False)
 
     def placed(array: MasterArray) -> MasterArray:
         matrix = foreign.matrices.get(array.name or "")

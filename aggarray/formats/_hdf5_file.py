@@ -18,10 +18,12 @@ from aggarray.formats._h5.data import LEFT
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.tables import piece_of, table_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
+from aggarray.formats._hdf5_rows import SIZES, read_samples, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
 from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
 from aggarray.formats.places import for_library, refuse_remote
 from aggarray.memory.making import mapped
+from aggarray.memory.rows import offsets_of
 from aggarray.remote import is_remote
 
 _T = TypeVar("_T")
@@ -57,6 +59,7 @@ class Library:
     def __init__(self, path: str, file: Any):
         self._path, self._file = path, file
         self._datasets: dict[str, tuple[Any, np.dtype[Any], dict[str, Any]]] = {}
+        self._offsets: dict[str, np.ndarray] = {}
 
     def dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
         """Return a variable's dataset, its stored dtype and its text encoding as an attribute."""
@@ -71,9 +74,11 @@ class Library:
         # A name that is there but does not open is damage, which h5py's own error tells.
         there = (self._file[p] for p in paths if self._file.get(p, getlink=True) is not None)
         dataset = next((item for item in there if isinstance(item, h5py.Dataset)), None)
+        if dataset is None and base.endswith(SIZES):
+            return self.dataset(variable.removesuffix(SIZES))
         if dataset is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; at its top are {', '.join(self._file)}")
-        dtype = plain_dtype(dataset)
+        dtype = samples_dtype(dataset) or plain_dtype(dataset)
         if isinstance(dtype, str):
             raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
         encoding = dataset.attrs.get("_Encoding")
@@ -86,6 +91,8 @@ class Library:
         dataset, dtype, encoding = self.dataset(variable)
         if dataset.external or dataset.is_virtual:
             refuse_remote(self._path, f"variable {variable!r} has its values in other files")
+        if samples_dtype(dataset) is not None:
+            return self._rows(variable, box)
         if dataset.shape is None:
             # A dataset without a dataspace holds nothing.
             return stored_values(np.empty(counts(box), dtype), {})
@@ -95,10 +102,28 @@ class Library:
         values = _read_box(dataset, box)
         return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
 
+    def _rows(self, variable: str, box: Box) -> np.ndarray:
+        """Return a box of the samples of a variable of rows, or of their sizes; rows that were never written have none."""
+        dataset, dtype, _ = self.dataset(variable)
+        known = self._offsets.get(dataset.name)
+        if known is None:
+            known = self._offsets[dataset.name] = offsets_of(sizes_of(self._path, dataset))
+        if dataset.name.rpartition("/")[2].removeprefix(NOT_COORDINATE) == variable.rpartition("/")[2]:
+            return read_samples(dataset, dtype, known, box).astype(dtype.newbyteorder("="), copy=False)
+        (chosen,) = box
+        sizes = np.zeros(max(chosen.stop, len(known) - 1), np.int64)
+        sizes[: len(known) - 1] = np.diff(known)
+        return sizes[chosen]
+
     def piece(self, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
         """Return dtype, offset and shape of a variable that lies in the file in one piece as it is, None for others."""
         dataset, dtype, _ = self.dataset(variable)
-        if not dataset.size or not lies_in_one_piece(dataset) or not is_stored_plainly(dataset, dtype):
+        if (
+            not dataset.size
+            or samples_dtype(dataset) is not None
+            or not lies_in_one_piece(dataset)
+            or not is_stored_plainly(dataset, dtype)
+        ):
             return None
         offset = offset_of(dataset)
         return None if offset is None else (dtype, offset, dataset.shape)
@@ -106,7 +131,7 @@ class Library:
     def chunks(self, variable: str) -> Chunks | None:
         """Return where the values are stored, or None where that cannot be told as `Chunks`."""
         dataset, dtype, _ = self.dataset(variable)
-        return describe(self._path, dataset, dtype)
+        return None if samples_dtype(dataset) is not None else describe(self._path, dataset, dtype)
 
     def elsewhere(self, variable: str) -> list[str]:
         """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""

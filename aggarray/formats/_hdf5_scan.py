@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Structure,
@@ -68,7 +69,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
         with blaming(path, name):
             if is_pure_dimension(dataset):
                 continue
-            dtype = plain_dtype(dataset)
+            dtype = samples_dtype(dataset) or plain_dtype(dataset)
             if isinstance(dtype, str):
                 found.skipped.append((name, dtype))
             else:
@@ -78,7 +79,11 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
     variables = []
     for entry in entries:
         with blaming(path, entry.path):
-            variables.append(_variable(entry, lengths, spans))
+            variable = _variable(entry, lengths, spans)
+            if samples_dtype(entry.dataset) is None:
+                variables.append(variable)
+            else:
+                variables += as_rows(variable, sizes_of(path, entry.dataset))
 
     def read_named(variable: Variable) -> np.ndarray:
         """Return the values of a variable; errors name it."""

@@ -26,6 +26,9 @@ SCAN_ELEMENTS = 1 << 20
 #: A table of so many chunks may always be made; a longer one where a sixteenth of its chunks or more are stored.
 FREE_CHUNKS = 1 << 20
 
+#: Attributes of the variables that say which samples belong together (CF section 9.3).
+ROWS = frozenset(("sample_dimension", "instance_dimension"))
+
 #: What libraries raise over a damaged file; programming errors of ours and lack of memory pass through.
 LIBRARY_ERRORS = (
     *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
@@ -219,8 +222,8 @@ def words(attribute: Any) -> list[str]:
 def scan_values(variables: Sequence[Variable]) -> set[str]:
     """Return the names of the variables whose values a scan reads.
 
-    These are coordinate variables (CF section 5) and what ``coordinates``, ``bounds`` and ``climatology`` name, up to
-    `SCAN_ELEMENTS` elements each.
+    These are coordinate variables (CF section 5), what ``coordinates``, ``bounds`` and ``climatology`` name, and what says
+    which samples belong together (CF section 9.3), up to `SCAN_ELEMENTS` elements each.
     """
     named: set[str] = set()
     for variable in variables:
@@ -229,7 +232,8 @@ def scan_values(variables: Sequence[Variable]) -> set[str]:
     return {
         v.name
         for v in variables
-        if (basename(v.name) in named or v.dimensions == (basename(v.name),)) and math.prod(v.shape) <= SCAN_ELEMENTS
+        if (basename(v.name) in named or v.dimensions == (basename(v.name),) or not ROWS.isdisjoint(v.attrs))
+        and math.prod(v.shape) <= SCAN_ELEMENTS
     }
 
 

@@ -132,6 +132,8 @@ def _scan_netcdf(path: str) -> Structure | str:
         if any(issubclass(warning.category, UserWarning) for warning in warned):
             # It warns of variables that it leaves out (opaque types): h5py names them.
             return "netCDF4"
+        if any(_has_rows(source) for group in groups.values() for source in group.variables.values()):
+            return "netCDF4"  # h5py tells the sizes of rows without reading them
         return _netcdf_structure(path, groups)
     except (*LIBRARY_ERRORS, Warning):
         # h5py either manages or names the variable at fault.
@@ -207,6 +209,13 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
 def _has_real_end(name: str, source: Any, spans: Mapping[str, tuple[str, ...]]) -> bool:
     """Tell whether the last dimension of single characters is no string length: it can grow or has a coordinate."""
     return bool(source.get_dims()[-1].isunlimited()) or has_coordinate(name, spans[name][-1], spans)
+
+
+def _has_rows(source: Any) -> bool:
+    """Tell whether a variable has rows of numbers, each of its own length."""
+    import netCDF4
+
+    return isinstance(source.datatype, netCDF4.VLType) and source.dtype is not str and source.ndim == 1
 
 
 def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:

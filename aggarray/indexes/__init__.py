@@ -160,6 +160,7 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
         "others": others,
         "templates": encoder.templates,
         "attributes": encoder.attributes,
+        **({"geometries": encoder.geometries} if encoder.geometries else {}),
         "stamps": [encoder.writer.column(c) for c in stamps.T],
         "details": contents.details,
         "named": encoder.writer.column(np.array(named, np.int64)),

@@ -9,6 +9,7 @@ import numpy as np
 
 from aggarray.encoding import Encoding
 from aggarray.master import MasterArray
+from aggarray.master.geometry import Geometry
 from aggarray.table import Matrix, Template, check_matrix
 
 
@@ -27,6 +28,26 @@ def check_array(array: MasterArray) -> None:
         pairs = zip(coordinate.dimensions, coordinate.shape, strict=True)
         if not isinstance(name, str) or any(sizes.get(d, n) != n for d, n in pairs):
             raise ValueError(f"a coordinate {name!r} of another size than its array")
+
+
+def check_geometry(geometry: Geometry) -> None:
+    """Raise ValueError unless the parts of the rows of a ragged array fit each other."""
+    for part in geometry.parts:
+        cuts = part.cuts
+        if cuts.ndim != 2 or cuts.shape[1:] != (3,) or len(cuts) < 2 or cuts[0].any() or (np.diff(cuts, axis=0) < 0).any():
+            raise ValueError("rows of files that do not follow each other")
+        _, runs, samples = cuts[-1].tolist()
+        along = samples if part.counts is None else runs
+        sizes = ((part.counts, runs), (part.index, along))
+        if any(a is not None and (a.shape != (size,) or a.dtype.kind not in "iu") for a, size in sizes):
+            raise ValueError("row sizes or indices of another shape or dtype than their files have")
+    chosen = geometry.chosen
+    if not geometry.parts or (isinstance(chosen, np.ndarray) and len(chosen) and not _within(chosen, geometry.total)):
+        raise ValueError("rows that no file has")
+
+
+def _within(numbers: np.ndarray, size: int) -> bool:
+    return bool(numbers.min() >= 0 and numbers.max() < size)
 
 
 def check_template(template: Template) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import basename, words
+from aggarray.formats.base import ROWS, basename, words
 from aggarray.master import MasterArray
+from aggarray.master.unrolled import unrolled
 from aggarray.table import Matrix, References
 
 #: Gives the URI references (text, dtype object) of the files of a table of sub-arrays.
@@ -95,7 +96,7 @@ class Container:
         """Write arrays. Returns (name, reason) of those that the convention cannot express, and of lost coordinates."""
         self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
         made = []
-        for array in arrays:
+        for array in map(unrolled, arrays):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
             if reason is None:
                 made.append(self._write(array))
@@ -221,6 +222,9 @@ def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any
     for attribute in ("bounds", "climatology"):
         if attribute in found:
             found[attribute] = names.get(basename(str(found[attribute])))
+    for attribute in ROWS:
+        if isinstance(found.get(attribute), str):
+            found[attribute] = _renamed(found[attribute], names)
     found.pop("coordinates", None)
     if isinstance(found.get("cell_methods"), str):
         found["cell_methods"] = _renamed(found["cell_methods"], names)

@@ -14,11 +14,14 @@ import numpy as np
 from aggarray.access import Access
 from aggarray.encoding import Encoding
 from aggarray.frozen import FrozenDict, interned
-from aggarray.indexes.checks import check_array, check_partitions, check_template
+from aggarray.indexes.checks import check_array, check_geometry, check_partitions, check_template
 from aggarray.indexes.known import StoredValues
 from aggarray.indexes.store import EAGER, Reader, Writer, check_cells, plain_dtype
 from aggarray.indexes.uris import Files
 from aggarray.master import MasterArray
+from aggarray.master.geometry import Geometry, Part
+from aggarray.master.ragged import RaggedMasterArray, ragged
+from aggarray.selection import Range
 from aggarray.table import Matrix, Parts, References, Step, Tables, Template, used_rows
 
 #: Kinds of values that attributes have; text has its length in its dtype there.
@@ -92,6 +95,7 @@ class Encoder:
         self.stamps: dict[int, Sequence[int]] = {}
         self.templates: list[Any] = []
         self.attributes: list[Any] = []
+        self.geometries: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._codes: dict[int, tuple[Any, np.ndarray]] = {}
 
@@ -167,7 +171,27 @@ class Encoder:
         if array._known is not None:
             values, mask = array._known
             found["known"] = [self.writer.value(values), None if mask is None else self.writer.value(np.packbits(mask))]
+        if isinstance(array, RaggedMasterArray):
+            self.writer.newer = True
+            found["rows"] = self._rows(array._instances)
         return found
+
+    def _rows(self, geometry: Geometry) -> int:
+        """Return the number of the rows of a ragged array, which its coordinates share."""
+        return self._once(("rows", id(geometry)), self.geometries, lambda: self._geometry(geometry))
+
+    def _geometry(self, geometry: Geometry) -> dict[str, Any]:
+        chosen, column = geometry.chosen, self.writer.column
+        parts = [
+            {
+                "cuts": [column(c) for c in part.cuts.T],
+                "counts": None if part.counts is None else self.array(part.counts),
+                "index": None if part.index is None else self.array(part.index),
+            }
+            for part in geometry.parts
+        ]
+        picked = None if chosen is None else column(chosen.indices() if isinstance(chosen, Range) else chosen)
+        return {"dimension": geometry.dimension, "parts": parts, "chosen": picked}
 
 
 def _step(step: Step) -> list[Any]:
@@ -198,6 +222,9 @@ class Decoder:
             raise ValueError(f"stamps of shape {self.stamps.shape} for {len(files)} files")
         self.templates = tuple(map(_untemplate, document["templates"]))
         self.attributes = [interned({k: unplain(v) for k, v in pairs}) for pairs in document["attributes"]]
+        self.geometries: list[Geometry] = []
+        for one in document.get("geometries", ()):
+            self.geometries.append(self._geometry(one))
         if not all(isinstance(name, str) for attrs in self.attributes for name in attrs):
             raise ValueError("attributes that are not named by text")
 
@@ -245,8 +272,21 @@ class Decoder:
             known,  # type: ignore[arg-type]
             self.access,
         )
+        if "rows" in found:
+            made = ragged(made, self.geometries[found["rows"]], made.coords)
         check_array(made)
         return made
+
+    def _geometry(self, found: Mapping[str, Any]) -> Geometry:
+        column, parts = self.reader.column, []
+        for part in found["parts"]:
+            cuts = np.stack([column(c) for c in part["cuts"]], axis=-1)
+            told = (None if part[name] is None else self.array(part[name]) for name in ("counts", "index"))
+            parts.append(Part(cuts, *told))
+        chosen = None if found["chosen"] is None else column(found["chosen"])
+        geometry = Geometry(str(found["dimension"]), tuple(parts), chosen)
+        check_geometry(geometry)
+        return geometry
 
 
 def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:

@@ -23,6 +23,7 @@ from aggarray.indexes.atomic import replacing
 from aggarray.indexes.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.indexes.kerchunk_pieces import Layout, layout_of, places
 from aggarray.master import MasterArray
+from aggarray.master.unrolled import unrolled
 
 #: What numcodecs calls the codecs that it undoes as HDF5 and Zarr mean them; shuffle is told its size.
 _CODECS: Mapping[str, Mapping[str, Any]] = {
@@ -49,7 +50,7 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     """
     refs: Refs = {".zgroup": _text({"zarr_format": 2}), ".zattrs": _text(_plain(common_attributes(arrays)))}
     written: dict[str, tuple[MasterArray, Refs]] = {}
-    for array in arrays:
+    for array in map(unrolled, arrays):
         for name, one in {**array.coords, array.name or "": array}.items():
             own = _array(one, coordinate=one is not array)
             before = written.get(name)

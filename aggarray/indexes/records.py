@@ -73,7 +73,11 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
         if s.groups or s.skipped
     }
     column = writer.column
+    # Dimensions that no variable has count where samples name their instance.
+    indexed = (n for n, s in enumerate(structures) if s.sizes and any("instance_dimension" in v.attrs for v in s.variables))
+    sizes = {str(n): dict(structures[n].sizes or {}) for n in indexed}
     return {
+        **({"sizes": sizes} if sizes else {}),
         "file": column(np.array([codes[s.uri] for s in structures], np.int64)),
         "format": column(np.array([formats.number(s.format, s.format) for s in structures], np.int64)),
         "formats": formats.items,
@@ -117,6 +121,7 @@ def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> li
                 tuple(variables[begin : begin + count]),
                 {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
                 tuple((name, reason) for name, reason in skipped),
+                found.get("sizes", {}).get(str(number)),
                 stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
             )
         )

@@ -24,7 +24,7 @@ from aggarray.remote import Reach, current, given, is_remote
 #: The group of an index file that is ours.
 GROUP = "aggarray"
 #: The version of what lies in it: the number goes up where an older reader would go wrong.
-SCHEMA = 1
+SCHEMA = 2
 
 _FEW = 24
 #: Variables of so many elements are read as a whole, at the first question.
@@ -53,6 +53,8 @@ class Writer:
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
+        #: Whether readers of the schema before this one would go wrong: at ragged arrays.
+        self.newer = False
 
     def _put(self, name: str, part: np.ndarray) -> int:
         self._parts[name].append(part)
@@ -94,9 +96,10 @@ class Writer:
         return self._known[key]
 
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
-        """Write the group into an open ``netCDF4.Dataset``."""
+        """Write the group into an open ``netCDF4.Dataset``; in the schema of old where that says it all."""
         group = dataset.createGroup(GROUP)
-        group.setncatts({"schema": np.int32(SCHEMA), "generation": np.int64(generation)})
+        schema = SCHEMA if self.newer else 1
+        group.setncatts({"schema": np.int32(schema), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
         blobs = {name: np.concatenate(parts) for name, parts in self._parts.items() if self._ends[name]}
         for name, found in (("document", document), ("records", records)):

@@ -1,7 +1,8 @@
 """Which process gets which partitions? Whole ones, so that each file is read by as few processes as can be.
 
 Decided along each dimension by itself: its slabs of partitions have costs, and go to processes as contiguous blocks whose
-costliest is as cheap as can be, or one by one, the costliest first, to whoever has least.
+costliest is as cheap as can be, or one by one, the costliest first, to whoever has least. Of a ragged array the instances are
+the slabs, and their samples what they cost.
 """
 
 import heapq
@@ -26,6 +27,8 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
         raise ProtocolError(f"{type(array).__name__} has no partitions: give a master array")
     if not isinstance(assignment, Mapping):
         raise ProtocolError(f"assignment {brief(assignment)}: give the ranks by dimension, such as {{'time': [0, 0, 1]}}")
+    if isinstance(offsets := getattr(array, "offsets", None), np.ndarray):
+        return (_by_samples(offsets, nprocs, assignment, balance),)
     edges = array.partitions.edges
     by_hand = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
     grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(by_hand))
@@ -42,6 +45,16 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
         together = axis in by_hand or count == 1 or balance == "contiguous"
         maps.append(_map(cuts, ranks, count, together))
     return tuple(maps)
+
+
+def _by_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
+    """Return blocks of the instances of a ragged array, cut so that the most samples of a process are as few as can be."""
+    if assignment or balance != "contiguous":
+        raise ProtocolError(
+            "a ragged array: its instances stay in order; give balance='contiguous' and no assignment, or a Block"
+        )
+    (count,) = _grid(nprocs, [len(offsets) - 1], [0])
+    return _map(np.arange(len(offsets)), contiguous(np.diff(offsets), count), count, together=True)
 
 
 def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, together: bool) -> Map:

@@ -69,7 +69,7 @@ class MasterArray(Viewable):
         origin = self._origin
         if origin is not None and origin.describes(self._witness):
             return found_again, (origin.find, origin.place, origin.steps)
-        return MasterArray, (*(getattr(self, f.name) for f in fields(self) if f.name != "_origin"),)
+        return type(self), tuple(None if f.name == "_origin" else getattr(self, f.name) for f in fields(self))
 
     @property
     def _witness(self) -> tuple[object, ...]:

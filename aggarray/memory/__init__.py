@@ -9,7 +9,8 @@ from aggarray.memory.arrays import Array
 from aggarray.memory.block import Access, Block
 from aggarray.memory.describing import debug_repr, type_string
 from aggarray.memory.making import array, asarray, view
+from aggarray.memory.ragged import Ragged
 from aggarray.memory.types import Type
 from aggarray.memory.typetext import parse_type
 
-__all__ = ["Access", "Array", "Block", "Type", "array", "asarray", "debug_repr", "parse_type", "type_string", "view"]
+__all__ = ["Access", "Array", "Block", "Ragged", "Type", "array", "asarray", "debug_repr", "parse_type", "type_string", "view"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What no buffer can carry, by the kind of the dtype, and the way out.
 _NO_BUFFER = {
-    "T": "text lies outside any buffer: hand on offsets and UTF-8 bytes",
+    "T": "text lies outside any buffer: hand on offsets and UTF-8 bytes, those of Ragged.from_text(values)",
     "M": "the protocol has no times: hand on .view('i8') of the NumPy array, with the unit beside it",
     "m": "the protocol has no times: hand on .view('i8') of the NumPy array, with the unit beside it",
 }

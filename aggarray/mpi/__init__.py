@@ -5,6 +5,7 @@ Under MPI over a communicator of mpi4py (the extra ``mpi``), or by one process a
 
 from aggarray.mpi.fans import AllSumReduce, Broadcast, SumReduce
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
+from aggarray.mpi.ragged import RaggedRepartition
 from aggarray.mpi.reading import local, open
 from aggarray.mpi.redistribution import HaloExchange, Repartition
 from aggarray.mpi.reducing import reduce
@@ -16,6 +17,7 @@ __all__ = [
     "HaloExchange",
     "ProcessGrid",
     "ProcessGroup",
+    "RaggedRepartition",
     "Repartition",
     "SumReduce",
     "local",

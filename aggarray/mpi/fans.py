@@ -10,6 +10,7 @@ from aggarray.exchange import broadcast_groups, kept_groups
 from aggarray.maps.fields import brief
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, dimensions_of
 from aggarray.mpi.movement import Movement, nothing
+from aggarray.mpi.texts import copy_text_down
 from aggarray.transport import add_everywhere, add_up, copy_down
 
 
@@ -42,11 +43,12 @@ class _Fan(Movement):
         for number, group in enumerate(self._fan):
             if mine not in group:
                 continue
-            if mine == group[0]:
-                carried = np.array(values, dtype, order="C", copy=True)
+            shape = offers[group[0]].shape or ()
+            if dtype.kind == "T":
+                carried = copy_text_down(self._link, group, values if mine == group[0] else None, shape)
             else:
-                carried = np.empty(offers[group[0]].shape or (), dtype)
-            copy_down(self._link, group, carried)
+                carried = np.array(values, dtype, order="C", copy=True) if mine == group[0] else np.empty(shape, dtype)
+                copy_down(self._link, group, carried)
             if self._leaf.get(mine) == number:
                 result = carried
         return result

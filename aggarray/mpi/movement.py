@@ -14,6 +14,8 @@ from aggarray.transport import Link, together
 _T = TypeVar("_T")
 #: The kinds of dtype that are summed.
 _NUMBERS = "iufc"
+#: What is done to values that are moved as they are, text too.
+_COPIED = ("moves", "copies")
 
 
 class Offer(NamedTuple):
@@ -88,7 +90,7 @@ class Movement:
         def say() -> Offer:
             if expected is None:
                 return Offer()
-            mine.append(array_of(x))
+            mine.append(array_of(x, text=way in _COPIED))
             expected(mine[0])
             if way == "adds" and mine[0].dtype.kind not in _NUMBERS:
                 raise ExchangeError(f"{self._name}: values of {mine[0].dtype} cannot be summed: give numbers")
@@ -103,9 +105,9 @@ class Movement:
         if not found:
             return np.dtype(float)
         first, dtype = found[0]
-        native = dtype.newbyteorder("=")
+        native = _native(dtype)
         for rank, other in found:
-            if other.newbyteorder("=") != native:
+            if _native(other) != native:
                 raise ExchangeError(
                     f"{self._name}: dtype {dtype} on process {first}, {other} on process {rank}: give one dtype"
                 )
@@ -122,14 +124,24 @@ class Movement:
         return first or ()
 
 
-def array_of(x: Any) -> np.ndarray:
-    """Return what a worker gives as an array on the same memory; ExchangeError for what cannot be sent."""
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")
+
+
+def array_of(x: Any, text: bool = False) -> np.ndarray:
+    """Return what a worker gives as an array on the same memory; ExchangeError for what cannot be sent.
+
+    ``text``: text of any length can be, as UTF-8 bytes.
+    """
     values = x.buffer if isinstance(x, LocalArray) else x
     if values is None or isinstance(values, np.ma.MaskedArray):
         raise ExchangeError(f"{type(values).__name__} from a worker that takes part: give a plain array")
     found = np.asarray(values)
+    if text and found.dtype.kind == "T":
+        return found.astype(np.dtypes.StringDType(), copy=False)
     if found.dtype.hasobject or not found.dtype.itemsize:
-        raise ExchangeError(f"values of {found.dtype} cannot be sent: give numbers, times or fixed-size text")
+        way = "give numbers, times or fixed-size text, or its bytes, those of aggarray.memory.Ragged.from_text"
+        raise ExchangeError(f"values of {found.dtype} cannot be sent: {way}")
     return found
 
 

@@ -12,17 +12,21 @@ from aggarray.api import Aggregation
 from aggarray.api import open as open_alone
 from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
+from aggarray.exchange import Message, incoming, outgoing
 from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out
 from aggarray.formats import own_formats
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.fields import brief
 from aggarray.master import MasterArray
+from aggarray.master.ragged import RaggedMasterArray
+from aggarray.memory.ragged import Ragged
 from aggarray.mpi.about import about_array
 from aggarray.mpi.carrying import packed, unpacked
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.redistribution import check_fits, described
 from aggarray.mpi.stored import units_of
+from aggarray.mpi.texts import move_texts
 from aggarray.transport import Crates, Link, Parcel, Part, hand_round, move, shared, together
 
 #: Arrays of up to so many bytes are read by one process and handed round.
@@ -70,12 +74,13 @@ def _load() -> None:
     codecs()
 
 
-def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> LocalArray:
-    """Return the section of this process. Collective over ``comm``, whose size is that of the distribution.
+def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:
+    """Return the section of this process, a LocalArray. Collective over ``comm``, whose size is that of the distribution.
 
     ``collective``: it has been read when this returns, each stored chunk decoded by one process only, and as many bytes by
     each as can be; where no chunk is wanted by two, each reads its own, and small arrays are read by one. Otherwise it is
-    read on first use, as that of ``a.local``. ExchangeError, or the error of reading, on all processes.
+    read on first use, as that of ``a.local``. ExchangeError, or the error of reading, on all processes. Of a ragged array it is
+    a LocalRagged, and each process reads its own rows.
 
     >>> from aggarray.dap import Distribution
     >>> from aggarray.master import SubArray
@@ -87,24 +92,29 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
     with group_over(comm) as group:
         link = group.section
 
-        def section() -> LocalArray:
+        def section() -> Any:
             if not isinstance(a, MasterArray):
                 raise ExchangeError(f"{type(a).__name__} is no MasterArray: give an array of an aggregation")
             check_fits(group, distribution, "local")
             try:
-                return LocalArray(a, distribution, link.rank)
+                return a.local(distribution, link.rank)
             except ValueError as error:
                 raise ExchangeError(str(error)) from error
 
-        mine: list[LocalArray] = []
+        mine: list[Any] = []
         named = (about_array(a).words, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
         together(link, lambda: mine.append(section()), ("local", *named, described(distribution), bool(collective)))
+        if isinstance(a, RaggedMasterArray):
+            together(link, lambda: mine[0].samples.buffer.size if collective else 0)
+            return mine[0]
         if not collective:
             return mine[0]
         if a._known is None and a.nbytes <= _SMALL:
             return _handed_round(link, a, distribution)
-        if a._known is not None or a.dtype.hasobject or not a.ndim:
+        if a._known is not None or not a.ndim:
             return _alone(link, mine[0])
+        if a.dtype.hasobject:
+            return _texts(link, a, mine[0])
         return _together(link, a, mine[0])
 
 
@@ -115,9 +125,28 @@ def _alone(link: Link, section: LocalArray) -> LocalArray:
 
 
 def _handed_round(link: Link, a: MasterArray, distribution: Distribution) -> LocalArray:
-    values = shared(link, lambda: a.read())
+    if a.dtype.kind == "T":
+        letters = shared(link, lambda: Ragged.from_text(a.read()))
+        values = letters.to_text().reshape(a.shape)
+    else:
+        values = shared(link, lambda: a.read())
     mine = np.array(values[np.ix_(*distribution.indices(link.rank))], order="C")
     return LocalArray.holding(mine, distribution, link.rank, a)
+
+
+def _texts(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
+    """Read text by whole partitions, and move it to where it is wanted: what lies in one is read by one process."""
+    source, target = Distribution.from_partitions(a, link.size), section.distribution
+    arrays: list[np.ndarray] = []
+    together(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))
+    result = np.empty(section.shape, a.dtype)
+    given = [_parcel(m, arrays[0], "source") for m in outgoing(source, link.rank, target)]
+    move_texts(link, given, [_parcel(m, result, "target") for m in incoming(source, target, link.rank)])
+    return LocalArray.holding(result, target, link.rank, a)
+
+
+def _parcel(message: Message, values: np.ndarray, side: str) -> Parcel:
+    return Parcel(message.peer, tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
 
 
 def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:

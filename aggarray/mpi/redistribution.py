@@ -14,6 +14,7 @@ from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.movement import Movement, nothing
+from aggarray.mpi.texts import move_texts
 from aggarray.transport import Parcel, Part, move
 
 
@@ -56,6 +57,7 @@ class Repartition(Movement):
 
     ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank; they may be the same, overlap or be disjoint. The
     source's padding is ignored, the target's filled; its adjoint sums all copies onto the owner, and leaves zeros elsewhere.
+    Text is moved too, as lengths and UTF-8 bytes.
     Collective over the root group; ExchangeError on all workers for what does not fit.
 
     >>> with ProcessGroup.serial() as group:
@@ -92,7 +94,11 @@ class Repartition(Movement):
         values, offers = self._agreed("moves", x, check)
         result = self._empty(self._to, self.target, self._dtype(offers))
         given = [_parcel(m, self._to, values, "source") for m in self._given]
-        move(self._link, given, [_parcel(m, self._from, result, "target") for m in self._taken], result.dtype)
+        taken = [_parcel(m, self._from, result, "target") for m in self._taken]
+        if result.dtype.kind == "T":
+            move_texts(self._link, given, taken)
+        else:
+            move(self._link, given, taken, result.dtype)
         return result
 
     def adjoint(self, y: Any) -> np.ndarray:

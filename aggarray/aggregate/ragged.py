@@ -1,0 +1,203 @@
+"""When are ragged arrays one array? Where they are alike, their instances follow each other, file by file.
+
+Nothing is said of where instances lie, so that there is nothing to sort: files come by name, or in the order given where the
+rules say so. What a file counts from 0 is shifted on; no sample is touched.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from aggarray.aggregate.candidate import (
+    FLAGS,
+    Candidate,
+    Signature,
+    canonical_units,
+    describe_difference,
+    facets_in,
+    identity_of,
+    plain_attribute,
+    uri_of,
+)
+from aggarray.aggregate.join import assemble
+from aggarray.aggregate.rules import Rules
+from aggarray.errors import AggregationError
+from aggarray.formats.base import basename
+from aggarray.master import MasterArray
+from aggarray.master.geometry import Geometry, Part
+from aggarray.master.ragged import RaggedMasterArray, ragged
+
+
+def ragged_candidate(array: RaggedMasterArray, number: int, facets: Sequence[str]) -> Candidate:
+    """Describe a ragged array as something to be joined. FormatError where its rows do not fit its samples.
+
+    Rows that no scan has read are checked when they are first used.
+    """
+    geometry = array._instances
+    if all(part.known for part in geometry.parts):
+        geometry.rows(array._access)
+    found = Candidate(array, uri_of(array), number)
+    found.signature = {**facets_in(array, facets), **_signature(array)}
+    return found
+
+
+def _signature(array: RaggedMasterArray) -> Signature:
+    found: Signature = {
+        "group": (array.name or "").rpartition("/")[0],
+        "dimensions": (*array.dimensions, *array._matrix.dimensions),
+        **_described(array, ""),
+        "coordinates": tuple(sorted(array.coords)),
+    }
+    for name, coordinate in sorted(array.coords.items()):
+        found |= _described(coordinate, f"{name}: ")
+        along = coordinate.dimensions if isinstance(coordinate, RaggedMasterArray) else coordinate._matrix.dimensions
+        sizes = tuple(n for d, n in zip(along, coordinate.shape, strict=True) if d != array.dimensions[0])
+        found[f"{name}: dimensions"] = f"{coordinate._matrix.dimensions} of {sizes or 'instances'}"
+        if array.dimensions[0] not in along and coordinate._known is not None:
+            found[f"{name}: values"] = plain_attribute(coordinate._known[0])
+    return found
+
+
+def _described(array: MasterArray, prefix: str) -> Signature:
+    return {
+        f"{prefix}identity": identity_of(array),
+        f"{prefix}kind of data": "number" if array.dtype.kind in "iufcb" else array.dtype.kind,
+        f"{prefix}units": canonical_units(array.units, array.calendar),
+        **{f"{prefix}attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs},
+    }
+
+
+def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
+    """Join ragged arrays of one signature along their instances. AggregationError where they cannot be."""
+    arrays = [c.array for c in found if isinstance(c.array, RaggedMasterArray)]
+    first, geometries = arrays[0], [a._instances for a in arrays]
+    if len(arrays) == 1 and not rules.units:
+        return first
+    if any(g.chosen is not None for g in geometries):
+        raise AggregationError(f"{first.name!r}: rows were selected of it: join the arrays first, and then select")
+
+    def along(pieces: Sequence[MasterArray]) -> MasterArray:
+        return _along(pieces, rules)
+
+    whole = _geometry(geometries, along)
+    coords: dict[str, MasterArray] = {}
+    runs: Geometry | None = None
+    for name, coordinate in first.coords.items():
+        pieces = [a.coords[name] for a in arrays]
+        if not isinstance(coordinate, RaggedMasterArray):
+            coords[name] = along(pieces) if first.dimensions[0] in coordinate.dimensions else coordinate
+            continue
+        own = coordinate._matrix.dimensions == first._matrix.dimensions
+        if not own and runs is None:
+            runs = Geometry(whole.dimension, tuple(part.of_runs() for part in whole.parts))
+        joined = along([p._samples({}) for p in pieces if isinstance(p, RaggedMasterArray)])
+        coords[name] = ragged(joined, whole if own or runs is None else runs, {})
+    return ragged(along([a._samples({}) for a in arrays]), whole, coords)
+
+
+def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
+    """Join ragged arrays along their instances, in the order given. AggregationError says what does not fit."""
+    found = []
+    for number, array in enumerate(arrays):
+        if not isinstance(array, RaggedMasterArray):
+            raise AggregationError(
+                f"array {number} ({array.name or 'nameless'}) is not ragged as others are: join like with like"
+            )
+        if array.dimensions != (dimension,):
+            raise AggregationError(
+                f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances, "
+                f"{array.dimensions[0]!r}, not {dimension!r}"
+            )
+        found.append(ragged_candidate(array, number, ()))
+    for other in found[1:]:
+        if other.signature != found[0].signature:
+            raise AggregationError(f"array 0 and array {other.number}: {describe_difference(found[0], other)[1]}")
+    return join_ragged(found, Rules())
+
+
+def without_repeats(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
+    """Return ragged arrays without those that repeat another exactly, and these with the one that is kept.
+
+    Values are read only where all that is known of two from scanning is the same.
+    """
+    kept: list[Candidate] = []
+    repeats: list[tuple[Candidate, Candidate]] = []
+    alike: dict[object, list[Candidate]] = defaultdict(list)
+    for one in group:
+        same = alike[_glimpse(one.array)]
+        first = next((other for other in same if _equal(one.array, other.array)), None)
+        if first is None:
+            same.append(one)
+            kept.append(one)
+        else:
+            repeats.append((one, first))
+    return kept, repeats
+
+
+def _glimpse(array: MasterArray) -> object:
+    """Return what is known of an array without reading, equal for those that are the same."""
+    known = [(name, c._known[0]) for name, c in sorted(array.coords.items()) if c._known is not None]
+    told = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
+    return array.shape, array._matrix.shape, array.units, repr(told)
+
+
+def _equal(one: MasterArray, other: MasterArray) -> bool:
+    """Tell whether two arrays have the same rows, and the same coordinates."""
+    if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
+        if not np.array_equal(one.offsets, other.offsets) or not _same(one.read().flat, other.read().flat):
+            return False
+    elif not _same(one.read(), other.read()):
+        return False
+    return all(_equal(c, other.coords[name]) for name, c in one.coords.items())
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
+
+
+def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
+    """Return the rows of all, neighbours of one representation in one part."""
+    parts = [part for geometry in geometries for part in geometry.parts]
+    alike = groupby(parts, lambda part: (part.counts is None, part.index is None))
+    return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in alike))
+
+
+def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Part:
+    cuts, before = [np.zeros((1, 3), np.int64)], np.zeros(3, np.int64)
+    for one in parts:
+        cuts.append(one.cuts[1:] + before)
+        before = cuts[-1][-1]
+    counts, index = [p.counts for p in parts if p.counts is not None], [p.index for p in parts if p.index is not None]
+    return Part(np.concatenate(cuts), along(counts) if counts else None, along(index) if index else None)
+
+
+def _along(pieces: Sequence[MasterArray], rules: Rules) -> MasterArray:
+    """Return arrays one behind the other along their first dimension; those without elements have none to give."""
+    sizes = [a._matrix.shape[0] for a in pieces]
+    used = [n for n, size in enumerate(sizes) if size] or [0]
+    ends = np.cumsum([sizes[n] for n in used])
+    shape = pieces[used[0]]._matrix.shape
+    boxes = np.zeros((len(used), len(shape), 2), np.int64)
+    boxes[:, :, 1] = shape
+    boxes[:, 0, 1] = ends
+    boxes[1:, 0, 0] = ends[:-1]
+    return assemble([pieces[n] for n in used], boxes, rules, [uri_of(pieces[n]) for n in used])
+
+
+def by_ragged_signature(members: Sequence[Candidate], rules: Rules) -> list[list[Candidate]]:
+    """Group ragged arrays that are to be joined, each group in its order."""
+    groups: dict[object, list[Candidate]] = defaultdict(list)
+    for one in members:
+        groups[frozenset(one.signature.items())].append(one)
+    found = []
+    for group in groups.values():
+        names = [n for n in (basename(one.array.name or "") for one in group)]
+        # Where one file has several alike, names tell them apart.
+        alone = len({one.uri for one in group}) == len(group) or len(set(names)) == 1
+        for name in [None] if alone else dict.fromkeys(names):
+            part = [one for one, own in zip(group, names, strict=True) if name in (None, own)]
+            dimension = part[0].array.dimensions[0]
+            found.append(part if rules.order.get(dimension) == "given" else sorted(part, key=lambda c: c.uri))
+    return found

@@ -1,0 +1,103 @@
+"""Which arrays of a file are ragged? Those along a dimension of samples of which it says whose they are (CF chapter 9)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from aggarray.formats.base import Structure, basename
+from aggarray.master import MasterArray
+from aggarray.master.geometry import Geometry, Part
+from aggarray.master.ragged import ragged
+from aggarray.roles import Sampling, samplings_of
+
+#: What a first dimension without a name is called.
+NAMELESS = "dim_0"
+
+
+def with_rows(
+    structure: Structure, arrays: Sequence[MasterArray], array: Callable[[str], MasterArray | None]
+) -> list[MasterArray]:
+    """Return the data variables of a file with those along samples as ragged arrays.
+
+    All that a file has along instances hangs on these, and what says whose the samples are is no data any more. ``array``
+    gives a variable as an array, None where it cannot be used.
+    """
+    found, samplings = list(arrays), samplings_of(structure)
+    told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
+    for sampling in samplings:
+        found = _File(structure, sampling, told, array).applied(found)
+    return found
+
+
+class _File:
+    """One sampling of a file, and the variables around it; ``told``: those that say of any samples whose they are."""
+
+    def __init__(
+        self, structure: Structure, sampling: Sampling, told: set[str], array: Callable[[str], MasterArray | None]
+    ) -> None:
+        self.sampling, self._told, self._array = sampling, told, array
+        self._sizes = structure.sizes or {}
+        self.variables = [v for v in structure.variables if v.name.rpartition("/")[0] == sampling.group]
+
+    def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
+        """Return the arrays with those of this sampling as ragged ones."""
+        one = self.sampling
+        rows = [v.name for v in self.variables if v.dimensions == (one.samples,) and v.name not in self._told]
+        named = {a.name for a in arrays}
+        if named.isdisjoint(rows):
+            return arrays
+        counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
+        if (counts is None) != (one.counts is None) or (index is None) != (one.index is None):
+            return arrays
+        samples = next(v.shape[0] for v in self.variables if v.name in rows)
+        whole = self._geometry(counts, index, samples)
+        hung = self._hung(whole)
+        instead = {a.name or "": self._ragged(a, whole, hung) for a in arrays if a.name in rows}
+        idle = {one.counts, one.index, *(c.name for c in hung.values())}
+        return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
+
+    def _geometry(self, counts: MasterArray | None, index: MasterArray | None, samples: int) -> Geometry:
+        runs = samples if counts is None else counts.shape[0]
+        instances = self._size(runs, index)
+        cuts = np.array([[0, 0, 0], [instances, runs, samples]])
+        return Geometry(self.sampling.instances, (Part(cuts, counts, index),))
+
+    def _size(self, runs: int, index: MasterArray | None) -> int:
+        """Return the number of instances: what has their dimension tells, or the file's list of these, or the highest index."""
+        if index is None:
+            return runs
+        name, group = self.sampling.instances, self.sampling.group
+        for v in self.variables:
+            if name in v.dimensions:
+                return v.shape[v.dimensions.index(name)]
+        path = f"{group}/{name}" if group else name
+        if path in self._sizes:
+            return self._sizes[path]
+        values, mask = index._values_and_mask()
+        used = values if mask is None else values[~mask]
+        return int(used.max(initial=-1)) + 1
+
+    def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
+        """Return what is there of each instance; what is there of each run of samples is ragged itself."""
+        one, hung = self.sampling, {}
+        # Dimensions without names are not one because their numbers are.
+        named = one.instances != NAMELESS
+        own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._told]
+        for v in own:
+            array = self._array(v.name) if v.shape[0] == whole.size else None
+            if array is not None:
+                hung[basename(v.name)] = array
+        if one.index is None or one.runs is None:
+            return hung
+        runs = Geometry(one.instances, tuple(part.of_runs() for part in whole.parts))
+        of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
+        for v in of_runs:
+            array = self._array(v.name)
+            if array is not None:
+                hung[basename(v.name)] = ragged(array, runs, {})
+        return hung
+
+    def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray:
+        own = {n: c for n, c in array.coords.items() if c.name != self.sampling.index}
+        coords = {n: ragged(c, whole, {}) if c.dimensions == array.dimensions else c for n, c in own.items()}
+        return ragged(array, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})

@@ -1,0 +1,105 @@
+"""How are rows of numbers, each of its own length, found in an HDF5 file? As CF has them: flat samples, and a size per row.
+
+A dataset of a variable-length type is shown as two variables: under its own name the samples of all rows one after the other,
+and beside it the sizes. These lie in the dataset itself, the samples elsewhere in the file: only those wanted are read.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from aggarray.formats.base import Box, Variable, basename
+from aggarray.formats.places import File
+
+#: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
+SIZES, SAMPLES = "_row_size", "_sample"
+
+#: A row as stored: count, address of a collection in the global heap, number of the object in it.
+_ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
+#: So many rows are read at a time where their sizes are told by nothing but their values.
+_BLOCK = 1 << 12
+
+
+def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
+    """Return the dtype of the samples of a 1-d dataset of rows of numbers, None for anything else."""
+    import h5py
+
+    try:
+        inner = h5py.check_vlen_dtype(dataset.dtype)
+    except TypeError:
+        return None
+    if inner is None or dataset.shape is None or len(dataset.shape) != 1:
+        return None
+    dtype = np.dtype(inner)
+    plain = dtype.names is None and dtype.subdtype is None and dtype.metadata is None
+    return np.dtype(dtype.str) if plain and dtype.kind in "biufc" else None
+
+
+def as_rows(variable: Variable, sizes: np.ndarray) -> tuple[Variable, Variable]:
+    """Return the samples and the row sizes that stand for a variable of so many rows; those not written have no samples."""
+    size = variable.shape[0]
+    samples = basename(variable.name) + SAMPLES
+    flat = replace(variable, shape=(int(sizes.sum()),), dimensions=(samples,))
+    told = {"sample_dimension": samples, "long_name": f"number of samples per row of {basename(variable.name)}"}
+    return flat, Variable(variable.name + SIZES, np.dtype(np.int64), (size,), variable.dimensions, told)
+
+
+def sizes_of(path: str, dataset: Any) -> np.ndarray:
+    """Return the size of each row of a dataset, int64; the lock must be held.
+
+    They are taken from where the rows are named, which is read as it is, where no filter is in the way; else from the rows.
+    """
+    stored = _elements(path, dataset)
+    if stored is not None:
+        return stored["count"].astype(np.int64)
+    count = dataset.shape[0]
+    parts = (dataset[start : start + _BLOCK] for start in range(0, count, _BLOCK))
+    return np.array([len(row) for rows in parts for row in rows], np.int64)
+
+
+def _elements(path: str, dataset: Any) -> np.ndarray | None:
+    """Return the rows as stored, None where these bytes are not had as they are."""
+    import h5py
+
+    made, (count,) = dataset.id.get_create_plist(), dataset.shape
+    if not dataset.id.get_storage_size():
+        return np.zeros(count, _ELEMENT)
+    if made.get_nfilters() or dataset.external or dataset.is_virtual or dataset.id.get_type().get_size() != _ELEMENT.itemsize:
+        return None
+    if made.get_layout() == h5py.h5d.CONTIGUOUS:
+        if dataset.id.get_storage_size() != count * _ELEMENT.itemsize:
+            return None
+        with File(path) as file:
+            return np.frombuffer(file.pread(count * _ELEMENT.itemsize, dataset.id.get_offset()), _ELEMENT)
+    if made.get_layout() != h5py.h5d.CHUNKED:
+        return None
+    found, (chunk,) = np.zeros(count, _ELEMENT), dataset.chunks
+    for number in range(dataset.id.get_num_chunks()):
+        (start,) = dataset.id.get_chunk_info(number).chunk_offset
+        _, packed = dataset.id.read_direct_chunk((start,))
+        values = np.frombuffer(packed, _ELEMENT, count=chunk)
+        found[start : start + chunk] = values[: max(0, count - start)]
+    return found
+
+
+def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: Box) -> np.ndarray:
+    """Return a box of the samples of all rows; ``offsets``: where each row begins. Only rows that have any of them are read."""
+    (chosen,) = box
+    if chosen.start >= chosen.stop:
+        return np.zeros(0, dtype)
+    first = int(np.searchsorted(offsets, chosen.start, side="right")) - 1
+    last = int(np.searchsorted(offsets, chosen.stop, side="left"))
+    rows = [np.asarray(row, dtype) for part in _blocks(dataset, first, last) for row in part]
+    flat = np.concatenate(rows) if rows else np.zeros(0, dtype)
+    if len(flat) != int(offsets[last] - offsets[first]):
+        raise ValueError("rows of other sizes than they had; the file has changed, open it again")
+    start = chosen.start - int(offsets[first])
+    return flat[start : start + chosen.stop - chosen.start : chosen.step or 1]
+
+
+def _blocks(dataset: Any, first: int, last: int) -> Iterator[np.ndarray]:
+    cuts = [*range(first, last, _BLOCK), last]
+    return (dataset[a:b] for a, b in pairwise(cuts))

@@ -1,0 +1,162 @@
+"""Where do the samples of each row of a ragged array lie? A start and a count per row, and the order of samples if not theirs.
+
+CF chapter 9 says it in three ways: the sizes of rows that lie one after the other (contiguous), the row of every sample
+(indexed), or both, the row of every run of samples (indexed contiguous).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from aggarray.errors import FormatError
+from aggarray.selection import Range, Selector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of samples: row i is ``starts[i]`` to ``starts[i] + counts[i]`` of the samples in the order of rows.
+
+    ``order``: where each sample, in the order of rows, is stored; None where they are stored in that order. All int64.
+    """
+
+    starts: np.ndarray
+    counts: np.ndarray
+    order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where the rows begin and end if they lie one after the other: int64, one more than rows, from 0."""
+        return offsets_of(self.counts)
+
+    def take(self, chosen: Range | np.ndarray) -> "Rows":
+        """Return some of the rows, in the order given; no sample is moved."""
+        key = chosen.as_slice() if isinstance(chosen, Range) else chosen
+        return Rows(self.starts[key], self.counts[key], self.order)
+
+    def places(self) -> slice | np.ndarray:
+        """Return where the samples of all rows are stored, row by row: a slice where they lie one after the other.
+
+        >>> contiguous(np.array([2, 0, 3])).take(Range(1, 2)).places()
+        slice(2, 5, None)
+        """
+        used = np.flatnonzero(self.counts)
+        starts, counts = self.starts[used], self.counts[used]
+        if not len(used):
+            return slice(0, 0)
+        if (starts[1:] == starts[:-1] + counts[:-1]).all():
+            run = slice(int(starts[0]), int(starts[-1] + counts[-1]))
+            return run if self.order is None else _as_slice(self.order[run])
+        found = runs(starts, counts)
+        return found if self.order is None else self.order[found]
+
+
+def _as_slice(places: np.ndarray) -> slice | np.ndarray:
+    """Return places that follow each other as a slice."""
+    first, last = int(places[0]), int(places[-1])
+    if last - first == len(places) - 1 and (np.diff(places) == 1).all():
+        return slice(first, last + 1)
+    return places
+
+
+def runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the numbers of runs, one run after the other.
+
+    >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = offsets_of(counts)
+    return np.repeat(starts - before[:-1], counts) + np.arange(before[-1])
+
+
+def offsets_of(counts: np.ndarray) -> np.ndarray:
+    """Return where rows of these sizes begin and end, int64.
+
+    >>> offsets_of(np.array([2, 0, 3])).tolist()
+    [0, 2, 2, 5]
+    """
+    found = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found
+
+
+def contiguous(counts: np.ndarray) -> Rows:
+    """Return rows that lie one after the other (CF section 9.3.3)."""
+    return Rows(offsets_of(counts)[:-1], counts)
+
+
+def indexed(index: np.ndarray, size: int) -> Rows:
+    """Return the rows of samples each of which names its row (CF section 9.3.4): those of a row keep their order.
+
+    >>> rows = indexed(np.array([1, 0, 1]), 3)
+    >>> rows.counts.tolist(), rows.order.tolist()
+    ([1, 2, 0], [1, 0, 2])
+    """
+    counts = np.bincount(index, minlength=size)
+    if (np.diff(index) >= 0).all():
+        return contiguous(counts)
+    return Rows(offsets_of(counts)[:-1], counts, np.argsort(index, kind="stable"))
+
+
+def indexed_contiguous(counts: np.ndarray, index: np.ndarray, size: int) -> Rows:
+    """Return the rows of runs of samples: ``counts``: of samples in a run, ``index``: the row of each run (CF H.6.3).
+
+    >>> rows = indexed_contiguous(np.array([2, 1, 1]), np.array([1, 0, 1]), 2)
+    >>> rows.counts.tolist(), rows.order.tolist()
+    ([1, 3], [2, 0, 1, 3])
+    """
+    of_rows = np.zeros(size, np.int64)
+    np.add.at(of_rows, index, counts)
+    if (np.diff(index) >= 0).all():
+        return contiguous(of_rows)
+    sorted_runs = np.argsort(index, kind="stable")
+    return Rows(offsets_of(of_rows)[:-1], of_rows, runs(offsets_of(counts)[:-1][sorted_runs], counts[sorted_runs]))
+
+
+def one_after_the_other(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several as those of one, whose samples lie one behind the other.
+
+    >>> one_after_the_other([contiguous(np.array([1])), indexed(np.array([1, 0]), 2)]).order.tolist()
+    [0, 2, 1]
+    """
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
+    if all(part.order is None for part in parts):
+        return contiguous(counts)
+    sizes = [int(part.counts.sum()) for part in parts]
+    own = [np.arange(size) if part.order is None else part.order for part, size in zip(parts, sizes, strict=True)]
+    before = offsets_of(np.array(sizes))[:-1]
+    order = np.concatenate([one + shift for one, shift in zip(own, before, strict=True)])
+    return Rows(offsets_of(counts)[:-1], counts, order)
+
+
+def check_counts(counts: np.ndarray, samples: int, where: str) -> None:
+    """Raise FormatError unless row sizes add up to the number of samples; ``where`` names file and variable."""
+    below = np.flatnonzero(counts < 0)
+    if below.size:
+        raise FormatError(
+            f"{where}: row {below[0]} has a size of {counts[below[0]]}, so that offsets run backwards: correct the file"
+        )
+    # As Python adds where a damaged file says anything: NumPy's sum would wrap around.
+    total = int(counts.sum()) if int(counts.max(initial=0)) <= samples < 2**31 else sum(counts.tolist())
+    if total != samples:
+        raise FormatError(f"{where}: row sizes add up to {total}, but there are {samples} samples: correct the file")
+
+
+def check_index(index: np.ndarray, size: int, where: str) -> None:
+    """Raise FormatError unless every index is that of a row; ``where`` names file and variable."""
+    wrong = np.flatnonzero((index < 0) | (index >= size))
+    if wrong.size:
+        raise FormatError(
+            f"{where}: index {index[wrong[0]]} of element {wrong[0]} is none of {size} instances, 0 to {size - 1}: "
+            "correct the file"
+        )
+
+
+def places_of(rows: Rows, selector: Selector) -> slice | np.ndarray:
+    """Return where the samples of the rows that a selector chooses are stored."""
+    return rows.take(Range(selector, 1) if isinstance(selector, int) else selector).places()
