@@ -368,6 +368,57 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
             aa.Aggregation((a,)).to_kerchunk()
 
 
+def zarr_store(path: Path, version: int, fill: Any, **attrs: Any) -> aa.Aggregation:
+    """Write three chunks of which the middle one is left out."""
+    made = zarr.open_group(path, mode="w", zarr_format=version)  # type: ignore[arg-type]
+    names: dict[str, Any] = {"dimension_names": ["x"]} if version == 3 else {}
+    array = made.create_array("v", shape=(6,), chunks=(2,), dtype="f4", fill_value=fill, compressors=None, **names)
+    array.attrs.update({**({"_ARRAY_DIMENSIONS": ["x"]} if version == 2 else {}), **attrs})
+    array[:2], array[4:] = [1, 2], 3
+    return aa.open(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "fill", "attrs"), [(3, 0.0, {}), (3, np.nan, {"_FillValue": np.nan}), (2, 0.0, {}), (2, 7.0, {}), (2, None, {}), (2, np.nan, {})]
+)
+def test_chunks_of_a_store_never_written(tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]) -> None:
+    agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
+    found = check(agg, tmp_path)
+    assert "v/1" not in found["refs"]
+    store = zarr.open_array(tmp_path / "a.zarr", path="v", mode="r")
+    np.testing.assert_array_equal(zarr_values(found, "v"), store[...])
+
+
+@pytest.mark.parametrize(("version", "fill", "attrs"), [(3, 7.0, {}), (3, 0.0, {"_FillValue": -1.0})])
+def test_chunks_of_a_store_that_would_read_otherwise_are_refused(
+    tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]
+) -> None:
+    agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
+    with pytest.raises(aa.AggregationError, match=rf"^v: partition.*a\.zarr.*not stored, so {fill}, where .*no kerchunk ref"):
+        agg.to_kerchunk()
+
+
+def test_a_value_held_is_never_taken_for_missing(tmp_path: Path) -> None:
+    first = aa.SubArray.from_array(np.array([1, -1], "i4"), fill_value=-1)
+    second = aa.SubArray.from_array(np.array([-1, -9], "i4"), fill_value=-9)
+    array = aa.MasterArray.from_subarrays([([(0, 2)], first), ([(2, 4)], second)], dimensions=("x",), name="v")
+    aa.Aggregation((array,)).to_kerchunk(tmp_path / "a.json")
+    again = aa.open(tmp_path / "a.json")["v"].read(masked=True)
+    assert again.tolist() == array.read(masked=True).tolist() == [1, None, -1, None]
+    every = aa.SubArray.from_array(np.arange(256).astype("u1"))
+    full = aa.MasterArray.from_subarrays([([(1, 257)], every)], dimensions=("x",), name="v")
+    with pytest.raises(aa.AggregationError, match="^v: all values of uint8 occur"):
+        aa.Aggregation((full,)).to_kerchunk()
+
+
+def test_errors_of_files_name_them(tmp_path: Path, years: Callable[..., list[str]]) -> None:
+    paths = years([4, 4])
+    agg = aa.open(paths)
+    os.unlink(paths[1])
+    with pytest.raises(aa.MissingFileError, match=r"f1\.nc, variable 'tas': no such file"):
+        agg.to_kerchunk()
+
+
 # Files
 
 
