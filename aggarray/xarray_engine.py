@@ -47,7 +47,8 @@ class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         """Return the one dataset of a source.
 
         ``given``: how to decode, as `xarray.open_dataset` says; ``select``, a mapping of attributes that the arrays must
-        have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress, storage_options.
+        have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
+        storage_options.
         ``group``: the path of one of several datasets. AggregationError names the datasets where there are several.
         """
         decoders, groups = _opened(filename_or_obj, given)

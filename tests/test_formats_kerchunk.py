@@ -2,10 +2,10 @@
 
 import base64
 import json
-import tracemalloc
 import os
 import pickle
 import shutil
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

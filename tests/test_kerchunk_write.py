@@ -412,7 +412,7 @@ def test_a_value_held_is_never_taken_for_missing(tmp_path: Path) -> None:
     assert again.tolist() == array.read(masked=True).tolist() == [1, None, -1, None]
     every = aa.SubArray.from_array(np.arange(256).astype("u1"))
     full = aa.MasterArray.from_subarrays([([(1, 257)], every)], dimensions=("x",), name="v")
-    with pytest.raises(aa.AggregationError, match="^v: all values of uint8 occur"):
+    with pytest.raises(aa.AggregationError, match=r"^v: all values of uint8 occur"):
         aa.Aggregation((full,)).to_kerchunk()
 
 

@@ -23,7 +23,7 @@ from tests.making import write
 
 
 def piece(path: Path, values: Any, start: int = 0, dtype: str = "i4", **attrs: Any) -> str:
-    """Write stored values along a time that begins at ``start``; numbers in ``attrs`` that are missing values have the dtype."""
+    """Write stored values along a time that begins at ``start``; missing values and limits get the dtype."""
     kind = np.dtype(dtype)
     stated = {k: kind.type(v) if k in ("_FillValue", "missing_value", "valid_min") else v for k, v in attrs.items()}
     time = (("time",), np.arange(start, start + len(values)) * 1.0, {"units": "days since 2000-01-01"})
@@ -111,7 +111,7 @@ def test_filling_for_files_that_are_there_changes_nothing(tmp_path: Path, attrs:
             assert filling[name].dtype == plain[name].dtype and filling[name].encoding == plain[name].encoding
     filling = xr.open_dataset(tmp_path / "a.nca", engine=Engine, missing="fill", cache=False)
     Path(path).unlink()
-    with pytest.raises(aa.MissingFileError, match="a.nc"):
+    with pytest.raises(aa.MissingFileError, match=r"a\.nc"):
         filling["u"].load()  # what it was opened as has no value for missing
     gone = xr.open_dataset(tmp_path / "a.nca", engine=Engine, missing="fill")
     assert np.isnan(gone["u"].values).all() and gone["x"].values.tolist() == [2**60 + 1, 2**60 + 2]

@@ -43,10 +43,9 @@ def form_of(array: Any, mask_and_scale: bool = True) -> Form:
 def _form(array: Any, mask_and_scale: bool, holes: bool) -> Form:
     common = _common(array)
     floating = array.dtype.kind in "fc"
-    if common is not None and array._known is None and (not floating or common.packed or not mask_and_scale):
-        # What no piece says to be missing may be a real value of any of them.
-        if _simple(common) and not (holes and common.stored.kind in "iu" and not common.missing):
-            return Form(common.stored, common, _packing(common, holes))
+    wanted = array._known is None and (not floating or not mask_and_scale or (common is not None and common.packed))
+    if common is not None and wanted and _simple(common, holes):
+        return Form(common.stored, common, _packing(common, holes))
     limits = _limits(array)
     if array.dtype.kind not in "iufc" or not (holes or any(t.guessed or t.may_miss for t in _templates(array))):
         return Form(array.dtype, attrs=limits, encoding=_packing_again(common, holes, mask_and_scale))
@@ -98,8 +97,13 @@ def _common(array: Any) -> Encoding | None:
     return found if numeric else None
 
 
-def _simple(found: Encoding) -> bool:
-    """Tell whether xarray finds the same values missing: those equal to one at most, within no limits."""
+def _simple(found: Encoding, holes: bool) -> bool:
+    """Tell whether xarray finds the same values missing: those equal to one at most, within no limits.
+
+    Holes need that one: what no piece says to be missing may be a real value of any of them.
+    """
+    if holes and found.stored.kind in "iu" and not found.missing:
+        return False
     limited = any(bound is not None for bound in (*found.valid, *found.valid_unpacked))
     return len(found.missing) + found.missing_nan <= 1 and not limited
 
