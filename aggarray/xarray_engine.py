@@ -21,7 +21,7 @@ from aggarray.scan import Source
 
 #: What the engine takes beside what decoding does: see `aggarray.open`; ``select``: attributes that arrays must have;
 #: ``group``: which dataset of several.
-OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress")
+OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
 
 
 class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
@@ -47,7 +47,8 @@ class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         """Return the one dataset of a source.
 
         ``given``: how to decode, as `xarray.open_dataset` says; ``select``, a mapping of attributes that the arrays must
-        have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress.
+        have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
+        storage_options.
         ``group``: the path of one of several datasets. AggregationError names the datasets where there are several.
         """
         decoders, groups = _opened(filename_or_obj, given)
@@ -72,6 +73,8 @@ def _opened(source: Source, given: Mapping[str, Any]) -> tuple[dict[str, Any], d
     unknown = [key for key in options if key not in OPTIONS]
     if unknown:
         raise AggregationError(f"engine aggarray: no option {unknown[0]!r}; there is {', '.join(OPTIONS)} and group")
+    if hasattr(source, "read") or not isinstance(source, str | os.PathLike | Iterable) or isinstance(source, bytes | Mapping):
+        raise AggregationError(f"engine aggarray: a {type(source).__name__} cannot be opened: give a path, or a list of paths")
     select = options.pop("select", None) or {}
     if not isinstance(select, Mapping):
         raise AggregationError(f"select={select!r}: give a mapping of attributes, such as {{'source_id': 'CESM2'}}")

@@ -101,6 +101,9 @@ def test_chunks(index: Path) -> None:
     for wrong in ((1, 2), "often", ((5, 5), 1, 1), {"lat": "x"}, {3: 1}, object()):
         with pytest.raises(aa.SelectionError, match=r"chunks=|no dimension"):
             array.to_dask(chunks=wrong)
+    for size in (0, {"lat": 0}, {0: -5}, -5, (3, 0, 1), ((9, -3), 1, 1), True):
+        with pytest.raises(aa.SelectionError, match=r"^chunks=.* is no size: give a number from 1 on, -1 for all"):
+            array.to_dask(chunks=size)
 
 
 def test_edge_cases() -> None:

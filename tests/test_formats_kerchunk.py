@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -402,6 +403,20 @@ def test_a_huge_array_of_which_little_is_stored_takes_no_memory(tmp_path: Path) 
     meta = array([10**12], [2], fill_value=-1.0)
     with pytest.raises(aa.FormatError, match=r"key 'x/\.zarray': shape .* of which 1 chunks are stored"):
         aa.open(reference(tmp_path / "long.json", simple({"0": encoded(8, 9)}, meta)))
+
+
+def test_a_claim_of_one_huge_chunk_takes_no_memory(tmp_path: Path) -> None:
+    n = 10**9
+    meta = array([n], [n], fill_value=None)
+    path = reference(tmp_path / "one.json", simple({"0": ["data.bin", 0, 8]}, meta))
+    reference(tmp_path / "two.json", simple({"0": ["data.bin", 0, 8]}, array([n - 1], [n - 1], fill_value=None)))
+    tracemalloc.start()
+    try:
+        assert aa.open(path)["x"].shape == (n,)
+        assert len(aa.open([path, tmp_path / "two.json"])) == 2
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', "{}", "[1]", '{"refs": 5}', '{"refs": {}', "{" * 3000 + '"refs":'])

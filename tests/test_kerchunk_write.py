@@ -147,18 +147,22 @@ def test_kerchunk_reads_them(tmp_path: Path) -> None:
     agg = aa.open(str(FOLDER / "y?.nc3"))
     paths = [tmp_path / "out.json"]
     agg.to_kerchunk(paths[0])
-    try:
-        import fastparquet  # noqa: F401
-        import pyarrow  # noqa: F401
-    except ImportError:
-        pass
-    else:
-        paths.append(tmp_path / "out.parq")
-        agg.to_kerchunk(paths[1])
-    program = "import sys, numpy as np, xarray as xr; ds = xr.open_dataset(sys.argv[1], engine='kerchunk', decode_times=False)"
+    pytest.importorskip("pyarrow")
+    paths.append(tmp_path / "out.parq")
+    agg.to_kerchunk(paths[1])
+    # Fsspec asks for fastparquet unless it is told otherwise, which it cannot be from outside.
+    program = """
+import sys, numpy as np, xarray as xr
+from fsspec.implementations import reference
+class Tables(reference.LazyReferenceMapper):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **{**named, "engine": "pyarrow"})
+reference.LazyReferenceMapper = Tables
+ds = xr.open_dataset(sys.argv[1], engine='kerchunk', decode_times=False)
+"""
     for path in paths:
         arrays = str(tmp_path / "out.npz")
-        code = f"{program}; np.savez(sys.argv[2], tas=ds.tas.values, pr=ds.pr.values)"
+        code = f"{program}np.savez(sys.argv[2], tas=ds.tas.values, pr=ds.pr.values)"
         done = subprocess.run([sys.executable, "-c", code, str(path), arrays], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         with np.load(arrays) as found:
@@ -366,6 +370,58 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
         a = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("n",), name=name)
         with pytest.raises(aa.AggregationError, match="is no name in a Zarr store"):
             aa.Aggregation((a,)).to_kerchunk()
+
+
+def zarr_store(path: Path, version: int, fill: Any, **attrs: Any) -> aa.Aggregation:
+    """Write three chunks of which the middle one is left out."""
+    made = zarr.open_group(path, mode="w", zarr_format=version)  # type: ignore[arg-type]
+    names: dict[str, Any] = {"dimension_names": ["x"]} if version == 3 else {}
+    array = made.create_array("v", shape=(6,), chunks=(2,), dtype="f4", fill_value=fill, compressors=None, **names)
+    array.attrs.update({**({"_ARRAY_DIMENSIONS": ["x"]} if version == 2 else {}), **attrs})
+    array[:2], array[4:] = [1, 2], 3
+    return aa.open(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "fill", "attrs"),
+    [(3, 0.0, {}), (3, np.nan, {"_FillValue": np.nan}), (2, 0.0, {}), (2, 7.0, {}), (2, None, {}), (2, np.nan, {})],
+)
+def test_chunks_of_a_store_never_written(tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]) -> None:
+    agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
+    found = check(agg, tmp_path)
+    assert "v/1" not in found["refs"]
+    store = zarr.open_array(tmp_path / "a.zarr", path="v", mode="r")
+    np.testing.assert_array_equal(zarr_values(found, "v"), store[...])
+
+
+@pytest.mark.parametrize(("version", "fill", "attrs"), [(3, 7.0, {}), (3, 0.0, {"_FillValue": -1.0})])
+def test_chunks_of_a_store_that_would_read_otherwise_are_refused(
+    tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]
+) -> None:
+    agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
+    with pytest.raises(aa.AggregationError, match=rf"^v: partition.*a\.zarr.*not stored, so {fill}, where .*no kerchunk ref"):
+        agg.to_kerchunk()
+
+
+def test_a_value_held_is_never_taken_for_missing(tmp_path: Path) -> None:
+    first = aa.SubArray.from_array(np.array([1, -1], "i4"), fill_value=-1)
+    second = aa.SubArray.from_array(np.array([-1, -9], "i4"), fill_value=-9)
+    array = aa.MasterArray.from_subarrays([([(0, 2)], first), ([(2, 4)], second)], dimensions=("x",), name="v")
+    aa.Aggregation((array,)).to_kerchunk(tmp_path / "a.json")
+    again = aa.open(tmp_path / "a.json")["v"].read(masked=True)
+    assert again.tolist() == array.read(masked=True).tolist() == [1, None, -1, None]
+    every = aa.SubArray.from_array(np.arange(256).astype("u1"))
+    full = aa.MasterArray.from_subarrays([([(1, 257)], every)], dimensions=("x",), name="v")
+    with pytest.raises(aa.AggregationError, match=r"^v: all values of uint8 occur"):
+        aa.Aggregation((full,)).to_kerchunk()
+
+
+def test_errors_of_files_name_them(tmp_path: Path, years: Callable[..., list[str]]) -> None:
+    paths = years([4, 4])
+    agg = aa.open(paths)
+    os.unlink(paths[1])
+    with pytest.raises(aa.MissingFileError, match=r"f1\.nc, variable 'tas': no such file"):
+        agg.to_kerchunk()
 
 
 # Files

@@ -1,7 +1,9 @@
 """What do arrays become in xarray: one dataset or a tree, of which variables, in which form?"""
 
+import inspect
 import pickle
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import xarray as xr
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
+from aggarray.xarray_engine import OPTIONS
 from aggarray.xarray_engine import AggarrayBackendEntrypoint as Engine
 from tests.indexing import fragment
 from tests.making import LAT, TAS, cube, write
@@ -141,8 +144,17 @@ def test_engine_errors(tmp_path: Path) -> None:
         opened(colour="red")
     with pytest.raises(aa.NotFoundError, match="no data variable 'x'"):
         opened(variables=["x"])
+    with open(tmp_path / "tas.nc", "rb") as file:
+        for source in (file, BytesIO(b"CDF"), {"a": 1}, 5):
+            with pytest.raises(aa.AggregationError, match="cannot be opened: give a path"):
+                Engine().open_dataset(source)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         xr.open_dataset(str(tmp_path / "nothing.nc"), engine=Engine)
+
+
+def test_the_engine_takes_what_opening_takes() -> None:
+    known = set(inspect.signature(aa.open).parameters) - {"source"}
+    assert set(OPTIONS) == known | {"select"}
 
 
 def test_options_reach_opening(tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ Chunks = tuple[tuple[int, ...], ...]
 
 
 class Blocks(BlockwiseDep):  # type: ignore[misc]
-    """Gives each task of a layer the block that it reads, when the task is made."""
+    """Gives each task of a layer the block that it reads, when the task is made; ``told``: what tells it from others."""
 
     produces_tasks = False
 
-    def __init__(self, array: Any, chunks: Chunks) -> None:
-        self.array, self.chunks = array, chunks
+    def __init__(self, array: Any, chunks: Chunks, told: tuple[Any, ...]) -> None:
+        self.array, self.chunks, self._told = array, chunks, told
         self.numblocks = tuple(map(len, chunks))
         self._starts = [np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist() for sizes in chunks]
 
@@ -33,7 +33,7 @@ class Blocks(BlockwiseDep):  # type: ignore[misc]
         return Block(self.array, tuple(key))
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return type(self).__name__, fingerprint(self.array), self.chunks
+        return type(self).__name__, self._told
 
 
 def partition_chunks(array: Any) -> Chunks:
@@ -61,12 +61,23 @@ def chunked(array: Any, chunks: Any = None) -> Chunks:
             raise SelectionError(f"chunks={chunks!r}: no dimension {lost[0]!r}; the array has {', '.join(array.dimensions)}")
         named = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
         chunks = tuple(own[axis] if named.get(axis) is None else named[axis] for axis in range(array.ndim))
+    _check_sizes(chunks)
     try:
         found = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=own)
     except (ValueError, TypeError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}") from error
     return tuple(tuple(map(int, sizes)) for sizes in found)
+
+
+def _check_sizes(chunks: Any) -> None:
+    """Refuse sizes of chunks that dask takes for something else, or divides by."""
+    for along in chunks if isinstance(chunks, tuple | list) else (chunks,):
+        listed = isinstance(along, tuple | list)  # of which any may be empty, as dimensions may
+        for size in along if listed else (along,):
+            whole = isinstance(size, int | np.integer)
+            if isinstance(size, bool | np.bool_) or (whole and (size < (0 if listed else -1) or (size == 0 and not listed))):
+                raise SelectionError(f"chunks={chunks!r}: {size!r} is no size: give a number from 1 on, -1 for all, or 'auto'")
 
 
 def read_block(block: Block) -> np.ndarray:
@@ -86,8 +97,9 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
     (((2, 1),), 6.0)
     """
     sizes = chunked(array, chunks)
-    name = f"aggarray-{array.name or 'array'}-{tokenize(fingerprint(array), sizes)}"
+    token = tokenize(fingerprint(array), sizes)
+    name = f"aggarray-{array.name or 'array'}-{token}"
     order = tuple(range(array.ndim))
-    layer = blockwise(read_block, name, order, Blocks(array, sizes), order, numblocks={}, _data_producer=True)
+    layer = blockwise(read_block, name, order, Blocks(array, sizes, (token,)), order, numblocks={}, _data_producer=True)
     graph = HighLevelGraph.from_collections(name, layer)
     return da.Array(graph, name, sizes, meta=np.empty((0,) * array.ndim, array.dtype))

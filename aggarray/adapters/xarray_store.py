@@ -15,7 +15,7 @@ from xarray.core import indexing
 
 from aggarray.adapters.datasets import Group, alone, common_attributes, variable_name
 from aggarray.adapters.travel import bare, fingerprint
-from aggarray.adapters.xarray_form import Form, as_stored, form_of
+from aggarray.adapters.xarray_form import Form, form_of, in_form
 
 DECODERS = (
     *("mask_and_scale", "decode_times", "concat_characters", "decode_coords"),
@@ -41,7 +41,7 @@ class Values(BackendArray):  # type: ignore[misc]
 
     @cached_property
     def _source(self) -> Any:
-        return self._array if self.form.stored is None else as_stored(self._array, self.form.stored)
+        return in_form(self._array, self.form)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Values, (bare(self._array), self.form)

@@ -256,7 +256,8 @@ def _overlap(view: View, row: int, by: int) -> str:
         return f"{text}; leave one out, or give Rules(overlap='first')"
     spans = []
     for key in keys:
-        ends = [view.layouts[key].positions[view.layouts[key].classes[r]][[0, -1]] for r in (row, by)]
+        covers = [view.layouts[key].positions[view.layouts[key].classes[r]] for r in (row, by)]
+        ends = [(cover[0], cover[-1]) for cover in covers]
         low, high = (view.value(key, int(p), (by, row)) for p in (max(e[0] for e in ends), min(e[1] for e in ends)))
         spans.append(f"{place[key].name} {low} to {high}")
     return f"they overlap at {', '.join(spans)}; give Rules(overlap='first') or 'last' to say which serves them"

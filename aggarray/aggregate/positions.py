@@ -23,7 +23,7 @@ class Layout:
     """
 
     classes: list[int]
-    positions: list[np.ndarray]
+    positions: Sequence[np.ndarray | range]
     size: int
     spacing: float
     tolerance: float
@@ -207,10 +207,10 @@ def clusters(layout: Layout) -> list[list[int]]:
     if all(layout.contiguous(n) for n in range(len(layout.positions))):
         return [list(range(len(layout.positions)))]
     uses = np.bincount(layout.classes, minlength=len(layout.positions))
-    order = sorted(range(len(layout.positions)), key=lambda n: (-uses[n], layout.positions[n][:1].tolist()))
+    order = sorted(range(len(layout.positions)), key=lambda n: (-uses[n], list(layout.positions[n][:1])))
     found: list[_Cluster] = []
     for number in order:
-        positions = layout.positions[number].tolist()
+        positions = list(map(int, layout.positions[number]))
         if not positions:
             continue
         cluster = next((c for c in found if c.accepts(positions)), None)

@@ -106,6 +106,6 @@ def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str
 
 def _stretches(layout: Layout, row: int) -> list[tuple[int, int]]:
     """Return (start, stop) of the stretches of consecutive positions of a candidate, in its ascending elements."""
-    positions = layout.positions[layout.classes[row]]
+    positions = np.asarray(layout.positions[layout.classes[row]])
     cuts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)]
     return list(pairwise(cuts))

@@ -76,15 +76,18 @@ class View:
         return None
 
     def _by_order(self, key: str, sizes: list[int]) -> Layout:
-        """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size."""
+        """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size.
+
+        Its positions are ranges, which take no memory: any file may claim any size.
+        """
         how = self.rules.order.get(self.group[0].places[key].name)
         if how is None:
             distinct = sorted(set(sizes))
-            return Layout([distinct.index(n) for n in sizes], [np.arange(n) for n in distinct], max(sizes), 0.0, 0.0)
+            return Layout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0, 0.0)
         given = how == "given"
         order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if given else natural(self.group[row].uri))
         ends = np.cumsum([sizes[row] for row in order])
-        positions = {row: np.arange(end - sizes[row], end) for row, end in zip(order, ends, strict=True)}
+        positions = {row: range(int(end) - sizes[row], int(end)) for row, end in zip(order, ends, strict=True)}
         return Layout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
 
     def _tie(self) -> None:
@@ -134,7 +137,7 @@ class View:
         """Return the coordinate value at a position of a union as a message shows it, of the first of ``rows`` that has it."""
         layout = self.layouts[key]
         for row in rows:
-            found = np.flatnonzero(layout.positions[layout.classes[row]] == position)
+            found = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
             if found.size:
                 return shown(self.group[row].places[key].values(*reference_units(c.places[key] for c in self.group))[found[0]])
         return str(position)

@@ -14,10 +14,11 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.encoding import Encoding
-from aggarray.errors import AggregationError
+from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats.base import Chunks, grid_of
 from aggarray.master import MasterArray
 from aggarray.plan import Indices, part_of
+from aggarray.read.blocks import raise_named
 from aggarray.read.tables import find_table, gather
 from aggarray.table import Template
 from aggarray.units import conversion
@@ -117,7 +118,10 @@ def _pieces(array: MasterArray) -> Iterator[Piece]:
         variable = references.variables[int(references.variable[row])]
         table = known.get((uri, variable))
         if table is None or table.names is not None:
-            found = find_table(references, row, access)
+            try:
+                found = find_table(references, row, access)
+            except AggarrayError as error:
+                raise_named(error, uri, variable)
             if found is None:
                 refuse(array, bare, "a codec or a way of storing that only its library reads")
             table = found[0]
@@ -252,9 +256,24 @@ def _fill_of(array: MasterArray, pieces: Sequence[Piece]) -> Any:
         stated = True
     for piece in pieces:
         if len(piece.table.offsets) and (piece.table.offsets < 0).any():
-            fill = piece.table.fill
-            same = declared is not None and (fill == declared or (fill != fill and declared != declared))
-            if not same:
-                refuse(array, piece, f"chunks that are not stored, so {fill}, where {declared} means missing")
+            if not _same(piece.table.fill, declared):
+                refuse(array, piece, f"chunks that are not stored, so {piece.table.fill}, where {declared} means missing")
             stated = True
+        # Which chunks of a store are there is seen when they are referred to: see `check_absent`.
+        stated = stated or (piece.table.names is not None and _same(piece.table.fill, declared))
     return declared if stated else None
+
+
+def check_absent(array: MasterArray, layout: Layout, piece: Piece) -> None:
+    """Refuse a chunk of a store that was never written, unless it reads as the same through the references.
+
+    Without a fill value, which would mean missing, it reads as 0.
+    """
+    fill, written = piece.table.fill, layout.fill
+    if not (fill == 0 if written is None else _same(fill, written)):
+        shown = "0 is read" if written is None else f"{written} means missing"
+        refuse(array, piece, f"chunks that are not stored, so {fill}, where {shown}")
+
+
+def _same(fill: Any, declared: Any) -> bool:
+    return declared is not None and bool(fill == declared or (fill != fill and declared != declared))

@@ -21,7 +21,7 @@ from aggarray.errors import AggregationError, IndexFileError
 from aggarray.formats.base import basename
 from aggarray.indexes.atomic import replacing
 from aggarray.indexes.container import attributes_of, common_attributes, coordinates_attribute, in_memory
-from aggarray.indexes.kerchunk_pieces import Layout, layout_of, places
+from aggarray.indexes.kerchunk_pieces import Layout, check_absent, layout_of, places
 from aggarray.master import MasterArray
 from aggarray.master.unrolled import unrolled
 
@@ -111,11 +111,11 @@ def _located(array: MasterArray) -> Refs:
         raise AggregationError(f"{text}: no kerchunk reference; write the values by `aggarray extract`")
     refs = _metadata(array, layout.dtype, (layout.chunk, layout.filters), layout.fill, _packing(layout.encoding))
     for piece in layout.pieces:
-        refs.update(_places(layout, piece))
+        refs.update(_places(array, layout, piece))
     return refs
 
 
-def _places(layout: Layout, piece: Any) -> Refs:
+def _places(array: MasterArray, layout: Layout, piece: Any) -> Refs:
     """Return the references of one partition; chunks of a store that are not there are not stored."""
     table, found = piece.table, Refs()
     for place, number, offset, size in places(layout, piece):
@@ -128,6 +128,7 @@ def _places(layout: Layout, piece: Any) -> Refs:
             name = table.names(number)
             uri = name if name.startswith("/") or "://" in name else f"{piece.uri}/{name}"
             if uri is not name and "://" not in uri and not os.path.exists(uri):
+                check_absent(array, layout, piece)
                 continue
         found[key] = [uri] if (offset, size) == (0, 0) else [uri, offset, size]
     return found
@@ -159,13 +160,26 @@ def _held(array: MasterArray) -> Refs:
         width = max((len(v) for v in values.ravel().tolist()), default=1)
         values = values.astype(f"<U{max(width, 1)}")
     absent = mask is not None and bool(np.any(mask))
+    fill = _free(array, values[~mask]) if mask is not None and absent and values.dtype.kind in "iufc" else None
     if mask is not None and absent and values.dtype.kind in "biufc":
-        values = np.where(mask, array.fill_value, values).astype(values.dtype)
-    fill = array.fill_value if absent and values.dtype.kind in "iufc" else None
+        values = np.where(mask, array.fill_value if fill is None else fill, values).astype(values.dtype)
     refs = _metadata(array, values.dtype, (tuple(max(n, 1) for n in values.shape), ()), fill, {})
     if values.size:
         refs[".".join("0" * values.ndim) or "0"] = _base64(np.ascontiguousarray(values).tobytes())
     return refs
+
+
+def _free(array: MasterArray, real: np.ndarray) -> Any:
+    """Return a value for missing that no other element has: the array's own if it can be."""
+    if array.dtype.kind not in "iu" or not (real == array.fill_value).any():
+        return array.fill_value
+    limits = np.iinfo(array.dtype)
+    taken = set(np.unique(real).tolist())
+    free = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
+    if free is None:
+        text = f"all values of {array.dtype} occur, and none is left to mean missing"
+        raise AggregationError(f"{array.name}: {text}: no kerchunk reference; read it with astype('float64')")
+    return array.dtype.type(free)
 
 
 # Metadata
