@@ -43,6 +43,7 @@ def commands(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors are one line on standard error, with ``--debug`` anywhere on the line a traceback."""
+    _open_streams()
     arguments, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
     try:
         status = commands.main(args=arguments, prog_name="aggarray", standalone_mode=False)
@@ -73,6 +74,25 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [a for a in arguments[:end] if a != "--debug"]
     return options + arguments[end:], len(options) < end
+
+
+def _open_streams() -> None:
+    """Open what a shell has closed: the next file opened would else get its number, and take what libraries print.
+
+    Nothing can be written to such an output, which is an error if there is something to say; errors then go nowhere.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    while (opened := os.open(os.devnull, os.O_RDONLY)) <= 2:
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    if sys.stderr is None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _give_up_output() -> None:

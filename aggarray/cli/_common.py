@@ -189,7 +189,7 @@ def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
 
 def bar() -> bool | None:
     """Return the argument ``progress``: a bar on a terminal, none elsewhere."""
-    return True if sys.stderr.isatty() else None
+    return True if sys.stderr is not None and sys.stderr.isatty() else None
 
 
 def echo_json(found: Any) -> None:

@@ -1,5 +1,7 @@
 """How do values get out of many files into one? ``aggarray extract``."""
 
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +23,7 @@ from aggarray.cli._common import (
 from aggarray.cli._completing import dimensions_of
 
 if TYPE_CHECKING:
-    from aggarray.api import Extracted
+    from aggarray.api import Aggregation, Extracted
     from aggarray.master import MasterArray
 
 
@@ -66,13 +68,27 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
 
     labels = _labels.parse(how["sel"])
     where = pairs(how["where"], "--where", "NAME=VALUE")
-    agg = chosen(open_source(source, variables, how["opening"]), where)
+    opened = open_source(source, variables, how["opening"])
+    _check_spared(output, source, opened)
+    agg = chosen(opened, where)
     found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, how["method"])
     done = extract(found, output, exists="overwrite" if how["overwrite"] else "raise", progress=bar())
     if as_json:
         echo_json(facts_of(done, found))
     else:
         click.echo(printable(said_of(done, found)))
+
+
+def _check_spared(output: str, source: Sequence[str], agg: "Aggregation") -> None:
+    """Raise AggregationError where the output would replace what SOURCE names, of which only a part may be read."""
+    from aggarray.api.extracting.place import check_apart
+    from aggarray.formats import given_path
+    from aggarray.scan import named_files
+
+    check_apart(output, named_files(list(map(given_path, source))))
+    if os.path.lexists(output):
+        files = {str(uri) for array in agg for uri in array._matrix.references.uris}
+        check_apart(output, files | {s.file for s in agg.skipped} | {d.file for d in agg.duplicates})
 
 
 def facts_of(done: "Extracted", arrays: "list[MasterArray]") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from aggarray.api.extracting import netcdf_file, zarr_store
 from aggarray.api.extracting.fingerprint import files_of, fingerprint
 from aggarray.api.extracting.layout import Layout, lay_out
 from aggarray.api.extracting.pieces import Pieces
-from aggarray.api.extracting.place import ATTRIBUTE, Place, stored_fingerprint
+from aggarray.api.extracting.place import ATTRIBUTE, Place, check_apart, stored_fingerprint
 from aggarray.api.progress import checked_progress
 from aggarray.api.trusting import settled_array
 from aggarray.errors import AggregationError
@@ -115,8 +115,7 @@ def _planned(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any
     if wrong or not given:
         raise AggregationError(f"{path}: {wrong[0] if wrong else 'no arrays'} to write: give arrays of an aggregation")
     layout = lay_out([settled_array(a) for a in given], _KINDS[suffix], path)
-    if os.path.realpath(path) in map(os.path.realpath, files_of(layout)):
-        raise AggregationError(f"{path}: is read itself: give another name")
+    check_apart(path, files_of(layout))
     mark = fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark
     return _Plan(path, suffix, layout, mark)

@@ -10,11 +10,14 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
+from aggarray import indexes
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.remote import carrier
 
 #: The global attribute that says what a result was made of.
 ATTRIBUTE = "aggarray_extract"
@@ -66,6 +69,8 @@ class Place:
             raise AggregationError(f"{self.path}: is a file, no Zarr store: give another name, or remove it")
         if os.path.isdir(self.path) and not wants_folder:
             raise AggregationError(f"{self.path}: is a folder: give another name, or remove it")
+        if indexes.may_be_replaced(self.path) and os.path.getsize(self.path):
+            raise AggregationError(f"{self.path}: is an index: give another name, or remove it")
         if exists == "update" and stored_fingerprint(self.path) is None:
             raise AggregationError(f"{self.path}: was not extracted by aggarray: give another name, or remove it")
 
@@ -138,6 +143,21 @@ class Place:
         os.replace(made, self.path)
         _flush(os.path.dirname(self.path))
         self._sweep()
+
+
+def check_apart(path: str, sources: Iterable[str]) -> None:
+    """Raise AggregationError for a result that would replace what is read, with a folder that it lies in, or grow inside it."""
+    own = {os.path.abspath(path), os.path.realpath(path)}
+    for source in map(carrier, sources):
+        if "://" in source:
+            continue
+        for there, mine in product({os.path.abspath(source), os.path.realpath(source)}, own):
+            if there == mine:
+                raise AggregationError(f"{path}: is read itself: give another name")
+            if there.startswith(f"{mine}/"):
+                raise AggregationError(f"{path}: holds {source}, which is read: give another name")
+            if mine.startswith(f"{there}/"):
+                raise AggregationError(f"{path}: lies in {source}, which is read: give another name")
 
 
 def _read_mark(path: str) -> str | None:
