@@ -1,6 +1,5 @@
 """Does the command line leave alone what it reads, and say in one line, in time, what it will not do?"""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -77,7 +76,7 @@ def test_what_is_read_is_never_replaced(
 def test_arrays_themselves_keep_their_files(folder: Path) -> None:
     before = everything(folder)
     for source, output in (("s.zarr/grp", "s.zarr"), ("in.zarr/0.nc", "in.zarr"), ("tas.nc", "tas.nc")):
-        with pytest.raises(aa.AggregationError, match="which is read|is an index"):
+        with pytest.raises(aa.AggregationError, match=r"which is read|is an index"):
             extract(aa.open(folder / source)["tas"], folder / output, exists="overwrite")
     assert everything(folder) == before
 
