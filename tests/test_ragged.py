@@ -1,6 +1,7 @@
 """Are rows of different lengths what lists of lists are, and do files of CF's discrete sampling geometries become them?"""
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -385,3 +386,9 @@ def test_variable_length_types_of_netcdf(tmp_path: Path) -> None:
         and a.coords["height"][:].tolist() == [0.0, 1.0, 2.0] * 2
     )
     assert memory.type_string(a) == "6 * var * int32"
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "awkward", None)
+    with pytest.raises(aa.AggregationError, match=r"to_awkward needs awkward: .*aggarray\[ragged\]"):
+        memory.Ragged(np.arange(3), np.array([0, 3])).to_awkward()

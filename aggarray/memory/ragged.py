@@ -142,9 +142,11 @@ class Ragged:
 
         Copied are only values that awkward has no form for: text, and bytes not in the machine's order.
         """
-        from awkward import Array as AwkwardArray
-        from awkward import contents, index
-
+        try:
+            from awkward import Array as AwkwardArray
+            from awkward import contents, index
+        except ImportError as error:
+            raise AggregationError(f"to_awkward needs awkward: {error}; pip install 'aggarray[ragged]'") from error
         flat = np.ma.getdata(self.flat)
         if flat.dtype.kind in "TUS":
             letters = Ragged.from_text(flat)
