@@ -150,9 +150,10 @@ def test_kerchunk_reads_them(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     paths.append(tmp_path / "out.parq")
     agg.to_kerchunk(paths[1])
-    # Fsspec asks for fastparquet unless it is told otherwise, which it cannot be from outside.
+    # Fsspec asks for fastparquet unless it is told otherwise, which it cannot be from outside, and for None where text is null.
     program = """
-import sys, numpy as np, xarray as xr
+import sys, numpy as np, pandas, xarray as xr
+pandas.options.future.infer_string = False
 from fsspec.implementations import reference
 class Tables(reference.LazyReferenceMapper):
     def __init__(self, *given, **named):

@@ -133,13 +133,19 @@ def test_packing_is_kept_where_values_are_unpacked_here(tmp_path: Path) -> None:
     packing = {"scale_factor": 0.5, "add_offset": 1.0}
     variables = {
         "x": (("x",), np.array([1, 2, 4], "i2"), packing),
-        "v": (("x",), np.array([1, -1, -2], "i2"), {"_FillValue": np.int16(-1), "missing_value": np.int16(-2), **packing}),
+        "t": (("x",), np.array([1, 2, 5], "i2"), {"units": "days since 2000-01-01", "scale_factor": 0.5}),
+        "v": (
+            ("x",),
+            np.array([1, -1, -2], "i2"),
+            {"_FillValue": np.int16(-1), "missing_value": np.int16(-2), "coordinates": "t", **packing},
+        ),
     }
     path = write(tmp_path / "a.nc", variables)
     found = xr.open_dataset(path, engine=Engine)
     found.to_netcdf(tmp_path / "back.nc")
     with netCDF4.Dataset(path) as first, netCDF4.Dataset(tmp_path / "back.nc") as again:
-        for name in variables:
+        assert again["t"][:].tolist() == [0.5, 1, 2.5]  # unpacked: xarray would make them whole
+        for name in ("x", "v"):
             np.testing.assert_array_equal(np.ma.filled(again[name][:], np.nan), np.ma.filled(first[name][:], np.nan))
             assert again[name].dtype == "i2" and (again[name].scale_factor, again[name].add_offset) == (0.5, 1)
         assert again["v"]._FillValue == -1

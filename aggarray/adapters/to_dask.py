@@ -53,6 +53,7 @@ def chunked(array: Any, chunks: Any = None) -> Chunks:
     SelectionError for chunks that make no sense.
     """
     own = partition_chunks(array)
+    _check_sizes(chunks)
     if chunks is None:
         return own
     if isinstance(chunks, Mapping):
@@ -61,7 +62,6 @@ def chunked(array: Any, chunks: Any = None) -> Chunks:
             raise SelectionError(f"chunks={chunks!r}: no dimension {lost[0]!r}; the array has {', '.join(array.dimensions)}")
         named = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
         chunks = tuple(own[axis] if named.get(axis) is None else named[axis] for axis in range(array.ndim))
-    _check_sizes(chunks)
     try:
         found = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=own)
     except (ValueError, TypeError, NotImplementedError) as error:
@@ -72,7 +72,8 @@ def chunked(array: Any, chunks: Any = None) -> Chunks:
 
 def _check_sizes(chunks: Any) -> None:
     """Refuse sizes of chunks that dask takes for something else, or divides by."""
-    for along in chunks if isinstance(chunks, tuple | list) else (chunks,):
+    given = chunks.values() if isinstance(chunks, Mapping) else chunks
+    for along in given if isinstance(chunks, tuple | list | Mapping) else (chunks,):
         listed = isinstance(along, tuple | list)  # of which any may be empty, as dimensions may
         for size in along if listed else (along,):
             whole = isinstance(size, int | np.integer)

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.remote import is_remote
 from aggarray.table import used_rows
-from aggarray.units import conversion
+from aggarray.units import conversion, is_reference_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,12 @@ def _form(array: Any, mask_and_scale: bool, holes: bool) -> Form:
     if common is not None and wanted and _simple(common, holes):
         return Form(common.stored, common, _packing(common, holes))
     limits = _limits(array)
+    # Times are encoded by xarray, which takes an integer type for one of whole units.
+    again = _packing_again(common, holes) if mask_and_scale and not is_reference_time(array.units) else {}
     if array.dtype.kind not in "iufc" or not (holes or any(t.guessed or t.may_miss for t in _templates(array))):
-        return Form(array.dtype, attrs=limits, encoding=_packing_again(common, holes, mask_and_scale))
+        return Form(array.dtype, attrs=limits, encoding=again)
     if floating and mask_and_scale:
         # Missing values are NaN already: xarray need not look for them, only write them back.
-        again = _packing_again(common, holes, mask_and_scale)
         return Form(array.dtype, attrs=limits, encoding=again or {"_FillValue": _fill(array)})
     if floating or not mask_and_scale or _unambiguous(array, array.fill_value):
         return Form(array.dtype, attrs={**limits, "_FillValue": array.fill_value})
@@ -108,9 +109,9 @@ def _simple(found: Encoding, holes: bool) -> bool:
     return len(found.missing) + found.missing_nan <= 1 and not limited
 
 
-def _packing_again(common: Encoding | None, holes: bool, mask_and_scale: bool) -> dict[str, Any]:
+def _packing_again(common: Encoding | None, holes: bool) -> dict[str, Any]:
     """Return how to pack values that were unpacked here, as all pieces were packed; nothing where that would lose some."""
-    if common is None or not common.packed or not mask_and_scale or ((holes or common.may_miss) and not common.missing):
+    if common is None or not common.packed or ((holes or common.may_miss) and not common.missing):
         return {}
     return {"dtype": common.stored, **_packing(common, holes)}
 
