@@ -8,6 +8,8 @@ import functools
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -33,10 +35,34 @@ def find_files(source: Source) -> list[str]:
     """
     found: dict[str, None] = {}
     for item in _sources(source):
-        found.update(dict.fromkeys(_expand(given_path(item))))
+        found.update(dict.fromkeys(filter(_is_wanted, _expand(given_path(item)))))
     if not found:
         raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
     return list(found)
+
+
+#: Real paths of what is no input, even where a source names the folder that it lies in.
+_LEFT_OUT: ContextVar[frozenset[str]] = ContextVar("aggarray_left_out", default=frozenset())
+
+
+@contextmanager
+def leaving_out(paths: Iterable[str]) -> Iterator[None]:
+    """Pass over some files in sources for the length of a block: what is made beside the data is none of them."""
+    token = _LEFT_OUT.set(frozenset(map(os.path.realpath, paths)))
+    try:
+        yield
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+def _is_wanted(path: str) -> bool:
+    out = _LEFT_OUT.get()
+    if not out or is_remote(path):
+        return True
+    real = os.path.realpath(path)
+    return real not in out and not any(
+        real.startswith(f"{one}.part/") for one in out if f"{os.path.basename(one)}.part" in real
+    )
 
 
 def listed(source: Source) -> list[Any]:

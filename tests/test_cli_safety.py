@@ -94,3 +94,118 @@ def test_arrays_themselves_keep_their_files(folder: Path) -> None:
 def test_outputs_that_a_shell_has_closed(folder: Path, line: str, status: int, out: str, err: str) -> None:
     found = shell("aggarray " + line.format(folder / "data"))
     assert (found[0], found[2]) == (status, err) and out in found[1] and bool(out) == bool(found[1])
+
+
+@pytest.mark.parametrize("wanted", [("-n", "99999999999"), ("--grid", "99999x99999")])
+def test_more_processes_than_can_be_listed(folder: Path, wanted: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "distribute", folder / "data", *wanted)
+    assert (status, out) == (2, "") and "100000 at most" in err
+
+
+def test_memory_that_is_not_there(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(*arguments: object, **options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("aggarray.facts.aggregation_facts", greedy)
+    told = (1, "", "aggarray: there is not enough memory for that: ask for less at a time\n")
+    assert run(capsys, "info", folder / "data") == told
+
+
+@pytest.mark.parametrize("line", ["info {}", "run {}", "extract data -o {}", "extract data --sel {}=3 -o x.nc"])
+def test_names_that_do_not_print(
+    folder: Path, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    _, _, err = run(capsys, *(word.format("a\nb\x1b[31m") for word in line.split()))
+    told = [one for one in err.splitlines() if not one.startswith(("Usage:", "Try ")) and one]
+    assert len(told) == 1 and "\x1b" not in err and "\\x1b[31m" in told[0]
+
+
+def test_a_folder_of_somebody_else_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = folder / "y.nc.part"
+    for name in ("store/file", "lock", "extract.json", "spare/x"):
+        (part / name).parent.mkdir(parents=True, exist_ok=True)
+        (part / name).write_text("precious")
+        status, _, err = run(capsys, "extract", folder / "data", "-o", folder / "y.nc")
+        assert status == 1 and "is a folder of something else" in err and (part / name).read_text() == "precious"
+        shutil.rmtree(part)
+    part.mkdir()
+    for name in ("lock", "extract.json"):
+        (part / name).touch()
+    assert run(capsys, "extract", folder / "data", "-o", folder / "y.nc")[0] == 0 and not part.exists()
+
+
+INPUT = '[input]\nsource = "data"\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'log = "job.toml"\n' + INPUT,
+        'log = "notes.txt"\n' + INPUT,
+        'log = "i.nca"\n' + INPUT + '[index]\npath = "i.nca"',
+        INPUT + '[index]\npath = "x.nc"\n[[extract]]\npath = "data/../x.nc"',
+        INPUT + '[[extract]]\npath = "x.nc"\n[[extract]]\npath = "x.nc"\nsel = {lat = 1}',
+        INPUT + '[[extract]]\npath = "x.zarr"\n[[extract]]\npath = "x.zarr/y.nc"',
+        INPUT + '[[extract]]\npath = "x.zarr/y.nc"\n[[extract]]\npath = "x.zarr"',
+        '[input]\nsource = ["data/0.nc", "tas.nc"]\n[index]\npath = "data/0.nc"',
+        INPUT + '[[extract]]\npath = "x.txt"',
+        INPUT + '[[extract]]\npath = "s3://bucket/x.nc"',
+        INPUT + '[[page]]\npath = ""',
+        INPUT + 'relocate = { a = 3 }',
+        '[input]\nsource = ""',
+        '[input]\nsource = ["data", "a\\u0000.nc"]',
+    ],
+)
+def test_jobs_that_cannot_be_meant_so(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "job.toml").write_text(text)
+    (folder / "notes.txt").write_text("mine\n")
+    before = everything(folder)
+    for more in ((), ("--dry-run",)):
+        status, out, err = run(capsys, "run", folder / "job.toml", *more)
+        assert (status, out) == (2, "") and "job.toml" in err and everything(folder) == before
+
+
+def test_outputs_of_a_job_are_no_inputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = 'path = "data/all.nca"\n[[extract]]\npath = "data/x.nc"\nsel = { lat = 10 }\n[[extract]]\npath = "data/x.zarr"\n'
+    text = f'log = "data/log"\n{INPUT}[index]\n{outputs}[[page]]\npath = "data/p.html"\n[check]\n'
+    (folder / "job.toml").write_text(text)
+    status, first, err = run(capsys, "run", folder / "job.toml")
+    assert (status, err) == (0, "") and "1 array of 2 files" in first
+    (folder / "data" / "x.nc.part").mkdir()
+    shutil.copy(folder / "data" / "x.nc", folder / "data" / "x.nc.part" / "file.nc")
+    for _ in range(2):
+        status, again, err = run(capsys, "run", folder / "job.toml")
+        assert (status, err) == (0, "") and again.count(": unchanged") == 4
+    assert run(capsys, "run", folder / "job.toml", "--dry-run")[1].count(": unchanged") == 4
+
+
+def test_errors_of_a_job_name_a_path_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "there.nc").write_text("mine")
+    (folder / "job.toml").write_text(INPUT + '[[extract]]\npath = "there.nc"')
+    status, _, err = run(capsys, "run", folder / "job.toml")
+    assert status == 1 and err.count("there.nc") == 1
+
+
+def test_a_store_rewritten_in_place_is_extracted_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "job.toml").write_text('[input]\nsource = "s.zarr/grp"\n[index]\npath = "i.nca"\n[[extract]]\npath = "x.nc"')
+    assert run(capsys, "run", folder / "job.toml")[0] == 0
+    assert run(capsys, "run", folder / "job.toml")[1].count("unchanged") == 2
+    zarr.open_group(folder / "s.zarr" / "grp")["tas"][0, 0, :] = 123
+    assert "x.nc: tas" in run(capsys, "run", folder / "job.toml")[1]
+    assert (aa.open(folder / "x.nc")["tas"][0, 0] == 123).all()
+
+
+def test_a_job_of_remote_files_keeps_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Serving(folder / "data") as server:
+        names = [f"{server.url}/{n}.nc" for n in range(2)]
+        (folder / "job.toml").write_text(
+            f'[input]\nsource = {names}\n[index]\npath = "i.nca"\n[[extract]]\npath = "x.nc"\n[check]'
+        )
+        status, out, err = run(capsys, "run", folder / "job.toml")
+        assert (status, err) == (0, "") and "1 array of 2 files" in out
+        for more in ((), ("--dry-run",)):
+            status, out, err = run(capsys, "run", folder / "job.toml", *more)
+            assert (status, err) == (0, "") and out.count("unchanged") == 2

@@ -48,15 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         status = commands.main(args=arguments, prog_name="aggarray", standalone_mode=False)
     except click.ClickException as error:
+        error.message = _printable(error.message)
         error.show()
         raise SystemExit(error.exit_code) from None
+    except MemoryError:
+        if debug:
+            raise
+        click.echo("aggarray: there is not enough memory for that: ask for less at a time", err=True)
+        raise SystemExit(1) from None
     except click.Abort:
         click.echo("aggarray: stopped", err=True)
         raise SystemExit(130) from None
     except AggarrayError as error:
         if debug:
             raise
-        click.echo(f"aggarray: {error}", err=True)
+        click.echo(f"aggarray: {_printable(error)}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
         _give_up_output()
@@ -64,9 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         # Data files that do not open are AggarrayErrors: what names no file is the output, on a device that is full.
         text = str(error) if error.filename else f"the output cannot be written: {error.strerror or error}"
-        click.echo(f"aggarray: {text}", err=True)
+        click.echo(f"aggarray: {_printable(text)}", err=True)
         raise SystemExit(1) from None
     raise SystemExit(status if isinstance(status, int) else 0)
+
+
+def _printable(text: object) -> str:
+    """Return text as one line, without characters that a terminal obeys: names of files may hold any."""
+    from aggarray.facts import printable
+
+    return printable(text)
 
 
 def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:

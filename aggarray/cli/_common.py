@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggarray.cli._completing import variables_of
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, NotFoundError
 
 if TYPE_CHECKING:
     from aggarray.api import Aggregation
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: A click decorator, or several in one.
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+#: How the names of what `extract` writes end.
+EXTRACTED = (".zarr", ".nc", ".nc4")
 
 #: Options of many commands.
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")
@@ -156,12 +159,12 @@ def made_rules(given: Mapping[str, Any]) -> Any:
 
 
 def chosen(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
-    """Return the arrays that have these attributes, given as text; UsageError where there are none."""
+    """Return the arrays that have these attributes, given as text; NotFoundError where there are none."""
     for name, text in where.items():
         kept = tuple(a for a in agg if text in (str(a.attrs.get(name)), str(a.file_attrs.get(name))))
         values = sorted({str(a.attrs.get(name, a.file_attrs.get(name))) for a in agg})
         if not kept:
-            raise click.UsageError(f"--where {name}={text}: {name} is {', '.join(values[:8])}")
+            raise NotFoundError(f"--where {name}={text}: {name} is {', '.join(values[:8])}")
         from dataclasses import replace
 
         agg = replace(agg, arrays=kept)

@@ -4,7 +4,9 @@
 """
 
 import difflib
+import glob
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import click
 
 from aggarray.cli import _labels
+from aggarray.cli._common import EXTRACTED
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
 
@@ -36,6 +39,8 @@ _CHOICES = {
     ("index", "convention"): ("CF-1.13", "CFA-0.4"),
     ("extract", "method"): ("nearest", "pad", "backfill"),
 }
+#: Keys that hold paths.
+_PATHS = ("source", "path", "log", "roots")
 _KINDS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate")
 _WORDS = {str: "a text", bool: "true or false", float: "a number", dict: "a table", list: "tables such as [[extract]]"}
 
@@ -54,6 +59,23 @@ class Job:
     extracts: list[dict[str, Any]] = field(default_factory=list)
     pages: list[dict[str, Any]] = field(default_factory=list)
     check: dict[str, Any] | None = None
+
+    def outputs(self) -> list[str]:
+        """Return the files that the job writes."""
+        named = [self.log, self.index.get("path"), *(one["path"] for one in [*self.extracts, *self.pages])]
+        return [path for path in named if path is not None]
+
+
+def is_remote(name: str) -> bool:
+    """Tell whether a name is an address; what is heavy is loaded when a job is read."""
+    from aggarray import remote
+
+    return remote.is_remote(name)
+
+
+def has_magic(name: str) -> bool:
+    """Tell whether a name is a pattern, rather than what is there."""
+    return glob.has_magic(name) and not os.path.lexists(name)
 
 
 def read_job(path: str) -> Job:
@@ -75,7 +97,43 @@ def read_job(path: str) -> Job:
             if not isinstance(one, dict):
                 raise click.UsageError(f"{path}: {name}: {one!r}: give {_WORDS[list]}")
             _check_table(path, name, f"{name} {number}", one)
-    return _job(os.path.abspath(path), found)
+    job = _job(os.path.abspath(path), found)
+    _check_outputs(path, job)
+    return job
+
+
+def _check_outputs(where: str, job: Job) -> None:
+    """Raise UsageError for outputs that cannot be written, or that would replace each other, the job, its log or its input."""
+    for path in job.outputs():
+        if is_remote(path):
+            raise click.UsageError(f"{where}: {path}: is remote: write to a local path")
+    for one in job.extracts:
+        if not one["path"].lower().endswith(EXTRACTED):
+            raise click.UsageError(
+                f"{where}: {one['path']}: give a name that ends with .zarr or .nc: it decides what is written"
+            )
+    taken = {os.path.realpath(job.path): "the job file"}
+    taken |= {os.path.realpath(name): "an input" for name in job.source if not is_remote(name) and not has_magic(name)}
+    for path in job.outputs():
+        real = os.path.realpath(path)
+        near = [other for other in taken if real == other or other.startswith(f"{real}/")]
+        near += [other for other, what in taken.items() if what == "an output" and real.startswith(f"{other}/")]
+        if near:
+            raise click.UsageError(f"{where}: {path}: is, or holds, or lies in, {taken[near[0]]}: give another name")
+        taken[real] = "an output"
+    if job.log is not None and not _may_log(job.log):
+        raise click.UsageError(f"{where}: log = {job.log!r}: there is something else: give another name, or remove it")
+
+
+def _may_log(path: str) -> bool:
+    """Tell whether there is a log, an empty file or nothing; what else is wrong, writing says."""
+    try:
+        with open(path, "rb") as file:
+            return re.match(rb"\d{4}-\d\d-\d\dT[\d:.]+\S* \w+ |$", file.readline(200)) is not None
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def _check_table(path: str, kind: str, place: str, table: Mapping[str, Any]) -> None:
@@ -93,6 +151,9 @@ def _check_table(path: str, kind: str, place: str, table: Mapping[str, Any]) -> 
     missing = [key for key in _NEEDED.get(kind, ()) if key not in table]
     if missing:
         raise click.UsageError(f"{where}: {missing[0]!r} is missing: there are {', '.join(allowed)}")
+    odd = [old for old, new in table.get("relocate", {}).items() if not isinstance(new, str)] if kind == "input" else []
+    if odd:
+        raise click.UsageError(f"{where}: relocate: {odd[0]} = {table['relocate'][odd[0]]!r}: give a text")
     unknown = [kind for kind in _texts(table.get("allow", [])) if kind not in _KINDS] if kind == "check" else []
     if unknown:
         raise click.UsageError(f"{where}: allow = {unknown[0]!r}: give some of {', '.join(_KINDS)}")
@@ -107,6 +168,8 @@ def _check_value(where: str, wanted: Any, value: Any) -> None:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
     else:
         fits = isinstance(value, wanted)
+    if fits and where.rpartition(" ")[2] in _PATHS and not all(v and "\0" not in v for v in _texts(value)):
+        fits, wanted = False, "a path"
     if not fits:
         raise click.UsageError(f"{where} = {value!r}: give {_WORDS.get(wanted, wanted)}")
 

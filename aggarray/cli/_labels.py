@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggarray.errors import NotFoundError
+
 if TYPE_CHECKING:
     from aggarray.master import MasterArray
 
@@ -54,16 +56,18 @@ def label_of(text: str) -> Any:
 
 
 def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None) -> "list[MasterArray]":
-    """Return the selections of arrays; BadParameter for a dimension that none of them has."""
+    """Return the selections of arrays; NotFoundError for a dimension that none of them has."""
     there = sorted({d for a in arrays for d in a.dimensions})
     for name in labels:
         if name not in there:
-            raise click.BadParameter(f"no dimension {name!r}: there are {', '.join(there) or 'none'}", param_hint="--sel")
+            raise NotFoundError(
+                f"--sel {name}={shown(labels[name])}: no dimension {name!r}: there are {', '.join(there) or 'none'}"
+            )
     found = [select(array, labels, method) for array in arrays]
     for before, after in zip(arrays, found, strict=True):
         if before.size and not after.size:
             empty = after.dimensions[after.shape.index(0)]
-            raise click.UsageError(f"--sel {empty}={shown(labels[empty])}: {before.name} has nothing there")
+            raise NotFoundError(f"--sel {empty}={shown(labels[empty])}: {before.name} has nothing there")
     return found
 
 
@@ -116,4 +120,4 @@ def _number(text: Any, dimension: str) -> Any:
             return kind(text)
         except ValueError:
             continue
-    raise click.BadParameter(f"{dimension}: {text!r} is no number: {dimension} is selected by numbers", param_hint="--sel")
+    raise NotFoundError(f"--sel {dimension}: {text!r} is no number: {dimension} is selected by numbers")

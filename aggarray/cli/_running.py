@@ -48,7 +48,10 @@ class Run:
 
     def all_steps(self) -> None:
         """Do everything; what fails keeps nothing else from being done, unless it needs that."""
-        agg: Any = self._tried("index" if self.job.index else "input", self._aggregation)
+        from aggarray.scan import leaving_out
+
+        with leaving_out(self.job.outputs()):
+            agg: Any = self._tried("index" if self.job.index else "input", self._aggregation)
         if agg is not None:
             for one in self.job.extracts:
                 self._tried(f"extract {one['path']}", partial(self._extract, agg, one))
@@ -63,7 +66,8 @@ class Run:
         except (AggarrayError, click.UsageError, OSError) as error:
             self.failed = True
             text = error.format_message() if isinstance(error, click.UsageError) else str(error)
-            self.note("error", what, text)
+            # What failed is named by its path, as most errors begin.
+            self.note("error", what, text.removeprefix(f"{what.partition(' ')[2]}: "))
             return None
 
     def _aggregation(self) -> "Aggregation | None":
@@ -77,7 +81,7 @@ class Run:
         before = self._stored(path)
         after = before.append(job.source, progress=bar()) if before is not None else None
         if after is None or after._provenance.rules != _rules(job):
-            after = open_source(job.source, job.variables, job.opening, job.rules)
+            after = open_source(job.source, job.variables, _reaching(job), job.rules)
         how: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         how |= {name: value for name, value in job.index.items() if name in how}
         if before is not None and _same(before, after) and before._provenance.how == how:
@@ -86,13 +90,13 @@ class Run:
         after.save(path, **how)
         self.note("index", path, f"saved, {_news(before, after)}")
         # What follows is then the same as in a run that finds the index as it is.
-        return open_source([path], (), job.opening)
+        return open_source([path], (), _reaching(job))
 
     def _stored(self, path: str) -> "Aggregation | None":
         """Return the index, None where there is none, or one that other variables were kept in."""
         if not os.path.lexists(path):
             return None
-        agg = open_source([path], (), self.job.opening)
+        agg = open_source([path], (), _reaching(self.job))
         return agg if agg._provenance.variables == (tuple(self.job.variables) or None) else None
 
     def _foreseen(self, path: str) -> "Aggregation | None":
@@ -155,6 +159,16 @@ def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":
         raise NotFoundError(f"no variable {absent[0]!r}: there is {', '.join(agg.names) or 'none'}")
     arrays = [a for a in chosen(agg, one["where"]) if not one["variables"] or a.name in one["variables"]]
     return _labels.select_all(distinct(arrays, "by where"), one["sel"], one["method"])
+
+
+def _reaching(job: Job) -> dict[str, Any]:
+    """Return how the index of a job is opened: it may name what the job names, remote files too."""
+    from aggarray.indexes.uris import moves, near
+    from aggarray.remote import is_remote
+
+    if job.opening["roots"] is not None or not any(map(is_remote, job.source)):
+        return job.opening
+    return {**job.opening, "roots": list(near([job.index["path"], *job.source], moves(job.opening["relocate"])))}
 
 
 def _rules(job: Job) -> Any:

@@ -9,7 +9,9 @@ from aggarray.cli._common import echo_json, json_option, open_source, opening_op
 
 @click.command("check")
 @source_argument
-@click.option("--checksum", is_flag=True, help="Compare the bytes at both ends of each file too.")
+@click.option(
+    "--checksum", is_flag=True, help="Compare the bytes at both ends of each file too (of a Zarr store: of its metadata)."
+)
 @opening_options
 @json_option
 def command(source: tuple[str, ...], checksum: bool, as_json: bool, opening: dict[str, Any]) -> None:

@@ -16,6 +16,9 @@ from aggarray.cli._common import (
 )
 from aggarray.errors import ProtocolError
 
+#: The sections of more processes than this fill gigabytes.
+MOST_PROCESSES = 100_000
+
 
 @click.command("distribute")
 @source_argument
@@ -37,6 +40,8 @@ def command(source: tuple[str, ...], variable: str | None, processes: int | None
     from aggarray import facts
 
     grid = _grid(how["grid"], processes)
+    if prod(grid) > MOST_PROCESSES:
+        raise click.UsageError(f"{prod(grid)} processes: their sections are listed for {MOST_PROCESSES} at most")
     if how["partitions"] and (how["dist"] or how["block_size"]):
         raise click.UsageError("--partitions decides itself: leave --dist and --block-size out")
     agg = open_source(source, [variable] if variable else (), how["opening"])

@@ -8,6 +8,7 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import (
+    EXTRACTED,
     bar,
     chosen,
     distinct,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the output; BadParameter unless its name says what is to be written."""
-    if not value.lower().endswith((".zarr", ".nc", ".nc4")):
+    if not value.lower().endswith(EXTRACTED):
         raise click.BadParameter(f"{value!r}: give a name that ends with .zarr or .nc: it decides what is written")
     return value
 

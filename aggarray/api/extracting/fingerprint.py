@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import metadata
@@ -72,6 +73,14 @@ def _used(variable: Variable) -> Sequence[str]:
 def _state(uri: str) -> tuple[int, ...] | None:
     """Return what a file is like, None for one that is gone; of a remote one also what its server says of its content."""
     with contextlib.suppress(OSError):
+        if not is_remote(uri) and os.path.isdir(uri):
+            return _store_state(uri)
         found = looks(telling_file(uri))
         return found.st_size, found.st_mtime_ns, found.st_ino if is_remote(uri) else 0
     return None
+
+
+def _store_state(folder: str) -> tuple[int, ...]:
+    """Return what a local Zarr store is like: its chunks may be rewritten in place, and its metadata stay."""
+    states = [os.lstat(os.path.join(here, name)) for here, _, names in os.walk(folder) for name in names]
+    return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)

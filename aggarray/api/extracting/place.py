@@ -106,13 +106,17 @@ class Place:
             raise AggregationError(f"{where}: {why}") from error
 
     def _take_over(self) -> None:
-        if os.path.isdir(self.part) and not set(os.listdir(self.part)) <= {"lock", _MARK, "store", "spare", "file.nc"}:
+        names = set(os.listdir(self.part)) if os.path.isdir(self.part) else set()
+        marked = _read_mark(os.path.join(self.part, _MARK)) is not None
+        # A run that was killed before it had left its mark has made a lock, and at most the mark, both empty.
+        begun = {n for n in names & {"lock", _MARK} if not os.path.getsize(os.path.join(self.part, n))}
+        if not names <= ({"lock", _MARK, "store", "spare", "file.nc"} if marked else begun):
             raise AggregationError(f"{self.part}: is a folder of something else: remove it, or give another name")
         os.makedirs(self.part, exist_ok=True)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with open(os.path.join(self.part, "lock"), "w") as lock:
+        with open(os.path.join(self.part, "lock"), "a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -124,13 +128,13 @@ class Place:
     def _prepare(self) -> None:
         """Keep what is there of the same fingerprint, and remove anything else."""
         shutil.rmtree(self.spare, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.file)
         if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint:
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(self.store)  # all of it: chunks of something else must not stay
             with open(os.path.join(self.part, _MARK), "w") as mark:
                 json.dump({"fingerprint": self.fingerprint}, mark)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.file)
         os.makedirs(self.store, exist_ok=True)
         os.makedirs(self.spare)
 
