@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import zarr
 from making import cube, write
+from serving import free_of_proxies, web_server
 
 import aggarray as aa
 from aggarray.api import extract
@@ -102,9 +103,7 @@ def test_more_processes_than_can_be_listed(folder: Path, wanted: tuple[str, str]
     assert (status, out) == (2, "") and "100000 at most" in err
 
 
-def test_memory_that_is_not_there(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def greedy(*arguments: object, **options: object) -> None:
         raise MemoryError
 
@@ -154,7 +153,7 @@ INPUT = '[input]\nsource = "data"\n'
         INPUT + '[[extract]]\npath = "x.txt"',
         INPUT + '[[extract]]\npath = "s3://bucket/x.nc"',
         INPUT + '[[page]]\npath = ""',
-        INPUT + 'relocate = { a = 3 }',
+        INPUT + "relocate = { a = 3 }",
         '[input]\nsource = ""',
         '[input]\nsource = ["data", "a\\u0000.nc"]',
     ],
@@ -198,8 +197,12 @@ def test_a_store_rewritten_in_place_is_extracted_anew(folder: Path, capsys: pyte
     assert (aa.open(folder / "x.nc")["tas"][0, 0] == 123).all()
 
 
-def test_a_job_of_remote_files_keeps_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Serving(folder / "data") as server:
+def test_a_job_of_remote_files_keeps_an_index(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in free_of_proxies().items():
+        monkeypatch.setenv(name, value)
+    with web_server(folder / "data") as server:
         names = [f"{server.url}/{n}.nc" for n in range(2)]
         (folder / "job.toml").write_text(
             f'[input]\nsource = {names}\n[index]\npath = "i.nca"\n[[extract]]\npath = "x.nc"\n[check]'

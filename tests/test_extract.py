@@ -396,3 +396,21 @@ def test_real_data_are_what_xarray_reads(shared_data: Path, tmp_path: Path, suff
             xr.testing.assert_equal(found[name].drop_vars(found[name].coords), expected[name].drop_vars(expected[name].coords))
             kept = {"units", "standard_name", "long_name", "cell_methods", "axis"} & set(expected[name].attrs)
             assert {k: found[name].attrs[k] for k in kept} == {k: expected[name].attrs[k] for k in kept}, name
+
+
+@pytest.mark.usefixtures("small")
+def test_filters_are_those_of_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tas, create, odd = aa.open(archive(tmp_path / "data"))["tas"], netCDF4.Dataset.createVariable, [True]
+
+    def creating(self: Any, name: str, *arguments: Any, **how: Any) -> Any:
+        return create(self, name, *arguments, **{**how, "shuffle": how.get("shuffle", False) and not (odd and odd.pop())})
+
+    extract(tas, tmp_path / "once.nc")
+    monkeypatch.setattr(netCDF4.Dataset, "createVariable", creating)
+    extract(tas, tmp_path / "again.nc")
+    assert not odd and filecmp.cmp(tmp_path / "once.nc", tmp_path / "again.nc", shallow=False)
+    odd[:] = [True] * 99
+    with pytest.raises(aa.AggregationError, match="has got the filters"):
+        extract(tas, tmp_path / "never.nc")
+    odd.clear()
+    assert extract(tas, tmp_path / "never.nc").resumed == tas.nbytes

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         status = commands.main(args=arguments, prog_name="aggarray", standalone_mode=False)
     except click.ClickException as error:
-        error.message = _printable(error.message)
+        vars(error)["message"] = _printable(error.message)
         error.show()
         raise SystemExit(error.exit_code) from None
     except MemoryError:

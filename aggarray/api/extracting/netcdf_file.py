@@ -4,17 +4,21 @@ netCDF-C lays out the file and writes what is small; the chunks are then put int
 the same chunks give the same bytes.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from aggarray.api.extracting.layout import Layout, Variable
 from aggarray.api.extracting.pieces import Pieces, places
+from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_LOCK
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
 _LEVEL = 4
+#: The filters as HDF5 numbers them, each with its flag: optional.
+_SHUFFLE, _DEFLATE = (2, 1), (1, 1)
 
 
 def encode(values: np.ndarray) -> bytes:
@@ -28,26 +32,52 @@ def encode(values: np.ndarray) -> bytes:
 def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
     """Write a file of all variables, whose chunks are there."""
     import h5py
-    import netCDF4
 
     # Read before the lock is taken: some are read by threads that need it.
     whole = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
     with LIBRARY_LOCK:
-        with netCDF4.Dataset(path, "w", format="NETCDF4") as dataset:
-            dataset.setncatts(layout.attributes)
-            for name, size in layout.dimensions.items():
-                dataset.createDimension(name, size)
-            # Values last: what is declared later would move them.
-            made = [(v, _declared(dataset, v)) for v in layout.variables]
-            for variable, target in made:
-                if variable.name in whole:
-                    _write_whole(whole[variable.name], target)
+        _declare_file(layout, whole, path)
+        if _odd(layout, path) is not None:
+            _declare_file(layout, whole, path)  # anew: a flag that differs by chance would make other bytes of the same chunks
+            odd = _odd(layout, path)
+            if odd is not None:
+                raise AggregationError(f"{path}: {odd}: run it again: it goes on from here")
         with h5py.File(path, "r+") as file:
             for variable in layout.variables:
                 for place in places(variable) if variable.chunks is not None else ():
                     corner = tuple(n * side for n, side in zip(place, variable.chunks or (), strict=True))
                     with open(pieces.path(variable, place), "rb") as chunk:
                         file[variable.name].id.write_direct_chunk(corner, chunk.read())
+
+
+def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) -> None:
+    """Write a file with all but the chunks."""
+    import netCDF4
+
+    with netCDF4.Dataset(path, "w", format="NETCDF4") as dataset:
+        dataset.setncatts(layout.attributes)
+        for name, size in layout.dimensions.items():
+            dataset.createDimension(name, size)
+        # Values last: what is declared later would move them.
+        made = [(v, _declared(dataset, v)) for v in layout.variables]
+        for variable, target in made:
+            if variable.name in whole:
+                _write_whole(whole[variable.name], target)
+
+
+def _odd(layout: Layout, path: str) -> str | None:
+    """Say which variable was declared with other filters, or flags, than those that its chunks are encoded by."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        for variable in layout.variables:
+            if variable.chunks is not None:
+                plist = file[variable.name].id.get_create_plist()
+                found = [plist.get_filter(n)[:3] for n in range(plist.get_nfilters())]
+                wanted = [(*_SHUFFLE, (variable.dtype.itemsize,)), (*_DEFLATE, (_LEVEL,))]
+                if found != wanted:
+                    return f"variable {variable.name!r} has got the filters {found}, not {wanted}"
+    return None
 
 
 def _declared(dataset: Any, variable: Variable) -> Any:
