@@ -120,8 +120,8 @@ def test_variables_that_cannot_be_used_are_skipped(folder: Path) -> None:
     with h5py.File(folder / "odd.h5", "w") as file:
         file["good"] = np.arange(3.0)
         file["compound"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
-        made = file.create_dataset("vlen", (2,), dtype=h5py.vlen_dtype("i4"))
-        made[0] = [1, 2]
+        made = file.create_dataset("vlen", (2, 2), dtype=h5py.vlen_dtype("i4"))
+        made[0, 0] = [1, 2]
     agg = aa.open(folder)
     assert set(agg.names) == {"tas", "good"}
     assert {(Path(s.file).name, s.variable) for s in agg.skipped} == {("odd.h5", "compound"), ("odd.h5", "vlen")}
