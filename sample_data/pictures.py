@@ -5,10 +5,11 @@ from pathlib import Path
 import aggarray as aa
 from aggarray.adapters.html import svg
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured, picture
+from sample_data.diagrams import DIAGRAMS, diagram
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 
-#: By name of the file, what is drawn: a map for each type of distribution, and a grid of processes.
+#: Pictures of docs/distributed-arrays.md, by name of the file: a map for each type of distribution, and a grid of processes.
 DRAWN: dict[str, Map | Distribution] = {
     "block": Block.even(14, 3),
     "irregular": Block([0, 2, 9, 14]),
@@ -29,6 +30,8 @@ def drawn(name: str) -> str:
     """Return a picture as SVG text."""
     if name in DRAWN:
         return picture(DRAWN[name])
+    if name in DIAGRAMS:
+        return diagram(name)
     data, height = MATRICES[name]
     return svg(aa.open(FOLDER.parents[1] / "sample_data" / data).arrays[0], most=height) + "\n"
 
@@ -36,7 +39,7 @@ def drawn(name: str) -> str:
 def main() -> None:
     """Write all pictures."""
     FOLDER.mkdir(exist_ok=True)
-    for name in (*DRAWN, *MATRICES):
+    for name in (*DRAWN, *MATRICES, *DIAGRAMS):
         (FOLDER / f"{name}.svg").write_text(drawn(name), encoding="utf-8")
 
 
