@@ -127,6 +127,17 @@ def test_neighbours_have_different_colours(rows: int, columns: int, most: int, r
     assert (tiles[1:] != tiles[:-1]).all() and (tiles[:, 1:] != tiles[:, :-1]).all()
 
 
+def test_times_beside_a_counter_are_the_axis(tmp_path: Path) -> None:
+    for number in range(2):
+        counted = cube([30.0 * number + 15])
+        counted = {name: (tuple("step" if d == "time" else d for d in dims), *rest) for name, (dims, *rest) in counted.items()}
+        counted["step"] = (("step",), np.array([0.0]), {"long_name": "counter"})
+        counted["tas"][-1]["coordinates"] = "time"
+        write(tmp_path / f"{number}.nc", counted)
+    axis = drawn(report.page(aa.open(tmp_path)))["arrays"][0]["axes"][0]
+    assert (axis["name"], axis["time"], axis["labels"][0]) == ("step", True, ["2000-01-16", "2000-02-15"])
+
+
 def test_what_a_check_found_may_be_shown_instead(sample_tiles: Path) -> None:
     found = aa.Report(False, (aa.Problem("changed", "x.nc", "x.nc: another size"),))
     assert "x.nc: another size" in report.page(aa.open(sample_tiles), report=found)

@@ -112,9 +112,14 @@ def shown(array: Any) -> tuple[str, ...]:
 
 
 def coordinate_of(array: Any, dimension: str) -> Any:
-    """Return the coordinate of a dimension where its values are known without reading a file, else None."""
+    """Return the coordinate of a dimension where its values are known without reading a file, else None.
+
+    That of its name; where it is none of time, the one along it whose standard name is ``time``.
+    """
     own = {name: c for name, c in array.coords.items() if c.dimensions == (dimension,)}
-    best = [own[dimension]] if dimension in own else [c for c in own.values() if c.attrs.get("standard_name") == "time"]
+    named = own.get(dimension)
+    times = [c for c in (named, *own.values()) if c is not None and is_reference_time(c.units)]
+    best = [c for c in times if c is named or c.attrs.get("standard_name") == "time"] + [c for c in (named,) if c is not None]
     return next((c for c in best if c._known is not None or not len(c._matrix.references.uris)), None)
 
 
