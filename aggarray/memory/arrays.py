@@ -54,7 +54,8 @@ class Array(Interchange):
         return Array(self.block, self._values, self._access)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return embedded, (np.array(self._values), int(self._access))
+        # The type beside the values: NumPy brings pickled ones into the order of the machine that takes them.
+        return _copied, (np.array(self._values), self.dtype, int(self._access))
 
     @classmethod
     def over(
@@ -213,7 +214,8 @@ class Array(Interchange):
         dtype = self.dtype
         if dtype.kind == "T":
             self.block.lent |= self._access is READ_WRITE
-            between = self._values.view(Kept)
+            # Twice: of a chain of bases, NumPy leaves out those between two arrays of the same class.
+            between = self._values.view(Kept).view(Kept)
             between.holder = self
             found = between.view(np.ndarray)
             if self._access is not READ_WRITE:
@@ -237,6 +239,10 @@ def embedded(values: Any, access: Access | int) -> Array:
     """Return an array of a copy of values, in C order, which is made for it."""
     own = kept(values, writable=checked(access) is READ_WRITE)
     return Array(Block("array", own, checked(access), own.nbytes), own, embedded=True)
+
+
+def _copied(values: np.ndarray, dtype: np.dtype[Any], access: int) -> Array:
+    return embedded(values.astype(dtype, copy=False), access)
 
 
 def _index(key: Any) -> int:

@@ -151,6 +151,8 @@ def _viewed(obj: Any, most: Access = READ_WRITE) -> Array | str:
         values = _buffer(obj)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         return f"NumPy finds no memory of numbers, text or times in it ({str(error).split('.')[0].split(chr(10))[0]})"
+    if values.dtype.hasobject and values.dtype.kind != "T":
+        return "Python objects have no type in memory: give numbers, text or times"
     if isinstance(obj, np.ndarray):
         found = array_of(values, most)
         shareable = found.access is READ_WRITE or found.guarded()
