@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.dap import Distribution
+from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Access, Array, Block, array, asarray, view
 from aggarray.memory.kept import restorable
 
@@ -180,3 +180,15 @@ def test_errors_have_one_line() -> None:
         assert "http" not in str(caught.value) and "\n" not in str(caught.value) and "use asarray" in str(caught.value)
     with pytest.raises(aa.AccessError, match=r"data and its mask, each for itself$"):
         view(np.ma.array([1]))
+
+
+@pytest.mark.parametrize("kind", ["f8", ">i2", "M8[s]", np.dtype([("x", "i4")])])
+def test_imported_sections_are_as_read_only_as_their_export(kind: Any) -> None:
+    values = np.zeros(4, kind)
+    lowered = values.view()
+    lowered.flags.writeable = False
+    for exported, read_only in ((lowered, True), (lowered[::2], True), (values, False)):
+        found = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": exported, "dim_data": ({},)}).buffer
+        assert np.shares_memory(found, values) and found.dtype == values.dtype and found.flags.writeable != read_only
+        if read_only:
+            tight(found)
