@@ -71,8 +71,8 @@ class LocalArray(Interchange):
     def from_distarray(cls, obj: Any) -> "LocalArray":
         """Take in what another library exports: an object with ``__distarray__``, or the dictionary that this returns.
 
-        Nothing is copied: the buffer is the exporter's memory, writable where that is, and only there. Of other processes it knows nothing but
-        what the dictionary of this one says. ProtocolError names every fault of the export.
+        Nothing is copied: the buffer is the exporter's memory, writable where that is, and only there. Of other processes it
+        knows nothing but what the dictionary of this one says. ProtocolError names every fault of the export.
 
         >>> export = {"__version__": "0.10.0", "buffer": bytearray(b"abc"), "dim_data": ({},)}
         >>> local = LocalArray.from_distarray(export)
