@@ -12,6 +12,7 @@ import zarr
 import aggarray as aa
 from aggarray.dap import Distribution, validate_all
 from aggarray.memory import Ragged
+from aggarray.mpi import Broadcast, ProcessGroup
 
 WORDS = [["one", "zwölf", ""], ["€ 3", "a b", "x" * 40]]
 TEXT = np.dtypes.StringDType()
@@ -154,3 +155,13 @@ def test_text_of_other_byte_orders_and_encodings() -> None:
     assert aa.SubArray.from_array(np.array(["né", "€"], ">U3")).read().tolist() == ["né", "€"]
     with pytest.raises(aa.AggregationError, match=r"not utf-8 .*numpy\.char\.decode"):
         aa.SubArray.from_array(np.array(["né".encode("latin-1")]))
+
+
+@pytest.mark.parametrize("absent", [None, np.nan])
+def test_missing_text_is_not_sent_as_some_word(absent: object) -> None:
+    kind = np.dtypes.StringDType(na_object=absent)
+    with ProcessGroup.serial() as root:
+        move = Broadcast(root.grid((1,)), root.grid((1,)))
+        assert move(np.array(["a", "b"], kind)).tolist() == ["a", "b"]
+        with pytest.raises(aa.ExchangeError, match=r"missing text of .* cannot be sent"):
+            move(np.array(["a", absent], kind))
