@@ -71,3 +71,54 @@ def test_pictures_show_the_samples_of_several_files(sample_stations: Path) -> No
         f"profiles_200{n}.nc" for n in range(1, 5)
     ]
     assert "temperature" in page(agg)
+
+
+def by_index(index: Any, values: Any) -> dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]:
+    """Return the variables of an indexed representation without a dimension of its instances: ``v`` along ``obs``."""
+    return {"x": (("obs",), index, {"instance_dimension": "i"}), "v": (("obs",), values, {})}
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ([0.0, np.nan, 1.0], "whole numbers, not nan, in element 1"),
+        ([0.0, np.inf, 1.0], "not inf, in element 1"),
+        ([0.0, 1.5, 1.0], "not 1.5, in element 1"),
+        ([0.0, -1e300, 1.0], "not -1e.300, in element 1"),
+        (np.array([0, 2**63 + 5, 1], "u8"), "not 9223372036854775813, in element 1"),
+        ([0, 10**11, 1], "100000000001 instances, of which 3 elements"),
+        ([0, -1, 1], "index -1 of element 1"),
+        (["a", "b", "c"], "not StringDType"),
+        (np.ma.masked_equal([0, 7, 1], 7), "the index is missing, in element 1"),
+    ],
+)
+def test_an_absurd_index_spoils_nothing_but_its_rows(tmp_path: Path, index: Any, words: str) -> None:
+    bad = stored(tmp_path / "bad.nc", by_index(np.ma.filled(index, -127), np.arange(3.0)))
+    if np.ma.isMaskedArray(index):
+        with netCDF4.Dataset(bad, "a") as file:
+            file["x"].missing_value = -127
+    stored(tmp_path / "good.nc", by_index([1, 0, 1], np.arange(3.0)))
+    agg = aa.open(tmp_path)
+    good, wrong = sorted(agg, key=lambda a: "bad" in str(a._matrix.references.uris))
+    assert good[:].tolist() == [[1.0], [0.0, 2.0]] and [r.rule for r in agg.refusals] == ["unreadable"]
+    with pytest.raises(aa.FormatError, match=f"bad.nc, variable 'x.*{words}"):
+        wrong[:]
+
+
+def test_sizes_and_indices_may_be_floats(tmp_path: Path) -> None:
+    a = aa.open(stored(tmp_path / "a.nc", by_size([1.0, 0.0, 2.0], np.arange(3.0))))["v"]
+    b = aa.open(stored(tmp_path / "b.nc", by_index(np.array([2, 0, 2], "f4"), np.arange(3.0))))["v"]
+    assert a[:].tolist() == [[0.0], [], [1.0, 2.0]] and b[:].tolist() == [[1.0], [], [0.0, 2.0]]
+    wrong = aa.open(stored(tmp_path / "c.nc", by_size(np.array([1, 2**63 + 1], "u8"), [1.0, 2.0])))["v"]
+    with pytest.raises(aa.FormatError, match=r"c\.nc, variable 'n': .* not 9223372036854775809, in element 1"):
+        wrong.counts  # noqa: B018
+
+
+def test_more_instances_than_there_can_be(tmp_path: Path) -> None:
+    path = stored(tmp_path / "a.nc", by_index([1, 0, 1], np.arange(3.0)))
+    with netCDF4.Dataset(path, "a") as file:
+        file.createDimension("i", 2**33)
+    a = aa.open(path)["v"]
+    assert a.shape == (2**33,)
+    with pytest.raises(aa.FormatError, match=r"8589934592 instances, of which 3 elements"):
+        a[0]

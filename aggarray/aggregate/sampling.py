@@ -10,6 +10,9 @@ from aggarray.master.geometry import Geometry, Part
 from aggarray.master.ragged import ragged
 from aggarray.roles import Sampling, samplings_of
 
+#: What a damaged file says is cut here, until its rows are needed and checked.
+_HIGHEST = 1 << 62
+
 #: What a first dimension without a name is called.
 NAMELESS = "dim_0"
 
@@ -73,9 +76,7 @@ class _File:
         path = f"{group}/{name}" if group else name
         if path in self._sizes:
             return self._sizes[path]
-        values, mask = index._values_and_mask()
-        used = values if mask is None else values[~mask]
-        return int(used.max(initial=-1)) + 1
+        return _highest(index) + 1
 
     def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
         """Return what is there of each instance; what is there of each run of samples is ragged itself."""
@@ -101,3 +102,13 @@ class _File:
         own = {n: c for n, c in array.coords.items() if c.name != self.sampling.index}
         coords = {n: ragged(c, whole, {}) if c.dimensions == array.dimensions else c for n, c in own.items()}
         return ragged(array, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
+
+
+def _highest(index: MasterArray) -> int:
+    """Return the highest index, -1 of none; values that are none are told when the rows are needed."""
+    values, mask = index._values_and_mask()
+    used = values if mask is None else values[~mask]
+    if used.dtype.kind not in "iuf":
+        return -1
+    found = used[np.isfinite(used)]
+    return min(max(int(found.max()), -1), _HIGHEST) if found.size else -1
