@@ -111,7 +111,7 @@ def test_sizes_and_indices_may_be_floats(tmp_path: Path) -> None:
     assert a[:].tolist() == [[0.0], [], [1.0, 2.0]] and b[:].tolist() == [[1.0], [], [0.0, 2.0]]
     wrong = aa.open(stored(tmp_path / "c.nc", by_size(np.array([1, 2**63 + 1], "u8"), [1.0, 2.0])))["v"]
     with pytest.raises(aa.FormatError, match=r"c\.nc, variable 'n': .* not 9223372036854775809, in element 1"):
-        wrong.counts  # noqa: B018
+        wrong[:]
 
 
 def test_more_instances_than_there_can_be(tmp_path: Path) -> None:
@@ -122,3 +122,32 @@ def test_more_instances_than_there_can_be(tmp_path: Path) -> None:
     assert a.shape == (2**33,)
     with pytest.raises(aa.FormatError, match=r"8589934592 instances, of which 3 elements"):
         a[0]
+
+
+def apart(folder: Path, *files: dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]) -> list[tuple[str, str]]:
+    """Return why the arrays of files, which are written, stay apart: (rule, reason)."""
+    paths = [stored(folder / f"{number}.nc", file) for number, file in enumerate(files)]
+    return [(r.rule, r.reason) for r in aa.open(paths).refusals]
+
+
+def test_why_rows_stay_apart(tmp_path: Path) -> None:
+    rows, later = by_size([1, 2], np.arange(3.0)), by_size([1, 2], np.arange(3.0) + 5)
+    ((rule, reason),) = apart(tmp_path, rows, {"v": (("obs",), np.arange(3.0), {})})
+    assert rule == "ragged" and reason == "ragged along i and not ragged along obs: rows are joined with rows only: 1.nc, 0.nc"
+    ((rule, reason),) = apart(tmp_path, rows, by_size([1, 2], np.arange(3.0), standard_name="air_temperature"))
+    assert rule == "identity" and "'v' and 'air_temperature'" in reason
+
+    def at(calendar: str, lat: float = 0) -> dict[str, Any]:
+        time = {"units": "days since 2000-01-01", "calendar": calendar}
+        return {"time": (("i",), [0.0, 1.0], time), "lat": ((), lat, {})}
+
+    ((rule, reason),) = apart(tmp_path, rows | at("360_day"), later | at("noleap"))
+    assert rule == "coordinate" and reason.startswith("time: units differ: 'days since 2000-01-01' of calendar '360_day' and")
+    times = [by_size([1, 2], np.arange(3.0), units="days since 2000-01-01", calendar=c) for c in ("360_day", "noleap")]
+    ((rule, reason),) = apart(tmp_path, *times)
+    assert rule == "units" and "'days since 2000-01-01' of calendar 'noleap' do not convert" in reason
+    scalar = [one | at("noleap", lat) for one, lat in ((rows, 1.0), (later, 2.0))]
+    for one in scalar:
+        one["v"] = (("obs",), one["v"][1], {"coordinates": "lat"})
+    ((rule, reason),) = apart(tmp_path, *scalar)
+    assert (rule, reason) == ("coordinate", "lat: values differ: '1.0' and '2.0': 0.nc, 1.nc")
