@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray.master.unrolled import unrolled
+from aggarray.plan import along
+from aggarray.read.grouping import by_file
 from aggarray.report import page
 from aggarray.report._data import packed
+from aggarray.selection import Range
 
 
 def stored(path: Path, variables: dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]) -> Path:
@@ -151,3 +155,29 @@ def test_why_rows_stay_apart(tmp_path: Path) -> None:
         one["v"] = (("obs",), one["v"][1], {"coordinates": "lat"})
     ((rule, reason),) = apart(tmp_path, *scalar)
     assert (rule, reason) == ("coordinate", "lat: values differ: '1.0' and '2.0': 0.nc, 1.nc")
+
+
+def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
+    """Samples that lie interleaved, in chunks of which each has some of every row, are read as by eager keys."""
+    index = np.tile(np.arange(50), 40)
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        for name, size in (("i", 50), ("obs", len(index))):
+            file.createDimension(name, size)
+        file.createVariable("x", "i4", ("obs",)).instance_dimension = "i"
+        file["x"][:] = index
+        file.createVariable("v", "f4", ("obs",), compression="zlib", chunksizes=(100,), fill_value=-9)
+        file["v"][:] = np.where(np.arange(len(index)) % 7, np.arange(len(index)), -9)
+    a = aa.open(tmp_path / "a.nc")["v"]
+    for key in (slice(None, None, -1), [7, 3, 3, 49, 7], slice(None, None, 3), [4]):
+        lazy = unrolled(a.lazy[key])
+        found, masked = lazy[:], lazy.read(masked=True)
+        wanted: Any = a.read(key, masked=True).flat
+        np.testing.assert_array_equal(found, np.ma.filled(wanted, np.nan))
+        np.testing.assert_array_equal(np.ma.getmaskarray(np.ma.asarray(masked)), np.ma.getmaskarray(wanted))
+        np.testing.assert_array_equal(lazy[13:2:-3], found[13:2:-3])
+        rows = [along(Range(0, lazy.size), lazy._matrix.edges[0])]
+        assert [len(group) for group in by_file(lazy._matrix, rows)] == [1]
+        path = tmp_path / "out.nc"
+        aa.api.extract(a.lazy[key], path, exists="overwrite")
+        again = aa.open(path)["v"][:]
+        np.testing.assert_array_equal(again.flat, found)
