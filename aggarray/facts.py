@@ -17,7 +17,8 @@ from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.master import MasterArray
-from aggarray.master.ragged import flat_of
+from aggarray.master.ragged import RaggedMasterArray, flat_of
+from aggarray.master.ragged_local import samples_of
 from aggarray.memory import type_string
 from aggarray.table import Template
 from aggarray.units import is_reference_time
@@ -197,8 +198,10 @@ def distributed(array: MasterArray, wanted: Wanted) -> Distribution:
     if len(types) > array.ndim:
         raise ProtocolError(f"dist {wanted.dist!r} for {array.ndim} dimensions: give one letter for each at most")
     grid = (*wanted.grid, *[1] * array.ndim)[: array.ndim]
-    if wanted.partitions is not None:
-        return Distribution.from_partitions(array, grid, balance=wanted.partitions)
+    # Rows are of different lengths: whoever does not say how gets about as many samples as others.
+    whole = isinstance(array, RaggedMasterArray) and wanted.dist is None and wanted.block_size is None
+    if wanted.partitions is not None or whole:
+        return Distribution.from_partitions(array, grid, balance=wanted.partitions or "contiguous")
     types = types.ljust(array.ndim, "b")
     cyclic = [d for d, letter in enumerate(types) if letter == "c"]
     if wanted.block_size and not cyclic:
@@ -207,14 +210,19 @@ def distributed(array: MasterArray, wanted: Wanted) -> Distribution:
 
 
 def distribution_facts(array: MasterArray, wanted: Wanted, version: str) -> dict[str, Any]:
-    """Return what `aggarray distribute` says: the array, the process grid, and the dim_data of every rank in that version."""
+    """Return what `aggarray distribute` says: the array, the process grid, and the dim_data of every rank in that version.
+
+    ``samples``: of every rank of a ragged array the dim_data of its samples, which it exports.
+    """
     found = distributed(array, wanted)
+    samples = samples_of(found, array.offsets) if isinstance(array, RaggedMasterArray) else None
     ranks = [
         {
             "rank": rank,
             "coords": list(found.coords(rank)),
             "local_shape": list(found.local_shape(rank)),
-            "dim_data": [{k: _listed(v) for k, v in entry.items()} for entry in found.dim_data(rank, version)],
+            "dim_data": _dim_data(found, rank, version),
+            **({} if samples is None else {"samples": _dim_data(samples, rank, version)}),
         }
         for rank in range(found.nprocs)
     ]
@@ -228,8 +236,13 @@ def section_rows(found: dict[str, Any]) -> list[list[str]]:
     for one in found["ranks"]:
         entries = zip(one["dim_data"], one["local_shape"], strict=True)
         shape = " x ".join(map(str, one["local_shape"])) or "scalar"
-        shown.append([str(one["rank"]), *(_section(e, n) for e, n in entries), shape])
+        samples = [_section(e, e.get("stop", e["size"]) - e.get("start", 0)) for e in one.get("samples", ())]
+        shown.append([str(one["rank"]), *(_section(e, n) for e, n in entries), shape, *samples])
     return shown
+
+
+def _dim_data(found: Distribution, rank: int, version: str) -> list[dict[str, Any]]:
+    return [{k: _listed(v) for k, v in entry.items()} for entry in found.dim_data(rank, version)]
 
 
 def _section(entry: dict[str, Any], extent: int) -> str:

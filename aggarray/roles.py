@@ -12,6 +12,9 @@ from typing import TypeAlias
 
 from aggarray.formats.base import Structure, Variable, basename, words
 
+#: Features of which each has samples of its own (CF section 9.1), as ``featureType`` names them.
+_FEATURES = frozenset(("timeseries", "trajectory", "profile"))
+
 #: What hangs on each variable, as {key: variable}, the key a base name; and which variables are data.
 Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
@@ -34,7 +37,8 @@ class Sampling:
 
     ``counts``: the variable of the sizes of runs of samples (contiguous: of instances); ``index``: that of the instance of
     each run, or sample; None for what there is not. Dimensions by name: of ``samples``, ``instances``, and ``runs`` (None
-    without counts).
+    without counts). ``present``: coordinates of instances and samples that are missing where there is no sample (incomplete
+    multidimensional).
     """
 
     group: str
@@ -43,10 +47,11 @@ class Sampling:
     runs: str | None = None
     counts: str | None = None
     index: str | None = None
+    present: tuple[str, ...] = ()
 
 
 def samplings_of(structure: Structure) -> list[Sampling]:
-    """Return the ragged representations in a file: contiguous, indexed, and indexed contiguous (CF H.2 to H.6)."""
+    """Return the ragged representations in a file: contiguous, indexed, indexed contiguous, incomplete (CF H.2 to H.6)."""
     flat = [v for v in structure.variables if len(v.dimensions) == 1]
     indices = {(v.name.rpartition("/")[0], v.dimensions[0]): v for v in flat if words(v.attrs.get("instance_dimension"))}
     found = []
@@ -62,7 +67,26 @@ def samplings_of(structure: Structure) -> list[Sampling]:
         (instances,) = words(v.attrs["instance_dimension"])[:1]
         if (group, samples) not in counted and instances != samples:
             found.append(Sampling(group, samples, instances, index=v.name))
-    return found
+    return found + _incomplete(structure)
+
+
+def _incomplete(structure: Structure) -> list[Sampling]:
+    """Return the incomplete multidimensional arrays of a file (CF section 9.3.2).
+
+    That is so where a file of discrete sampling features has coordinates along instances and samples together: where samples
+    share theirs, the array is an orthogonal one, and no row is shorter than others.
+    """
+    feature = structure.attrs.get("featureType")
+    if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
+        return []
+    names, found = Names(structure), dict[tuple[str, tuple[str, ...]], dict[str, None]]()
+    for v in structure.variables:
+        if len(v.dimensions) != 2 or not names.is_sampled(v):
+            continue
+        own = [n for n in names.named(v, words(v.attrs.get("coordinates"))) if names.variables[n].dimensions == v.dimensions]
+        alike = [n for n in own if names.variables[n].shape == v.shape]
+        found.setdefault((v.name.rpartition("/")[0], v.dimensions), {}).update(dict.fromkeys(alike))
+    return [Sampling(group, along[1], along[0], present=tuple(sorted(own))) for (group, along), own in found.items() if own]
 
 
 class Names:
@@ -109,6 +133,13 @@ class Names:
         # A group may have a dimension of that name of its own, of another size.
         size = variable.shape[variable.dimensions.index(dimension)] if dimension in variable.dimensions else None
         return found if size in (None, self.variables[found].shape[0]) else None
+
+    def is_sampled(self, variable: Variable) -> bool:
+        """Tell whether the second dimension of a variable only numbers samples: none is a feature, or at a place or time."""
+        told = self.coordinate(variable, variable.dimensions[1])
+        attrs = {} if told is None else self.variables[told].attrs
+        bare = not {"axis", "standard_name"} & attrs.keys() and attrs.get("units", "1") in ("1", "")
+        return bare and not any(v.dimensions[:1] == variable.dimensions[1:] for v in self._roles)
 
     def is_coordinate(self, variable: Variable) -> bool:
         """Tell whether a variable is the coordinate variable of its own dimension."""

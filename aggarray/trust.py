@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from aggarray.alike import as_text, fact_of, facts_of, groups_of, identity_of
 from aggarray.assumed import Assumed, Fact
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import ROWS, Attributes, Structure, Variable
+from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted
 from aggarray.frozen import frozen
 from aggarray.helpers import Result
+from aggarray.roles import samplings_of
 from aggarray.scan import Progress, Scan, Scanned
 
 #: Of fewer files of a kind each is scanned.
@@ -108,7 +109,7 @@ def agreed(known: Sequence[Structure], judges: Judges) -> Kind | None:
     model = known[0]
     if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in known):
         return None
-    if any(not ROWS.isdisjoint(v.attrs) for v in model.variables):
+    if samplings_of(model):
         return None  # which samples belong together is each file's own
     columns = {vs[0].name: vs for vs in zip(*(s.variables for s in known), strict=True)}
     read = _differing(columns)

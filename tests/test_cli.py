@@ -282,6 +282,19 @@ def test_distribute_tells_what_is_wrong(
     assert (found, out) == (status, "") and words in err
 
 
+def test_distribute_balances_rows_by_samples(capsys: pytest.CaptureFixture[str], sample_stations: Path) -> None:
+    _, out, _ = run(capsys, "distribute", sample_stations, "-v", "temperature", "-n", 3)
+    shown = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+    assert shown[0] == ["rank", "profile", "local shape", "samples"]
+    assert shown[2:] == [["0", "b 0:6", "6", "b 0:63"], ["1", "b 6:11", "5", "b 63:121"], ["2", "b 11:18", "7", "b 121:179"]]
+    _, out, _ = run(capsys, "distribute", sample_stations, "-v", "temperature", "-n", 3, "--dist", "b", "--json")
+    assert [one["dim_data"][0]["stop"] for one in json.loads(out)["ranks"]] == [6, 12, 18]
+    _, out, _ = run(capsys, "distribute", sample_stations, "-v", "temperature", "-n", 1, "--protocol", "0.9.0")
+    assert out.splitlines()[2].split() == ["0", "n", "0:18", "18", "n", "0:179"]
+    status, _, err = run(capsys, "distribute", sample_stations, "-v", "temperature", "-n", 2, "--dist", "c")
+    assert status == 2 and "a distribution of these in blocks" in err
+
+
 def test_distribute_asks_which_variable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write(tmp_path / "a.nc", [0], name="tas")
     write(tmp_path / "b.nc", [0], name="pr")

@@ -299,7 +299,7 @@ def test_profiles_of_stations(tmp_path: Path) -> None:
         assert aa.open(tmp_path / "one.nc")["v"].coords["time"][:].tolist() == a.coords["time"][:].tolist()
 
 
-def test_an_incomplete_multidimensional_array_stays_one(tmp_path: Path) -> None:
+def test_two_dimensions_of_which_nothing_is_told_stay_two(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("i", 2)
         file.createDimension("obs", 3)

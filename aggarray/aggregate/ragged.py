@@ -160,8 +160,12 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
     """Return the rows of all, neighbours of one representation in one part."""
     parts = [part for geometry in geometries for part in geometry.parts]
-    alike = groupby(parts, lambda part: (part.counts is None, part.index is None))
+    alike = groupby(parts, _representation)
     return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in alike))
+
+
+def _representation(part: Part) -> tuple[object, ...]:
+    return part.counts is None, part.index is None, [basename(a.name or "") for a in part.present]
 
 
 def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Part:
@@ -170,7 +174,8 @@ def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], Master
         cuts.append(one.cuts[1:] + before)
         before = cuts[-1][-1]
     counts, index = [p.counts for p in parts if p.counts is not None], [p.index for p in parts if p.index is not None]
-    return Part(np.concatenate(cuts), along(counts) if counts else None, along(index) if index else None)
+    present = tuple(along(list(pieces)) for pieces in zip(*(p.present for p in parts), strict=True))
+    return Part(np.concatenate(cuts), along(counts) if counts else None, along(index) if index else None, present)
 
 
 def _along(pieces: Sequence[MasterArray], rules: Rules) -> MasterArray:

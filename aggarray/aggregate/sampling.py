@@ -1,6 +1,8 @@
 """Which arrays of a file are ragged? Those along a dimension of samples of which it says whose they are (CF chapter 9)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Protocol
 
 import numpy as np
 
@@ -17,13 +19,16 @@ _HIGHEST = 1 << 62
 NAMELESS = "dim_0"
 
 
-def with_rows(
-    structure: Structure, arrays: Sequence[MasterArray], array: Callable[[str], MasterArray | None]
-) -> list[MasterArray]:
+class Usable(Protocol):
+    """Gives a variable of a file as an array, ``flat``: its rows one after the other; None where it cannot be used."""
+
+    def __call__(self, name: str, flat: bool = False) -> MasterArray | None: ...
+
+
+def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:
     """Return the data variables of a file with those along samples as ragged arrays.
 
-    All that a file has along instances hangs on these, and what says whose the samples are is no data any more. ``array``
-    gives a variable as an array, None where it cannot be used.
+    All that a file has along instances hangs on these, and what says whose the samples are is no data any more.
     """
     found, samplings = list(arrays), samplings_of(structure)
     told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
@@ -35,35 +40,41 @@ def with_rows(
 class _File:
     """One sampling of a file, and the variables around it; ``told``: those that say of any samples whose they are."""
 
-    def __init__(
-        self, structure: Structure, sampling: Sampling, told: set[str], array: Callable[[str], MasterArray | None]
-    ) -> None:
+    def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: Usable) -> None:
         self.sampling, self._told, self._array = sampling, told, array
+        self._flat = bool(sampling.present)
+        self._along = (sampling.instances, sampling.samples) if self._flat else (sampling.samples,)
         self._sizes = structure.sizes or {}
         self.variables = [v for v in structure.variables if v.name.rpartition("/")[0] == sampling.group]
 
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
         """Return the arrays with those of this sampling as ragged ones."""
         one = self.sampling
-        rows = [v.name for v in self.variables if v.dimensions == (one.samples,) and v.name not in self._told]
+        rows = [v.name for v in self.variables if v.dimensions == self._along and v.name not in self._told]
         named = {a.name for a in arrays}
         if named.isdisjoint(rows):
             return arrays
-        counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
-        if (counts is None) != (one.counts is None) or (index is None) != (one.index is None):
+        shape = next(v.shape for v in self.variables if v.name in rows)
+        whole = self._geometry(shape)
+        if whole is None:
             return arrays
-        samples = next(v.shape[0] for v in self.variables if v.name in rows)
-        whole = self._geometry(counts, index, samples)
         hung = self._hung(whole)
-        instead = {a.name or "": self._ragged(a, whole, hung) for a in arrays if a.name in rows}
+        instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
         idle = {one.counts, one.index, *(c.name for c in hung.values())}
         return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
-    def _geometry(self, counts: MasterArray | None, index: MasterArray | None, samples: int) -> Geometry:
+    def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:
+        """Return whose the samples of a shape are, None where what says so cannot be used."""
+        one, samples = self.sampling, prod(shape)
+        counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
+        present = [self._array(name, flat=True) for name in one.present]
+        usable = tuple(a for a in present if a is not None)
+        if (counts is None) != (one.counts is None) or (index is None) != (one.index is None) or len(usable) < len(present):
+            return None
         runs = samples if counts is None else counts.shape[0]
-        instances = self._size(runs, index)
+        instances = shape[0] if self._flat else self._size(runs, index)
         cuts = np.array([[0, 0, 0], [instances, runs, samples]])
-        return Geometry(self.sampling.instances, (Part(cuts, counts, index),))
+        return Geometry(one.instances, (Part(cuts, counts, index, usable),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
         """Return the number of instances: what has their dimension tells, or the file's list of these, or the highest index."""
@@ -85,6 +96,8 @@ class _File:
         named = one.instances != NAMELESS
         own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._told]
         for v in own:
+            if self._flat and one.samples in v.dimensions:
+                continue
             array = self._array(v.name) if v.shape[0] == whole.size else None
             if array is not None:
                 hung[basename(v.name)] = array
@@ -98,10 +111,22 @@ class _File:
                 hung[basename(v.name)] = ragged(array, runs, {})
         return hung
 
-    def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray:
-        own = {n: c for n, c in array.coords.items() if c.name != self.sampling.index}
-        coords = {n: ragged(c, whole, {}) if c.dimensions == array.dimensions else c for n, c in own.items()}
-        return ragged(array, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
+    def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray | None:
+        """Return the samples of a variable in rows, None where they cannot be used."""
+        samples, coords = self._samples(array), dict[str, MasterArray]()
+        if samples is None:
+            return None
+        for name, one in array.coords.items():
+            along = self._samples(one) if one.dimensions == array.dimensions else None
+            if along is not None:
+                coords[name] = ragged(along, whole, {})
+            # What merely numbers the places of a row says nothing of samples.
+            elif one.name != self.sampling.index and not (self._flat and one.dimensions == self._along[1:]):
+                coords[name] = one
+        return ragged(samples, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
+
+    def _samples(self, array: MasterArray) -> MasterArray | None:
+        return self._array(array.name or "", flat=True) if self._flat else array
 
 
 def _highest(index: MasterArray) -> int:

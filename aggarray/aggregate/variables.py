@@ -3,8 +3,10 @@
 Which variables those are, `roles` tells. What follows for all files alike is worked out once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from aggarray.conform import fill_for
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, words
 from aggarray.formats.described import is_decreasing, template_of, text_attribute
+from aggarray.formats.flat import flat_name
 from aggarray.frozen import FrozenDict, Itself, frozen, interned
 from aggarray.master import MasterArray
 from aggarray.roles import Names, Roles, roles_of
@@ -54,9 +57,9 @@ def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray
                 skipped.append((other, str(error)))
         arrays.append(replace(array, coords=coords))
 
-    def usable(name: str) -> MasterArray | None:
+    def usable(name: str, flat: bool = False) -> MasterArray | None:
         try:
-            return file.array(name)
+            return file.flat(name) if flat else file.array(name)
         except AggarrayError as error:
             skipped.append((name, str(error)))
             return None
@@ -125,6 +128,15 @@ class _File:
             self._arrays[name] = self._array(variable) if kind is None else self._alike(variable, kind)
         return self._arrays[name]
 
+    def flat(self, name: str) -> MasterArray:
+        """Return a variable of two dimensions as an array of its rows, one after the other."""
+        variable = self.variables[name]
+        values = None if variable.values is None else variable.values.reshape(-1)
+        size, (_, width) = prod(variable.shape), variable.shape
+        made = self._array(replace(variable, shape=(size,), dimensions=variable.dimensions[1:], values=values), [True])
+        template = made._matrix.references.templates[0]
+        return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
+
     def _alike(self, variable: Variable, kind: _Kind) -> MasterArray:
         """Return a variable as an array: that of another file of its kind but for the place, where both are one variable."""
         name, assumed = variable.name, self.structure.assumed
@@ -142,9 +154,9 @@ class _File:
         matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps, self._seen)
         return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
-    def _array(self, variable: Variable) -> MasterArray:
+    def _array(self, variable: Variable, directions: Sequence[bool] | None = None) -> MasterArray:
         parent = self.variables.get(self._parents.get(variable.name, ""))
-        template = template_of(variable, self.structure, self._directions(variable))
+        template = template_of(variable, self.structure, self._directions(variable) if directions is None else directions)
         if parent is not None:
             units = template.units if template.units is not None else text_attribute(parent.attrs.get("units"))
             calendar = text_attribute(variable.attrs.get("calendar", parent.attrs.get("calendar")))

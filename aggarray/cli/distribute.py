@@ -35,7 +35,8 @@ def command(source: tuple[str, ...], variable: str | None, processes: int | None
     """Say which process has what of an array.
 
     The dim_data of every rank, by the Distributed Array Protocol. Dimensions that
-    --dist or --grid do not mention are not divided.
+    --dist or --grid do not mention are not divided. Rows of different lengths are
+    shared out in blocks with about as many samples each.
     """
     from aggarray import facts
 
@@ -56,7 +57,8 @@ def command(source: tuple[str, ...], variable: str | None, processes: int | None
     if as_json:
         echo_json(found)
         return
-    click.echo(facts.table(facts.section_rows(found), ["rank", *found["dimensions"], "local shape"]))
+    samples = ["samples"] * ("samples" in found["ranks"][0])
+    click.echo(facts.table(facts.section_rows(found), ["rank", *found["dimensions"], "local shape", *samples]))
 
 
 def _grid(given: str | None, processes: int | None) -> tuple[int, ...]:

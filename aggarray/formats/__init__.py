@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
+from aggarray.formats.flat import understanding
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
 from aggarray.formats.places import File, absolute, is_folder, looks, store_mark
 from aggarray.plugins import foreign_objects, own_objects
@@ -152,8 +153,8 @@ def locate(path: str, wanted: WantedTables) -> Tables:
         with blaming(path):
             status = looks(path)
             # Handles of other packages may not know.
-            ask = getattr(handle, "chunks", lambda name: None)
-            found = {name: chunks for name in wanted.names if (chunks := ask(name)) is not None}
+            asked = {name: getattr(understanding(handle, name), "chunks", lambda name: None)(name) for name in wanted.names}
+            found = {name: chunks for name, chunks in asked.items() if chunks is not None}
             return Tables(path, (status.st_mtime_ns, status.st_size, status.st_ino), found)
     finally:
         handle.close()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats.flat import is_flat
 from aggarray.indexes.container import Container
 from aggarray.master import MasterArray
 from aggarray.table import Matrix, Template, used_rows
@@ -30,6 +31,8 @@ def inexpressible(array: MasterArray) -> str | None:
         return "some of its partitions are in memory, others are files"
     if matrix.parts.starts or matrix.parts.steps:
         return "it shows parts of sub-arrays"
+    if any(map(is_flat, references.variables)):
+        return "its rows lie side by side in arrays of two dimensions"
     if any(matrix.flips(axis).any() for axis in range(array.ndim)):
         return "it turns sub-arrays round"
     used = used_rows(references.template[matrix.refs], len(references.templates))

@@ -41,6 +41,9 @@ def check_geometry(geometry: Geometry) -> None:
         sizes = ((part.counts, runs), (part.index, along))
         if any(a is not None and (a.shape != (size,) or a.dtype.kind not in "iu") for a, size in sizes):
             raise ValueError("row sizes or indices of another shape or dtype than their files have")
+        rows, places = np.diff(cuts[:, [0, 2]], axis=0).T
+        if part.present and (any(a.shape != (samples,) for a in part.present) or (places % np.maximum(rows, 1)).any()):
+            raise ValueError("rows whose samples have other places than their files")
     chosen = geometry.chosen
     if not geometry.parts or (isinstance(chosen, np.ndarray) and len(chosen) and not _within(chosen, geometry.total)):
         raise ValueError("rows that no file has")

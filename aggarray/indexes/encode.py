@@ -187,6 +187,7 @@ class Encoder:
                 "cuts": [column(c) for c in part.cuts.T],
                 "counts": None if part.counts is None else self.array(part.counts),
                 "index": None if part.index is None else self.array(part.index),
+                "present": [self.array(one) for one in part.present],
             }
             for part in geometry.parts
         ]
@@ -281,8 +282,8 @@ class Decoder:
         column, parts = self.reader.column, []
         for part in found["parts"]:
             cuts = np.stack([column(c) for c in part["cuts"]], axis=-1)
-            told = (None if part[name] is None else self.array(part[name]) for name in ("counts", "index"))
-            parts.append(Part(cuts, *told))
+            counts, index = (None if part[name] is None else self.array(part[name]) for name in ("counts", "index"))
+            parts.append(Part(cuts, counts, index, tuple(map(self.array, part["present"]))))
         chosen = None if found["chosen"] is None else column(found["chosen"])
         geometry = Geometry(str(found["dimension"]), tuple(parts), chosen)
         check_geometry(geometry)

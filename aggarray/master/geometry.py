@@ -16,6 +16,7 @@ from aggarray.memory.rows import (
     check_counts,
     check_index,
     contiguous,
+    incomplete,
     indexed,
     indexed_contiguous,
     one_after_the_other,
@@ -32,17 +33,19 @@ class Part:
 
     ``cuts``: int64 (files + 1, 3), how many instances, runs of samples and samples come before each file; ``counts``: the size
     of each run (contiguous: of each instance), None where samples are indexed one by one; ``index``: the instance of each run,
-    or sample, counted within its file, None where each run is one.
+    or sample, counted within its file, None where each run is one; ``present``: coordinates of the samples of rows that are
+    all as long as the longest of their file, missing where there is no sample (incomplete multidimensional).
     """
 
     cuts: np.ndarray
     counts: "MasterArray | None" = None
     index: "MasterArray | None" = None
+    present: tuple["MasterArray", ...] = ()
 
     @property
     def known(self) -> bool:
         """Whether nothing has to be read for it."""
-        return all(a is None or a._known is not None for a in (self.counts, self.index))
+        return all(a is None or a._known is not None for a in (self.counts, self.index, *self.present))
 
     def of_runs(self) -> "Part":
         """Return the rows that the runs of samples make."""
@@ -50,6 +53,8 @@ class Part:
 
     def rows(self, access: Access) -> Rows:
         """Return where the rows lie. FormatError names file and variable of what does not fit."""
+        if self.present:
+            return incomplete(self._there(access), *np.diff(self.cuts[:, [0, 2]], axis=0).T)
         counts = None if self.counts is None else _whole_numbers(replace(self.counts, _access=access))
         index = None if self.index is None else _whole_numbers(replace(self.index, _access=access))
         for before, after in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
@@ -65,6 +70,15 @@ class Part:
         if counts is None:
             return contiguous(np.zeros(size, np.int64)) if index is None else indexed(index, size)
         return contiguous(counts) if index is None else indexed_contiguous(counts, index, size)
+
+    def _there(self, access: Access) -> np.ndarray:
+        """Return whether there is a sample at each place of the rows: one that any of the coordinates has."""
+        there = np.zeros(int(self.cuts[-1, 2]), bool)
+        for coordinate in self.present:
+            values, mask = replace(coordinate, _access=access)._values_and_mask()
+            own = np.ones(len(there), bool) if mask is None else ~mask
+            there |= own & ~np.isnan(values) if values.dtype.kind == "f" else own
+        return there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +103,15 @@ class Geometry:
         """How many rows there are."""
         return self.total if self.chosen is None else length(self.chosen)
 
+    @property
+    def stored(self) -> bool:
+        """Whether the samples, as they are stored, are those of all rows and no others."""
+        return self.chosen is None and not any(part.present for part in self.parts)
+
     def rows(self, access: Access) -> Rows:
         """Return where the rows lie, found once. FormatError names file and variable of what does not fit."""
         if not self._found:
-            rows = one_after_the_other([part.rows(access) for part in self.parts])
+            rows = one_after_the_other([(part.rows(access), int(part.cuts[-1, 2])) for part in self.parts])
             self._found.append(rows if self.chosen is None else rows.take(self.chosen))
         return self._found[0]
 

@@ -89,7 +89,7 @@ class RaggedMasterArray(MasterArray):
     @property
     def size(self) -> int:
         """Number of samples."""
-        return int(self._matrix.edges[0][-1]) if self._instances.chosen is None else int(self._rows.counts.sum())
+        return int(self._matrix.edges[0][-1]) if self._instances.stored else int(self._rows.counts.sum())
 
     def __datashape__(self) -> Type:
         return Type((*self.shape, VAR), self.dtype, self._matrix.may_miss)

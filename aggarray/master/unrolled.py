@@ -24,13 +24,13 @@ def unrolled(array: MasterArray) -> MasterArray:
     if not isinstance(array, RaggedMasterArray):
         return array
     geometry = array._instances
-    told = _told(array) if geometry.chosen is None else _count(array, array.counts)
+    told = _told(array) if geometry.stored else _count(array, array.counts)
     own = array._matrix.dimensions
     coords: dict[str, MasterArray] = {}
     for name, coordinate in array.coords.items():
         if not isinstance(coordinate, RaggedMasterArray):
             coords[name] = coordinate
-        elif geometry.chosen is None or coordinate._matrix.dimensions == own:
+        elif geometry.stored or coordinate._matrix.dimensions == own:
             coords[name] = _unrolled(coordinate)
     return replace(_unrolled(array), coords={**coords, **told})
 
@@ -38,7 +38,7 @@ def unrolled(array: MasterArray) -> MasterArray:
 def _unrolled(array: RaggedMasterArray) -> MasterArray:
     """Return the samples: all as they are stored, of selected rows in their order."""
     flat = array._samples({})
-    if array._instances.chosen is None:
+    if array._instances.stored:
         return flat
     places = array._rows.places()
     found = places if isinstance(places, slice) else (as_range(places) or places)

@@ -119,22 +119,40 @@ def indexed_contiguous(counts: np.ndarray, index: np.ndarray, size: int) -> Rows
     return Rows(offsets_of(of_rows)[:-1], of_rows, runs(offsets_of(counts)[:-1][sorted_runs], counts[sorted_runs]))
 
 
-def one_after_the_other(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of several as those of one, whose samples lie one behind the other.
+def incomplete(there: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Rows:
+    """Return rows that have places for equally many samples within each file (CF section 9.3.2).
 
-    >>> one_after_the_other([contiguous(np.array([1])), indexed(np.array([1, 0]), 2)]).order.tolist()
+    ``there``: whether there is a sample, bool per place; ``rows``, ``places``: how many each file has.
+
+    >>> found = incomplete(np.array([True, False, True, True]), np.array([2]), np.array([4]))
+    >>> found.starts.tolist(), found.counts.tolist(), found.order
+    ([0, 2], [1, 2], None)
+    """
+    widths = np.repeat(places // np.maximum(rows, 1), rows)
+    starts = offsets_of(widths)[:-1]
+    before = offsets_of(there)
+    counts = before[starts + widths] - before[starts]
+    # Rows whose missing samples all come last.
+    if (before[starts + counts] - before[starts] == counts).all():
+        return Rows(starts, counts)
+    return Rows(offsets_of(counts)[:-1], counts, np.flatnonzero(there))
+
+
+def one_after_the_other(parts: Sequence[tuple[Rows, int]]) -> Rows:
+    """Return the rows of several as those of one, whose samples are stored one behind the other; given with their number.
+
+    >>> one_after_the_other([(contiguous(np.array([1])), 1), (indexed(np.array([1, 0]), 2), 2)]).order.tolist()
     [0, 2, 1]
     """
     if len(parts) == 1:
-        return parts[0]
-    counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
-    if all(part.order is None for part in parts):
-        return contiguous(counts)
-    sizes = [int(part.counts.sum()) for part in parts]
-    own = [np.arange(size) if part.order is None else part.order for part, size in zip(parts, sizes, strict=True)]
-    before = offsets_of(np.array(sizes))[:-1]
-    order = np.concatenate([one + shift for one, shift in zip(own, before, strict=True)])
-    return Rows(offsets_of(counts)[:-1], counts, order)
+        return parts[0][0]
+    before = offsets_of(np.array([size for _, size in parts]))[:-1].tolist()
+    counts = np.concatenate([np.zeros(0, np.int64), *(rows.counts for rows, _ in parts)])
+    pairs = [(rows, shift) for (rows, _), shift in zip(parts, before, strict=True)]
+    if all(rows.order is None for rows, _ in parts):
+        return Rows(np.concatenate([np.zeros(0, np.int64), *(rows.starts + shift for rows, shift in pairs)]), counts)
+    own = [(runs(rows.starts, rows.counts) if rows.order is None else rows.order) + shift for rows, shift in pairs]
+    return Rows(offsets_of(counts)[:-1], counts, np.concatenate(own))
 
 
 def check_counts(counts: np.ndarray, samples: int, where: str) -> None:

@@ -13,6 +13,7 @@ from aggarray.access import Access
 from aggarray.conform import conform
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import blaming, select_outer
+from aggarray.formats.flat import stored_name
 from aggarray.plan import Piece
 from aggarray.read.chunking import outer, parts_of
 from aggarray.read.files import opened
@@ -32,13 +33,13 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
     if uri is None:
         return _pick(references.memory[code], piece.selection)
     variable = references.variables[code]
-    with blaming(uri, variable), opened(references, piece.ref, access) as handle:
+    with blaming(uri, stored_name(variable)), opened(references, piece.ref, access) as handle:
         found = select_outer(lambda box: handle.read(variable, box), piece.selection)
     expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
     stored = references.template_of(piece.ref).encoding.stored
     if found.shape != expected or found.dtype != stored:
         text = f"{found.dtype} of shape {found.shape} where {stored} of shape {expected} should be"
-        raise FormatError(f"{uri}, variable {variable!r}: {text}; open the files anew")
+        raise FormatError(f"{uri}, variable {stored_name(variable)!r}: {text}; open the files anew")
     return found
 
 
@@ -98,4 +99,4 @@ def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
     if str(error).startswith(f"{uri}, variable"):
         raise error
     text = str(error).removeprefix(f"{uri}: ")
-    raise type(error)(f"{uri}, variable {variable!r}: {text}") from error
+    raise type(error)(f"{uri}, variable {stored_name(variable)!r}: {text}") from error

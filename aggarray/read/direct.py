@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats.flat import stored_name
 from aggarray.read.blocks import raise_named
 from aggarray.read.chunking import Indices, Slab, parts_of, slabs_of
 from aggarray.read.slabs import read_slabs
@@ -91,5 +92,5 @@ def carry_out(batch: Batch) -> None:
     except AggarrayError as error:
         raise_named(error, stored.path, stored.variable)
     except OSError as error:
-        text = f"{stored.path}, variable {stored.variable!r}: {error.strerror or error}"
+        text = f"{stored.path}, variable {stored_name(stored.variable)!r}: {error.strerror or error}"
         raise FormatError(f"{text}; read it again") from error

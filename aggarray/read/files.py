@@ -14,6 +14,7 @@ from aggarray.access import Access
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
+from aggarray.formats.flat import understanding
 from aggarray.formats.places import looks
 from aggarray.options import get_options
 from aggarray.ranges import State
@@ -177,12 +178,14 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
+        variable = references.variables[int(references.variable[row])]
+        known = understanding(handle, variable)
         if access.roots is not None or getattr(handle, "borrowed", False):
             # Handles of other packages may not know.
-            elsewhere = getattr(handle, "elsewhere", lambda variable: ())
-            for path in elsewhere(references.variables[int(references.variable[row])]):
+            elsewhere = getattr(known, "elsewhere", lambda variable: ())
+            for path in elsewhere(variable):
                 access.check_named(path, uri)
-        yield handle
+        yield known
 
 
 def with_borrowed(structure: Structure, access: Access) -> Structure:
