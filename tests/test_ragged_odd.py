@@ -1,5 +1,6 @@
 """Do files of rows that are odd, but right, give what is in them, and wrong ones an error that says so?"""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,64 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
         aa.api.extract(a.lazy[key], path, exists="overwrite")
         again = aa.open(path)["v"][:]
         np.testing.assert_array_equal(again.flat, found)
+
+
+def test_bounds_of_samples_go_with_their_rows(tmp_path: Path) -> None:
+    paths, times = [], []
+    for number, sizes in enumerate(([1, 2], [2, 0, 1], [3])):
+        count = sum(sizes)
+        time, bounds = np.arange(count) + 10.0 * number, np.arange(2.0 * count).reshape(count, 2) + 100 * number
+        times += [row.tolist() for row in np.split(bounds, np.cumsum(sizes)[:-1])]
+        file = by_size(sizes, time, coordinates="t")
+        file["t"] = (("obs",), time, {"units": "days since 2000-01-01", "bounds": "t_bnds"})
+        file["t_bnds"] = (("obs", "nv"), bounds, {})
+        file["w"] = (("obs", "nv"), bounds, {})
+        paths.append(stored(tmp_path / f"{number}.nc", file))
+    agg = aa.open(paths, variables=["v"])
+    agg.save(tmp_path / "all.nca")
+    for a in (agg["v"], aa.open(tmp_path / "all.nca")["v"], aa.concat([aa.open(p)["v"] for p in paths], "i")):
+        assert a.coords["t_bnds"].dimensions == ("obs", "nv") and not agg.refusals
+        assert a.coords["t_bnds"][:].tolist() == [*chain(*times)] == a.flat.coords["t_bnds"][:].tolist()
+        some = a.lazy[::-2]
+        wanted = times[::-2]
+        for one, rows in ((some, wanted), (some.lazy[[2, 0]], [wanted[2], wanted[0]]), (a.lazy[1:3].lazy[:1], times[1:2])):
+            assert one.coords["t_bnds"][:].tolist() == [*chain(*rows)] and "t_bnds" not in one.flat.coords
+            aa.api.extract(one, tmp_path / "some.nc", exists="overwrite")
+            again = aa.open(tmp_path / "some.nc")["v"]
+            assert again[:].tolist() == one[:].tolist() and again.coords["t_bnds"][:].tolist() == [*chain(*rows)]
+        assert a.lazy[3].coords["t_bnds"].shape == (0, 2) and a.lazy[2].coords["t_bnds"][:].tolist() == times[2]
+
+
+def test_names_of_files_tell_several_samplings_apart(tmp_path: Path) -> None:
+    file: dict[str, Any] = {}
+    for name, sizes in (("a", [1, 2]), ("b", [4, 0])):
+        file[f"n_{name}"] = (("i",), sizes, {"sample_dimension": name})
+        file[f"v_{name}"] = ((name,), np.arange(float(sum(sizes))), {})
+    agg = aa.open(stored(tmp_path / "a.nc", file))
+    data = agg.to_xarray()
+    assert data["n_a"].values.tolist() == [1, 2] and data["n_b"].values.tolist() == [4, 0]
+    agg.to_kerchunk(tmp_path / "a.json")
+    aa.api.extract(list(agg), tmp_path / "b.nc")
+    for other in ("a.json", "b.nc"):
+        assert [a[:].tolist() for a in aa.open(tmp_path / other)] == [a[:].tolist() for a in agg]
+
+
+def test_rows_that_were_chosen_keep_what_belongs_to_their_runs(tmp_path: Path) -> None:
+    """Profiles of trajectories: their sizes, and what there is of each profile, go with the trajectories."""
+    file: dict[str, Any] = {
+        "row_size": (("p",), [2, 1, 0, 4], {"sample_dimension": "obs"}),
+        "owner": (("p",), [0, 1, 0, 1], {"instance_dimension": "i"}),
+        "id": (("i",), ["T0", "T1"], {"cf_role": "trajectory_id"}),
+        "time": (("p",), np.arange(4.0), {"units": "days since 2000-01-01"}),
+        "v": (("obs",), np.arange(7.0), {"coordinates": "time id"}),
+    }
+    stored(tmp_path / "a.nc", file)
+    stored(tmp_path / "b.nc", {**file, "time": (("p",), np.arange(4.0) + 9, {"units": "days since 2000-01-01"})})
+    a = aa.open([tmp_path / "a.nc", tmp_path / "b.nc"])["v"]
+    for key in ([3, 0], slice(None, None, -1), [2], slice(0, 0)):
+        one = a.lazy[key]
+        aa.api.extract(one, tmp_path / "some.nc", exists="overwrite")
+        again = aa.open(tmp_path / "some.nc")["v"]
+        assert again[:].tolist() == one[:].tolist()
+        for name, coordinate in one.coords.items():
+            assert again.coords[name][:].tolist() == coordinate[:].tolist(), name

@@ -55,8 +55,8 @@ class Part:
         """Return where the rows lie. FormatError names file and variable of what does not fit."""
         if self.present:
             return incomplete(self._there(access), *np.diff(self.cuts[:, [0, 2]], axis=0).T)
-        counts = None if self.counts is None else _whole_numbers(replace(self.counts, _access=access))
-        index = None if self.index is None else _whole_numbers(replace(self.index, _access=access))
+        counts = None if self.counts is None else whole_numbers(replace(self.counts, _access=access))
+        index = None if self.index is None else whole_numbers(replace(self.index, _access=access))
         for before, after in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
             if counts is not None and self.counts is not None:
                 own = counts[before[1] : after[1]]
@@ -124,7 +124,7 @@ class Geometry:
         return Geometry, (self.dimension, self.parts, self.chosen)
 
 
-def _whole_numbers(array: "MasterArray") -> np.ndarray:
+def whole_numbers(array: "MasterArray") -> np.ndarray:
     """Return row sizes or indices as a new int64 array, floats that are whole too; missing ones are 0 samples.
 
     FormatError for other values, and for a missing index.
