@@ -1,5 +1,6 @@
 """Do files of rows that are odd, but right, give what is in them, and wrong ones an error that says so?"""
 
+import re
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray.dap import Distribution
 from aggarray.master.unrolled import unrolled
+from aggarray.memory import Ragged
 from aggarray.plan import along
 from aggarray.read.grouping import by_file
 from aggarray.report import page
@@ -197,6 +200,7 @@ def test_bounds_of_samples_go_with_their_rows(tmp_path: Path) -> None:
         paths.append(stored(tmp_path / f"{number}.nc", file))
     agg = aa.open(paths, variables=["v"])
     agg.save(tmp_path / "all.nca")
+    a: Any
     for a in (agg["v"], aa.open(tmp_path / "all.nca")["v"], aa.concat([aa.open(p)["v"] for p in paths], "i")):
         assert a.coords["t_bnds"].dimensions == ("obs", "nv") and not agg.refusals
         assert a.coords["t_bnds"][:].tolist() == [*chain(*times)] == a.flat.coords["t_bnds"][:].tolist()
@@ -243,3 +247,28 @@ def test_rows_that_were_chosen_keep_what_belongs_to_their_runs(tmp_path: Path) -
         assert again[:].tolist() == one[:].tolist()
         for name, coordinate in one.coords.items():
             assert again.coords[name][:].tolist() == coordinate[:].tolist(), name
+
+
+def test_rows_given_one_by_one() -> None:
+    masked = Ragged.from_rows([np.ma.masked_equal([1, 2], 2), [3], np.ma.MaskedArray([1], [True])])
+    assert masked.tolist() == [[1, None], [3], [None]] and np.ma.isMaskedArray(masked.flat)
+    assert not np.ma.isMaskedArray(Ragged.from_rows([[1], []]).flat) and Ragged.from_rows([]).flat.dtype == float
+    for rows, words in (([[1], 2], "row 1 of shape ()"), ([[[1, 2]]], "row 0 of shape (1, 2)")):
+        with pytest.raises(aa.AggregationError, match=re.escape(words)):
+            Ragged.from_rows(rows)
+    with pytest.raises(AttributeError, match="flat"):
+        masked.flat = np.zeros(3)
+
+
+def test_what_awkward_has_no_form_for_is_named() -> None:
+    pytest.importorskip("awkward", reason="ragged arrays in awkward: the extra 'ragged'")
+    for flat in (np.array([1, None], object), np.zeros(2, "i4,f4"), np.zeros(2, "V3")):
+        with pytest.raises(aa.AggregationError, match=r"samples of .*: awkward has no form for them: use \.flat"):
+            Ragged(flat, [0, 2]).to_awkward()
+
+
+def test_a_section_of_rows_is_no_array(sample_stations: Path) -> None:
+    a = aa.open(sample_stations)["temperature"]
+    section = a.local(Distribution.from_partitions(a, 2), 0)
+    with pytest.raises(aa.SelectionError, match=r"section\.samples\.buffer"):
+        np.asarray(section)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import ProtocolError
+from aggarray.errors import ProtocolError, SelectionError
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.block import Block
@@ -48,6 +48,9 @@ class LocalRagged:
     def __distarray__(self, version: str = NEWEST) -> dict[str, Any]:
         """Return the export of the samples, an irregular block; that of ``counts`` says which belong together."""
         return self.samples.__distarray__(version)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise SelectionError("rows of different lengths are no NumPy array: use section.samples.buffer, or section.ragged")
 
     def __repr__(self) -> str:
         return f"<aggarray.LocalRagged {len(self.counts.buffer)} rows, samples {self.samples!r}>"
