@@ -89,11 +89,11 @@ class InMemory:
 class Samples:
     """The samples of a ragged array in the order of its rows, as what a section is read from."""
 
-    __slots__ = ("dtype", "rows", "shape", "source")
+    __slots__ = ("dimensions", "dtype", "rows", "shape", "source")
 
     def __init__(self, source: Any, rows: Rows) -> None:
         self.source, self.rows = source, rows
-        self.shape, self.dtype = (int(rows.offsets[-1]),), source.dtype
+        self.shape, self.dtype, self.dimensions = (int(rows.offsets[-1]),), source.dtype, source.flat.dimensions
 
     def read(self, key: tuple[slice], copy: bool | None = True) -> np.ndarray:
         """Return samples from one row's begin to another's end."""
