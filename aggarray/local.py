@@ -19,7 +19,7 @@ from aggarray.maps.export import read_export
 from aggarray.maps.fields import NEWEST, version_of
 from aggarray.memory.arrays import Array
 from aggarray.memory.interchange import Interchange
-from aggarray.memory.making import array_of, owned
+from aggarray.memory.making import array_of, owned, shared
 from aggarray.memory.types import Type, Typed
 from aggarray.selection import Range
 
@@ -71,8 +71,8 @@ class LocalArray(Interchange):
     def from_distarray(cls, obj: Any) -> "LocalArray":
         """Take in what another library exports: an object with ``__distarray__``, or the dictionary that this returns.
 
-        Nothing is copied: the buffer is the exporter's memory, writable where that is. Of other processes it knows nothing but
-        what the dictionary of this one says. ProtocolError names every fault of the export.
+        Nothing is copied: the buffer is the exporter's memory, writable where that is, and only there. Of other processes it
+        knows nothing but what the dictionary of this one says. ProtocolError names every fault of the export.
 
         >>> export = {"__version__": "0.10.0", "buffer": bytearray(b"abc"), "dim_data": ({},)}
         >>> local = LocalArray.from_distarray(export)
@@ -88,7 +88,10 @@ class LocalArray(Interchange):
         rank = 0
         for _, part in parts:
             rank = rank * part.nprocs + part.rank
-        return cls.holding(np.empty(0) if export is None else export.buffer, distribution, rank)
+        buffer = np.empty(0) if export is None else export.buffer
+        if not buffer.flags.writeable and not buffer.dtype.hasobject:
+            buffer = shared(buffer)  # a flag alone keeps nobody from writing
+        return cls.holding(buffer, distribution, rank)
 
     @property
     def buffer(self) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.dap import Distribution, LocalArray
-from aggarray.memory import Access, Block, array, debug_repr, view
+from aggarray.memory import Access, Block, Ragged, array, debug_repr, view
 
 
 def shown(text: str) -> list[str]:
@@ -114,3 +114,32 @@ def test_what_has_no_memory() -> None:
         debug_repr([1, 2])
     block = Block("pod", bytearray(4), Access.READ, 4)
     assert "size: 4" in debug_repr(type(array([1])).over(block, "u1", (4,)))
+
+
+def test_rows_are_offsets_over_samples() -> None:
+    samples = np.arange(5, dtype=">f4")
+    rows = Ragged(samples, np.array([0, 2, 5]))
+    assert shown(debug_repr(rows)) == [
+        *("------ array", "address: X", "refcount: 1"),
+        *("type:", "pointer: X", "type: strided * var * byteswap[float32]"),
+        *("arrmeta:", "flags: 3 (read_access write_access )", "type-specific arrmeta:"),
+        *("strided_dim arrmeta", "stride: 8", "size: 2", "var_dim arrmeta", "stride: 4", "offset: 0"),
+        *("------ memory_block at X", "reference count: 1", "type: external"),
+        *("object void pointer: X (ndarray)", "free function: Py_DECREF", "------"),
+        *("data:", "pointer: X", "reference: X", "------ memory_block at X", "reference count: 1", "type: external"),
+        *("object void pointer: X (ndarray)", "free function: Py_DECREF", "------", "------"),
+    ]
+    pointers = [int(p, 16) for p in re.findall(r" pointer: ([0-9A-F]{16})", debug_repr(rows))]
+    assert rows.offsets.ctypes.data in pointers
+    masked = shown(debug_repr(Ragged(np.ma.array([1, 2], mask=[True, False]), [0, 2])))
+    assert masked[masked.index("size: 1") + 1] == "var_dim arrmeta" and "size: var" not in masked
+    text = shown(debug_repr(Ragged(array(["a", "b"]), [0, 2])))
+    assert "type: strided * var * string" in text and "string arrmeta" in text
+
+
+def test_values_of_no_dimensions_show_where_they_lie() -> None:
+    values = np.array(3.0)
+    lines = shown(debug_repr(aa.SubArray.from_array(values)))
+    assert "flags: 1 (read_access )" in lines and f"pointer: {values.ctypes.data:016X}" in debug_repr(
+        aa.SubArray.from_array(values)
+    )

@@ -13,7 +13,8 @@ import pytest
 import aggarray as aa
 from aggarray.dap import Distribution
 from aggarray.memory import Access, debug_repr, view
-from aggarray.memory.making import mapped
+from aggarray.memory.making import block_of, mapped
+from aggarray.memory.mapping import _mapped
 from aggarray.read import close_files
 
 VALUES = np.arange(12.0).reshape(4, 3)
@@ -171,3 +172,32 @@ def test_what_lies_behind_a_record_variable(tmp_path: Path) -> None:
     assert f"* {option}unaligned[byteswap[float64]]" in debug_repr(whole)
     del obj
     assert "reference count: 1" in debug_repr(found)
+
+
+def test_bit_fields_are_read_but_not_mapped(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = h5py.h5d.create(file.id, b"v", h5py.h5t.STD_B8LE, h5py.h5s.create_simple((3,)))
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1, 2, 255], "u1"), h5py.h5t.STD_B8LE)
+    piece = aa.SubArray.from_file(tmp_path / "a.h5", "v")
+    assert piece.read().tolist() == piece.read(copy=None).tolist() == [1, 2, 255]
+    with pytest.raises(aa.AggregationError, match="no view"):
+        piece.read(copy=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_maps_leave_descriptors_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    pieces = [stored(tmp_path / name, kind) for name in "abc"]
+    monkeypatch.setattr("aggarray.memory.mapping._most", lambda: len(_mapped) if len(held) == 2 else 1 << 20)
+    held: list[np.ndarray] = []
+    held.extend([pieces[0].read(copy=False)])
+    held.extend([pieces[1].read(copy=False)])
+    assert view(pieces[1].read(copy=False)).block is view(held[1]).block, "what is mapped already is no new map"
+    fresh = pieces[2].read(copy=None)
+    assert fresh.flags.writeable and block_of(fresh) is None
+    np.testing.assert_array_equal(fresh, VALUES)
+    with pytest.raises(aa.AggregationError, match=r"mapped already.*let some go.*copy=None or copy=True"):
+        pieces[2].read(copy=False)
+    del held[0]
+    assert view(pieces[2].read(copy=False)).block.kind == "memmap"

@@ -131,3 +131,33 @@ def test_other_libraries_take_it() -> None:
     for one in both(values):
         assert np.add(one, 1).tolist() == (np.asarray(one) + 1).tolist()
         assert float(np.sum(one)) == float(np.asarray(one).sum())
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.zeros(2, "g"), "float64"),
+        (np.zeros(2, "S3"), "hand on numbers"),
+        (np.zeros(2, "U3"), "hand on numbers"),
+        (np.zeros(2, [("x", "i4")]), "hand on numbers: the fields"),
+        (np.zeros(2, ">U3"), "hand on numbers"),
+    ],
+)
+def test_no_alignment_helps_what_dlpack_has_no_word_for(values: np.ndarray, words: str) -> None:
+    with refused(words) as caught:
+        view(values).__dlpack__()
+    assert "aligned()" not in str(caught.value)
+
+
+def test_dlpack_of_other_devices() -> None:
+    with refused(r"dl_device=\(1, 0\)"):
+        view(np.zeros(2)).__dlpack__(dl_device=(2, 0))
+
+
+@pytest.mark.parametrize(
+    "values", [np.arange(3.0), np.arange(3, dtype=">i4"), np.frombuffer(b"1234567890", "u1")[1:9].view(">f4")]
+)
+def test_copies_by_dlpack_are_native(values: np.ndarray) -> None:
+    found = np.from_dlpack(view(values, READ), copy=True)
+    assert found.dtype.isnative and not np.shares_memory(found, values)
+    np.testing.assert_array_equal(found, values)

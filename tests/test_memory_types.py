@@ -70,6 +70,7 @@ def test_other_ways_to_write(text: str, same: str) -> None:
             "unaligned[int32",
             "byteswap[",
             "byteswap[3 * int32]",
+            "byteswap[string]",
             "complex[int32]",
             "string[0,'A']",
             "string[3]",

@@ -12,6 +12,7 @@ import zarr
 import aggarray as aa
 from aggarray.dap import Distribution, validate_all
 from aggarray.memory import Ragged
+from aggarray.mpi import Broadcast, ProcessGroup
 
 WORDS = [["one", "zwölf", ""], ["€ 3", "a b", "x" * 40]]
 TEXT = np.dtypes.StringDType()
@@ -95,3 +96,72 @@ def test_an_export_of_text_names_the_way_out(tmp_path: Path) -> None:
     validate_all(exports)
     taken = [aa.dap.LocalArray.from_distarray(export).buffer for export in exports]
     assert [w for flat, one in zip(taken, letters, strict=True) for w in Ragged(flat, one.offsets).to_text()] == WORDS[0]
+
+
+BLANKS = ["trail ", " lead", "  ", "", "end"]
+
+
+@pytest.mark.parametrize("name", ["strings.nc", "strings.h5", "two.zarr", "three.zarr"])
+def test_blanks_of_text_of_any_length_are_kept(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / name, [1.0, 2.0, 3.0, 4.0, 5.0], BLANKS)
+    assert aa.open(tmp_path / name)["name"][:].tolist() == BLANKS
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "iso-8859-1", "utf-16-le", "utf-16-be", "utf-32-le"])
+def test_blanks_that_fill_characters_are_dropped(tmp_path: Path, encoding: str | None) -> None:
+    words = ["abc", "zwölf", "", "Ā" if encoding and encoding.startswith("utf") else "a", "d  "]
+    path = tmp_path / "a.nc"
+    coded = [word.encode(encoding or "utf-8") for word in words]
+    width = max(map(len, coded)) + 4
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("n", len(words))
+        file.createDimension("length", width)
+        name = file.createVariable("name", "S1", ("n", "length"))
+        file.set_auto_chartostring(False)
+        name[:] = np.frombuffer(b"".join(one.ljust(width, b"\0") for one in coded), "S1").reshape(len(words), width)
+        if encoding is not None:
+            name.setncattr("_Encoding", encoding)
+    assert aa.SubArray.from_file(path, "name").read().tolist() == [word.rstrip() for word in words]
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "base64", "ascii"])
+def test_text_that_nobody_can_decode_waits_until_it_is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("name", 2)
+        file.createDimension("length", 2)
+        name = file.createVariable("name", "S1", ("name", "length"))
+        file.set_auto_chartostring(False)
+        name[:] = np.frombuffer("éé".encode(), "S1").reshape(2, 2)
+        name.setncattr("_Encoding", encoding)
+        file.createVariable("v", "f8", ("name",))[:] = [1, 2]
+    assert aa.open(path)["v"][:].tolist() == [1, 2]
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'name': .*set the attribute _Encoding"):
+        aa.SubArray.from_file(path, "name").read()
+
+
+@pytest.mark.parametrize("absent", [None, np.nan])
+def test_text_that_its_dtype_has_as_missing(absent: object) -> None:
+    values = np.array(["a", absent, ""], np.dtypes.StringDType(na_object=absent))
+    piece = aa.SubArray.from_array(values)
+    assert aa.memory.type_string(piece) == "3 * ?string" and piece.dtype == TEXT
+    assert piece.read(masked=True).mask.tolist() == [False, True, False]
+    assert piece.read(masked=True).tolist() == ["a", None, ""]
+    full = aa.SubArray.from_array(values[[0, 2]])
+    assert aa.memory.type_string(full) == "2 * string" and full.read().dtype == TEXT
+
+
+def test_text_of_other_byte_orders_and_encodings() -> None:
+    assert aa.SubArray.from_array(np.array(["né", "€"], ">U3")).read().tolist() == ["né", "€"]
+    with pytest.raises(aa.AggregationError, match=r"not utf-8 .*numpy\.char\.decode"):
+        aa.SubArray.from_array(np.array(["né".encode("latin-1")]))
+
+
+@pytest.mark.parametrize("absent", [None, np.nan])
+def test_missing_text_is_not_sent_as_some_word(absent: object) -> None:
+    kind = np.dtypes.StringDType(na_object=absent)
+    with ProcessGroup.serial() as root:
+        move = Broadcast(root.grid((1,)), root.grid((1,)))
+        assert move(np.array(["a", "b"], kind)).tolist() == ["a", "b"]
+        with pytest.raises(aa.ExchangeError, match=r"missing text of .* cannot be sent"):
+            move(np.array(["a", absent], kind))

@@ -66,6 +66,8 @@ def is_stored_plainly(dataset: Any, dtype: np.dtype[Any]) -> bool:
     stored = dataset.id.get_type()
     if isinstance(stored, h5py.h5t.TypeEnumID):
         stored = stored.get_super()
+    if not isinstance(stored, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID):
+        return False
     if dtype.itemsize == 1:
         # One byte has no order, whatever is written.
         stored = stored.copy()

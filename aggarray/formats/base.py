@@ -19,6 +19,7 @@ from aggarray.assumed import Assumed
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
+from aggarray.formats._text import bytes_to_text, characters_to_text
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20
@@ -237,29 +238,6 @@ def scan_values(variables: Sequence[Variable]) -> set[str]:
     }
 
 
-def characters_to_text(characters: np.ndarray, encoding: str = "utf-8") -> np.ndarray:
-    """Join the last dimension of a character array into text, trailing NULs and blanks dropped (CF section 2.2).
-
-    ``characters``: bytes of length one, shape (..., length), or () for a single character.
-    Returns StringDType of shape (...). Raises UnicodeDecodeError where the bytes are not in ``encoding``.
-    """
-    if characters.ndim == 0:
-        characters = characters[np.newaxis]
-    length = characters.shape[-1]
-    lead = characters.shape[:-1]
-    if length == 0:
-        return np.full(lead, "", dtype=np.dtypes.StringDType())
-    joined = np.ascontiguousarray(characters).astype("S1", copy=False).view(f"S{length}").reshape(lead)
-    return bytes_to_text(joined, encoding)
-
-
-def bytes_to_text(values: np.ndarray, encoding: str = "utf-8") -> np.ndarray:
-    """Decode fixed-length or object bytes (or str) into StringDType of the same shape, trailing NULs and blanks dropped."""
-    flat = [v.decode(encoding) if isinstance(v, bytes) else str(v) for v in values.ravel().tolist()]
-    text = np.array([v.rstrip("\x00 ") for v in flat], dtype=np.dtypes.StringDType())
-    return text.reshape(values.shape)
-
-
 def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Sequence[slice | np.ndarray]) -> np.ndarray:
     """Read an orthogonal selection through a reader of boxes.
 
@@ -380,7 +358,7 @@ def with_values(
 def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> Variable:
     try:
         values = read(variable)
-    except UnicodeDecodeError:
+    except UnicodeError:
         return variable
     values.flags.writeable = False
     v = variable

@@ -235,14 +235,29 @@ def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
         values = np.asarray(array)
     except ValueError as error:
         raise AggregationError(f"no array: {error}; give rows of equal length") from error
-    if values.dtype.kind in "OUS":
-        if values.dtype.kind == "O" and not all(isinstance(v, str) for v in values.ravel()):
-            raise AggregationError("an array of Python objects that are not text: give numbers, text or times")
-        values = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
-        values = values.astype(np.dtypes.StringDType())
+    if values.dtype.kind in "OUST" and values.dtype != np.dtypes.StringDType():
+        values, fill_value = _text(values, fill_value)
     if values.dtype.kind not in "iufcbmMT":
         raise AggregationError(f"an array of dtype {values.dtype}: give numbers, text or times")
     return shared(values), fill_value
+
+
+def _text(values: np.ndarray, fill_value: Any) -> tuple[np.ndarray, Any]:
+    """Return text of any dtype as StringDType, and what marks text that is missing: what a dtype has for it, say None."""
+    if values.dtype.kind == "T":
+        absent = np.array([not isinstance(v, str) for v in values.ravel().tolist()], bool).reshape(values.shape)
+        if absent.any():
+            plain = np.where(absent, np.array("", values.dtype), values).astype(np.dtypes.StringDType())
+            return _filled(np.ma.array(plain, mask=absent), fill_value)
+    if values.dtype.kind == "O" and not all(isinstance(v, str) for v in values.ravel()):
+        raise AggregationError("an array of Python objects that are not text: give numbers, text or times")
+    try:
+        values = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+    except UnicodeDecodeError as error:
+        raise AggregationError(f"text that is not utf-8 ({error}): decode it, numpy.char.decode(values, encoding)") from error
+    # NumPy makes no text of what is in another byte order.
+    native = values.astype(values.dtype.newbyteorder("=")) if values.dtype.kind == "U" else values
+    return native.astype(np.dtypes.StringDType()), fill_value
 
 
 def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from aggarray.errors import AccessError, SelectionError
 from aggarray.memory.block import FOREVER, READ_WRITE, Access, Block, checked, words
 from aggarray.memory.interchange import Interchange, NoInterfaceError
+from aggarray.memory.kept import Kept, kept, lock, restorable
 from aggarray.memory.types import Type
 
 
@@ -35,6 +36,9 @@ class Array(Interchange):
         wanted = block.access if access is None else checked(access)
         if wanted is READ_WRITE and block.access is not READ_WRITE:
             _refuse("writable", block.access)
+        if wanted is READ_WRITE and not values.flags.writeable:
+            # Whatever is said of the block: writing to a file that is mapped for reading ends the process.
+            raise AccessError("the values are read-only: give access READ, or a copy, array(..., Access.READ | Access.WRITE)")
         if values.dtype.hasobject and values.dtype.kind != "T":
             raise AccessError(f"{values.dtype}: Python objects have no type in memory; give numbers, text or times")
         self._values, self._access, self.embedded = values, wanted, embedded
@@ -45,6 +49,13 @@ class Array(Interchange):
         block = getattr(self, "block", None)
         if block is not None:
             block.release()
+
+    def __copy__(self) -> "Array":
+        return Array(self.block, self._values, self._access)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The type beside the values: NumPy brings pickled ones into the order of the machine that takes them.
+        return _copied, (np.array(self._values), self.dtype, int(self._access))
 
     @classmethod
     def over(
@@ -175,9 +186,9 @@ class Array(Interchange):
                 raise AccessError(
                     f"{self.block!r} is not this array's alone: copy it, array(...), or with_access(..., asserted=True)"
                 )
-            self._access = self.block.access = FOREVER
-            if self.dtype.kind == "T" and isinstance(self.block.owner, np.ndarray):
-                self.block.owner.flags.writeable = self._values.flags.writeable = False
+            self.block.freeze()
+            self._access = FOREVER
+            lock(self._values)
         return self
 
     def aligned(self) -> "Array":
@@ -185,7 +196,7 @@ class Array(Interchange):
         flags, native = self._values.flags, self.dtype.newbyteorder("=")
         if flags.c_contiguous and flags.aligned and self._access is READ_WRITE and self.dtype == native:
             return self
-        return embedded(np.array(self._values, native, order="C"), READ_WRITE)
+        return embedded(self._values.astype(native, copy=False), READ_WRITE)
 
     def interface(self) -> dict[str, Any]:
         """Return NumPy's array interface; NoInterfaceError for text and records, which NumPy asks for in another way."""
@@ -203,7 +214,10 @@ class Array(Interchange):
         dtype = self.dtype
         if dtype.kind == "T":
             self.block.lent |= self._access is READ_WRITE
-            found = self._values.view()
+            # Twice: of a chain of bases, NumPy leaves out those between two arrays of the same class.
+            between = self._values.view(Kept).view(Kept)
+            between.holder = self
+            found = between.view(np.ndarray)
             if self._access is not READ_WRITE:
                 found.flags.writeable = False
             return found
@@ -221,26 +235,14 @@ class Array(Interchange):
         return f"<aggarray.memory.Array {self.type}, {self.block.kind}, {words(self._access)}>"
 
 
-def embedded(values: np.ndarray, access: Access) -> Array:
-    """Return an array of values that were made for it, and that nobody else has."""
-    if values.dtype.kind == "T" and access is not READ_WRITE:
-        values.flags.writeable = False
-    return Array(Block("array", values, access, values.nbytes), values, embedded=True)
+def embedded(values: Any, access: Access | int) -> Array:
+    """Return an array of a copy of values, in C order, which is made for it."""
+    own = kept(values, writable=checked(access) is READ_WRITE)
+    return Array(Block("array", own, checked(access), own.nbytes), own, embedded=True)
 
 
-def restorable(values: np.ndarray) -> bool:
-    """Tell whether a read-only view of an array could be made writable by setting its flag.
-
-    >>> restorable(np.zeros(2)), restorable(np.frombuffer(b"ab", "u1"))
-    (True, False)
-    """
-    view = values.view()
-    view.flags.writeable = False
-    try:
-        view.flags.writeable = True
-    except ValueError:
-        return False
-    return True
+def _copied(values: np.ndarray, dtype: np.dtype[Any], access: int) -> Array:
+    return embedded(values.astype(dtype, copy=False), access)
 
 
 def _index(key: Any) -> int:

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from enum import IntFlag
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from aggarray.errors import AccessError
+from aggarray.memory.kept import lock
 
 
 class Access(IntFlag):
@@ -50,11 +53,10 @@ class Block:
     ('external', 8, 0)
     """
 
-    __slots__ = ("__weakref__", "_handles", "access", "kind", "lent", "nbytes", "owner")
+    __slots__ = ("__weakref__", "_access", "_handles", "kind", "lent", "nbytes", "owner")
 
     kind: str
     owner: Any
-    access: Access
     nbytes: int
     #: Whether memory that may be written to went out through a protocol, to whom nobody knows.
     lent: bool
@@ -62,9 +64,20 @@ class Block:
     def __init__(self, kind: str, owner: Any, access: Access, nbytes: int) -> None:
         if kind not in KINDS:
             raise AccessError(f"a block of kind {kind!r}: give one of {', '.join(KINDS)}")
-        self.kind, self.owner, self.access, self.nbytes, self.lent = kind, owner, checked(access), int(nbytes), False
+        self.kind, self.owner, self._access, self.nbytes, self.lent = kind, owner, checked(access), int(nbytes), False
         # Appending and popping are atomic, which adding one is not; nothing but the length counts.
         self._handles: list[None] = []
+
+    @property
+    def access(self) -> Access:
+        """What arrays over the block may do at most."""
+        return self._access
+
+    def freeze(self) -> None:
+        """Have nobody write to the memory any more, who goes by way of the block."""
+        self._access = FOREVER
+        if isinstance(self.owner, np.ndarray):
+            lock(self.owner)
 
     def retain(self) -> None:
         """Count one more array that refers to the block."""

@@ -15,7 +15,8 @@ from aggarray.memory.arrays import Array
 from aggarray.memory.block import Access, Block, Described
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.making import view
-from aggarray.memory.types import Type, Typed
+from aggarray.memory.ragged import Ragged
+from aggarray.memory.types import VAR, Type, Typed
 
 
 @runtime_checkable
@@ -74,15 +75,13 @@ def debug_repr(obj: Any) -> str:
     array, references = _memory(obj)
     if isinstance(array, str):
         return "\n".join(_absent(obj, count, array))
+    if isinstance(obj, Ragged):
+        return "\n".join(_rows(obj, count, array, references))
     block = array.block
     address = id(block) if array.embedded else id(obj)
     lines = ["------ array", f" address: {address:016X}", f" refcount: {references if array.embedded else count}"]
     lines += [*_type(_type_of(obj, array)), " arrmeta:", f"  flags: {int(array.access)} ({_flags(array.access)})"]
-    lines += [*_metadata(array), " data:", f"   pointer: {array.pointer:016X}"]
-    if array.embedded:
-        lines.append(f"   reference: {0:016X} (embedded in array memory)")
-    else:
-        lines += [f"   reference: {id(block):016X}", *(f"    {line}" for line in _block(block, references))]
+    lines += [*_metadata(array), *_data(array, references)]
     return "\n".join([*lines, "------"])
 
 
@@ -112,15 +111,24 @@ def _flags(access: Access) -> str:
 
 def _metadata(array: Array) -> Iterator[str]:
     """Yield stride and size of every dimension, each a step further in, and what the elements have."""
-    names = array.dtype.names
-    if array.ndim or names is not None or array.dtype.kind == "T":
+    if array.ndim or array.dtype.names is not None or array.dtype.kind == "T":
         yield "  type-specific arrmeta:"
     indent = "   "
     for stride, size in zip(array.strides, array.shape, strict=True):
-        yield f"{indent}strided_dim arrmeta"
-        yield f"{indent} stride: {stride}"
-        yield f"{indent} size: {size}"
+        yield from _dimension(indent, stride, size)
         indent += " "
+    yield from _element(array, indent)
+
+
+def _dimension(indent: str, stride: int, size: int) -> Iterator[str]:
+    yield f"{indent}strided_dim arrmeta"
+    yield f"{indent} stride: {stride}"
+    yield f"{indent} size: {size}"
+
+
+def _element(array: Array, indent: str) -> Iterator[str]:
+    """Yield what the elements have beside their memory."""
+    names = array.dtype.names
     if names is not None and array.dtype.fields is not None:
         yield f"{indent}struct arrmeta"
         yield f"{indent} field offsets: {', '.join(str(array.dtype.fields[name][1]) for name in names)}"
@@ -128,6 +136,28 @@ def _metadata(array: Array) -> Iterator[str]:
         # What does not fit into the elements lies in memory of their dtype.
         yield f"{indent}string arrmeta"
         yield f"{indent} ------ NULL memory block"
+
+
+def _data(array: Array, references: int) -> Iterator[str]:
+    """Yield where the data are, and the block that they lie in."""
+    yield from (" data:", f"   pointer: {array.pointer:016X}")
+    if array.embedded:
+        yield f"   reference: {0:016X} (embedded in array memory)"
+    else:
+        yield f"   reference: {id(array.block):016X}"
+        yield from (f"    {line}" for line in _block(array.block, references))
+
+
+def _rows(rows: Ragged, count: int, samples: Array, references: int) -> Iterator[str]:
+    """Yield the lines for rows: the data are where they begin and end, in samples that lie in a block of their own."""
+    offsets = view(rows.offsets)
+    yield from ("------ array", f" address: {id(rows):016X}", f" refcount: {count}", *_type(rows.__datashape__()))
+    yield from (" arrmeta:", f"  flags: {int(samples.access)} ({_flags(samples.access)})", "  type-specific arrmeta:")
+    yield from _dimension("   ", offsets.strides[0], len(rows))
+    yield from ("    var_dim arrmeta", f"     stride: {samples.strides[0]}", "     offset: 0")
+    yield from (f"     {line}" for line in _block(samples.block, references))
+    yield from _element(samples, "     ")
+    yield from (*_data(offsets, offsets.block.references), "------")
 
 
 def _block(block: Block, references: int) -> Iterator[str]:
@@ -156,6 +186,7 @@ def _absent(obj: Any, count: int, reason: str) -> Iterator[str]:
     if kind.dims:
         yield "  type-specific arrmeta:"
     for depth, size in enumerate(kind.dims):
-        yield f"{' ' * (3 + depth)}strided_dim arrmeta"
-        yield f"{' ' * (4 + depth)}size: {size}"
+        yield f"{' ' * (3 + depth)}{'var' if size == VAR else 'strided'}_dim arrmeta"
+        if size != VAR:
+            yield f"{' ' * (4 + depth)}size: {size}"
     yield from (" data:", f"   not in memory: {reason}", "------")

@@ -6,6 +6,7 @@ buffer there that may be written to, so that nobody makes a read-only view writa
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,12 +16,30 @@ from aggarray.errors import AccessError
 if TYPE_CHECKING:
     from aggarray.memory.arrays import Array
 
+#: The processor's own memory, as DLPack numbers it.
+_PROCESSOR = (1, 0)
 #: What no buffer can carry, by the kind of the dtype, and the way out.
 _NO_BUFFER = {
     "T": "text lies outside any buffer: hand on offsets and UTF-8 bytes, those of Ragged.from_text(values)",
     "M": "the protocol has no times: hand on .view('i8') of the NumPy array, with the unit beside it",
     "m": "the protocol has no times: hand on .view('i8') of the NumPy array, with the unit beside it",
 }
+
+
+#: What DLPack says of numbers; it has no others, and of floats only those of IEEE 754 without gaps.
+_MOST_BYTES = {"f": 8, "c": 16}
+
+
+def _way(values: np.ndarray, wanted: Mapping[str, Any]) -> str:
+    """Return the way out for what DLPack cannot carry."""
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if wanted["dl_device"] not in (None, _PROCESSOR):
+        return "ask for the processor's memory, dl_device=(1, 0), or none"
+    if kind in "iub" or size <= _MOST_BYTES.get(kind, 0):
+        return "hand on aligned(), a native, aligned, writable copy"
+    if kind in "fc":
+        return "hand on float64 or complex128: numpy.asarray(...).astype"
+    return _NO_BUFFER.get(kind, "hand on numbers: the fields or bytes of it, by numpy.asarray(...)")
 
 
 class NoInterfaceError(AccessError, AttributeError):
@@ -64,19 +83,21 @@ class Interchange:
     ) -> Any:
         """Return a DLPack capsule of the values, which are this one's memory.
 
-        AccessError (a BufferError) for what DLPack cannot say: another byte order, unaligned values, text, times; read-only
-        ones where the consumer knows no version from 1.0 on.
+        AccessError (a BufferError) for what DLPack cannot say: another byte order, unaligned values, text, times, records,
+        other devices; read-only ones where the consumer knows no version from 1.0 on. A copy, where ``copy`` asks for one, is
+        native and aligned.
         """
         values = self.memory.numpy()
+        if copy and values.dtype.kind in "iufcb":
+            values = values.astype(values.dtype.newbyteorder("="), order="C")
         wanted = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         try:
             if not (values.flags.aligned and values.dtype.isnative):
                 raise BufferError("the values are not aligned, or not in the machine's byte order")
             return values.__dlpack__(**{name: value for name, value in wanted.items() if value is not None})
         except BufferError as error:
-            way = _NO_BUFFER.get(values.dtype.kind, "hand on aligned(), a native, aligned, writable copy")
-            raise AccessError(f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}; {way}") from error
+            raise AccessError(f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}; {_way(values, wanted)}") from error
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the processor's own memory, as DLPack numbers it."""
-        return 1, 0
+        return _PROCESSOR

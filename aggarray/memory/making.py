@@ -1,14 +1,15 @@
 """How does what others have become an array in memory: as a view, as a view where that will do, as a copy?"""
 
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from aggarray.errors import AccessError
-from aggarray.memory.arrays import Array, embedded, restorable
+from aggarray.memory.arrays import Array, embedded
 from aggarray.memory.block import FOREVER, READ_ONLY, READ_WRITE, Access, Block, checked
 from aggarray.memory.interchange import Interchange
+from aggarray.memory.kept import Kept, restorable
 from aggarray.memory.mapping import map_file
 
 
@@ -24,7 +25,7 @@ def view(obj: Any, access: Access | None = None) -> Array:
     >>> np.asarray(a).flags.writeable, a.block.kind
     (False, 'external')
     """
-    found = _viewed(obj)
+    found = _viewed(obj, _most(access))
     if isinstance(found, str):
         raise AccessError(f"no view of {type(obj).__name__}: {found}; use asarray, which copies where it must")
     return found if access is None or found.access == checked(access) else found.with_access(access)
@@ -38,7 +39,7 @@ def asarray(obj: Any, access: Access | None = None) -> Array:
     >>> asarray(b"abc").block.kind, asarray([1, 2]).block.kind, asarray(b"abc", Access.READ | Access.WRITE).block.kind
     ('external', 'array', 'array')
     """
-    found = _viewed(obj)
+    found = _viewed(obj, _most(access))
     if isinstance(found, str):
         return array(obj, FOREVER if access is None else access)
     if access is None or found.access == checked(access):
@@ -57,14 +58,14 @@ def array(obj: Any, access: Access = FOREVER) -> Array:
     >>> print(array(["one", "of these"]).type)
     2 * string
     """
-    wanted, found = checked(access), _viewed(_unmasked(obj))
+    wanted, found = checked(access), _viewed(obj)
     try:
-        values = np.array(obj if isinstance(found, str) else found._values, copy=True, order="C")
+        values = np.asarray(obj if isinstance(found, str) else found._values)
     except (TypeError, ValueError) as error:
         raise AccessError(
             f"{type(obj).__name__} is no array: {error}; give numbers, text or times in rows of equal length"
         ) from error
-    if values.dtype.kind == "U" and not isinstance(obj, Interchange | np.ndarray):
+    if (values.dtype.kind == "U" and not isinstance(obj, Interchange | np.ndarray | np.generic)) or _is_text(values):
         values = values.astype(np.dtypes.StringDType())
     return embedded(values, wanted)
 
@@ -118,34 +119,45 @@ def array_of(values: np.ndarray, most: Access = READ_WRITE) -> Array:
     """
     held = _holder(values)
     access = READ_WRITE if values.flags.writeable else READ_ONLY
-    block = Block("external", values, access, _span(values)) if held is None else held.block
-    if held is not None and held.access is FOREVER:
-        access = FOREVER
-    return Array(block, values, most if access is READ_WRITE else access)
+    access = most if access is READ_WRITE else access
+    if held is None:
+        return Array(Block("external", values, access, _span(values)), values)
+    return Array(held.block, values, FOREVER if held.access is FOREVER else access)
 
 
 def _holder(values: np.ndarray) -> Array | None:
     """Follow a view to whom the memory belongs."""
     base: Any = values
     while isinstance(base, np.ndarray | memoryview):
+        if isinstance(base, Kept) and isinstance(base.holder, Array):
+            return base.holder
         base = base.base if isinstance(base, np.ndarray) else base.obj
     return base.memory if isinstance(base, Interchange) else None
 
 
-def _viewed(obj: Any) -> Array | str:
-    """Return an array on the memory of an object, or why there is none."""
+def _most(access: Access | None) -> Access:
+    """Return what a block that is made for such a view may allow: whoever has the view has the block too."""
+    return READ_ONLY if access == READ_ONLY else READ_WRITE
+
+
+def _viewed(obj: Any, most: Access = READ_WRITE) -> Array | str:
+    """Return an array on the memory of an object, or why there is none; a block made for it allows ``most`` at most."""
     if isinstance(obj, Interchange):
         held = obj.memory
         return Array(held.block, held._values, held.access)
+    if np.ma.isMaskedArray(obj):
+        raise AccessError("a masked array is two arrays: give its data and its mask, each for itself")
     try:
-        values = _buffer(_unmasked(obj))
+        values = _buffer(obj)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        return " ".join(str(error).split())
+        return f"NumPy finds no memory of numbers, text or times in it ({str(error).split('.')[0].split(chr(10))[0]})"
+    if values.dtype.hasobject and values.dtype.kind != "T":
+        return "Python objects have no type in memory: give numbers, text or times"
     if isinstance(obj, np.ndarray):
-        found = array_of(values)
+        found = array_of(values, most)
         shareable = found.access is READ_WRITE or found.guarded()
         return found if shareable else "text shared read-only could be made writable again"
-    access = FOREVER if type(obj) is bytes else READ_WRITE if values.flags.writeable else READ_ONLY
+    access = FOREVER if type(obj) is bytes else most if values.flags.writeable else READ_ONLY
     return Array(Block("external", obj, access, _span(values)), values)
 
 
@@ -153,6 +165,9 @@ def _buffer(obj: Any) -> np.ndarray:
     """Return NumPy's array on the memory of an object; ValueError where it would have to copy."""
     if isinstance(obj, np.ndarray):
         return np.asarray(obj)
+    if isinstance(obj, np.generic) and obj.dtype.kind in "mMS":
+        # Their buffer has the bytes, not what they mean.
+        return np.asarray(memoryview(cast(Any, obj))).view("u1").view(obj.dtype).reshape(())
     try:
         # By way of a memoryview: NumPy takes bytes for text.
         return np.asarray(memoryview(obj))
@@ -162,10 +177,9 @@ def _buffer(obj: Any) -> np.ndarray:
         return np.array(obj, copy=False)
 
 
-def _unmasked(obj: Any) -> Any:
-    if np.ma.isMaskedArray(obj):
-        raise AccessError("a masked array is two arrays: give its data and its mask, each for itself")
-    return obj
+def _is_text(values: np.ndarray) -> bool:
+    """Tell whether Python objects are text, as the netCDF library gives it."""
+    return values.dtype.kind == "O" and values.size > 0 and all(isinstance(one, str) for one in values.ravel())
 
 
 def _span(values: np.ndarray) -> int:

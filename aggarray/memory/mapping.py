@@ -2,11 +2,11 @@
 
 import mmap
 import os
+import sys
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
-import numpy as np
-
+from aggarray.errors import AccessError
 from aggarray.memory.block import READ_ONLY, Block
 
 
@@ -45,7 +45,8 @@ _mapped: "WeakValueDictionary[tuple[int, ...], Block]" = WeakValueDictionary()
 def map_file(path: str, begin: int, nbytes: int) -> Block:
     """Return the block of some bytes of a file, at least one; that of those who have mapped the same bytes already.
 
-    Raises OSError or ValueError where the file does not open, or does not have them.
+    Raises OSError or ValueError where the file does not open, or does not have them, AccessError where so many are mapped
+    that no files could be opened any more.
     """
     file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
@@ -54,6 +55,8 @@ def map_file(path: str, begin: int, nbytes: int) -> Block:
         key = (status.st_dev, status.st_ino, status.st_size, begin, nbytes)
         block = _mapped.get(key)
         if block is None:
+            if len(_mapped) >= (most := _most()):
+                raise AccessError(f"{most} parts of files are mapped already, of which each keeps its file open: let some go")
             # Should another thread do so at the same time, both blocks are good.
             owner = MappedFile(os.path.abspath(path), begin, begin + nbytes, file)
             block = _mapped[key] = Block("memmap", owner, READ_ONLY, nbytes)
@@ -62,6 +65,11 @@ def map_file(path: str, begin: int, nbytes: int) -> Block:
     return block
 
 
-def laid_over(block: Block, dtype: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> np.ndarray:
-    """Return NumPy's array over the bytes of a block, from its start on."""
-    return np.ndarray(shape, dtype, block.buffer(), strides=strides)
+def _most() -> int:
+    """Return how many maps there may be, each with a descriptor; half of all are left to files that are kept open."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return sys.maxsize
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit < 0 else max(1, limit * 3 // 8)

@@ -107,6 +107,8 @@ class _Reader:
             self.expect("[")
             inner = self.element(depth)
             self.expect("]")
+            if inner.kind == "T":
+                raise AccessError(f"type {self.text!r}: string has no byte order: give string alone")
             swapped: np.dtype[Any] = inner.newbyteorder("S")
             return swapped
         if name in _READERS:

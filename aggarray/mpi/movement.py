@@ -138,7 +138,10 @@ def array_of(x: Any, text: bool = False) -> np.ndarray:
         raise ExchangeError(f"{type(values).__name__} from a worker that takes part: give a plain array")
     found = np.asarray(values)
     if text and found.dtype.kind == "T":
-        return found.astype(np.dtypes.StringDType(), copy=False)
+        plain = np.dtypes.StringDType()
+        if found.dtype != plain and not all(isinstance(one, str) for one in found.ravel().tolist()):
+            raise ExchangeError(f"missing text of {found.dtype} cannot be sent: put text in its place, such as ''")
+        return found.astype(plain, copy=False)
     if found.dtype.hasobject or not found.dtype.itemsize:
         way = "give numbers, times or fixed-size text, or its bytes, those of aggarray.memory.Ragged.from_text"
         raise ExchangeError(f"values of {found.dtype} cannot be sent: {way}")

@@ -14,7 +14,7 @@ from aggarray.read.blocks import named
 from aggarray.read.files import opened
 from aggarray.read.grouping import by_file, settle
 from aggarray.read.target import Target
-from aggarray.selection import Selector
+from aggarray.selection import Selector, result_shape
 from aggarray.table import Matrix, Step, Template
 from aggarray.units import conversion
 
@@ -26,6 +26,10 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     file's byte order, and the process is killed if another one truncates the file. Values that mean missing are no
     obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
     """
+    shape = result_shape(selectors)
+    if 0 in shape:
+        # What has no elements lies nowhere.
+        return shared(np.empty(shape, target.step.dtype))
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     with target.access.reach():
         return _view(matrix, target, rows, masked)
@@ -48,7 +52,7 @@ def _view(matrix: Matrix, target: Target, rows: Sequence[Along], masked: bool) -
         return str(error)
     if whole is None:
         return "it is not stored contiguous and uncompressed"
-    part = whole[piece.selection]
+    part = whole[(*piece.selection, ...)]  # without dimensions, too, this is a view
     if template.encoding.may_miss:
         mask = template.encoding.decode(part)[1]
         if mask is not None and (masked or not _all_fill(part[mask], target.fill_value)):
