@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import netCDF4
 import numpy as np
@@ -11,7 +12,7 @@ from mpi_checks import random_map, section
 import aggarray as aa
 from aggarray.dap import Block, Distribution
 from aggarray.memory import Ragged
-from aggarray.mpi import AllSumReduce, Broadcast, HaloExchange, ProcessGroup, RaggedRepartition, Repartition, local
+from aggarray.mpi import AllSumReduce, Broadcast, HaloExchange, ProcessGroup, RaggedRepartition, Repartition, local, reduce
 from aggarray.mpi import open as open_together
 
 TEXT = np.dtypes.StringDType()
@@ -78,8 +79,22 @@ def check_reading_rows(root: ProcessGroup, folder: Path) -> None:
     assert mine.ragged.tolist() == a[slice(*bounds[mine.rank : mine.rank + 2].tolist())].tolist()
     sums = RaggedRepartition(root, root, distribution, Distribution((Block.even(len(a), root.size),)))(mine)
     assert sums.flat.dtype == a.dtype
+    check_reductions(agg["v_int"], root)
     for how in (Distribution.regular(names.shape, "c", (root.size,)), Distribution((Block.even(len(names), root.size),))):
         assert local(names, how, root).buffer.tolist() == section(names[:], how, root.rank or 0).tolist()
+
+
+def check_reductions(a: Any, root: ProcessGroup) -> None:
+    """Samples are reduced without those that are missing, of integers too, and written with what is known of them."""
+    mine = local(a, Distribution.from_partitions(a, root.size), root)
+    whole: Any = a.read(masked=True).flat
+    assert whole.mask.any()
+    for part in (mine, mine.samples):
+        for operation in ("sum", "min", "count"):
+            found = reduce(part, operation, "obs", root).buffer.item()
+            assert found == getattr(whole, operation)(), operation
+    with pytest.raises(aa.ExchangeError, match=f"the array has {a.flat.dimensions[0]}"):
+        reduce(mine, "sum", "profile", root)
 
 
 def make_rows(folder: Path, texts: int) -> None:
@@ -93,6 +108,8 @@ def make_rows(folder: Path, texts: int) -> None:
         rows.sample_dimension = "obs"
         rows[:] = counts
         file.createVariable("v", "f4", ("obs",))[:] = rng.random(counts.sum())
+        whole = rng.integers(0, 9, counts.sum())
+        file.createVariable("v_int", "i2", ("obs",), fill_value=-99)[:] = np.where(whole == 3, -99, whole)
         file.createVariable("name", str, ("y",))[:] = words(texts, rng).astype(object)
 
 

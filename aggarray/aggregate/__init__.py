@@ -86,7 +86,8 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
         outcome.refusals += between(groups)
         for group in groups:
             outcome.join_rows(group)
-    outcome.refusals += _named_alike(by_identity)
+    outcome.refusals += [_unlike(members[0], by_identity[key][0]) for key, members in rows.items() if key in by_identity]
+    outcome.refusals += _named_alike({key: [*by_identity[key], *rows[key]] for key in dict.fromkeys([*by_identity, *rows])})
     outcome.results.sort(key=lambda r: r[0])
     return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
 
@@ -193,6 +194,12 @@ def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
             signature = {**signature, "dimensions": tuple(d for d in signature["dimensions"] if d not in idle - needed)}
         groups[frozenset(signature.items())].append(one)
     return list(groups.values())
+
+
+def _unlike(rows: Candidate, other: Candidate) -> Refusal:
+    """Explain why a ragged array and an ordinary one of the same identity stay apart."""
+    (along,), spans = rows.array.dimensions, ", ".join(other.array.dimensions) or "no dimension"
+    return refusal(rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: rows are joined with rows only")
 
 
 def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:

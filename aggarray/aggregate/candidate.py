@@ -308,9 +308,14 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
         if key in ("dimensions", "coordinates"):
             return key, f"{key} differ: {_only(a, b)} and {_only(b, a)}"
         if key == "units":
-            return key, f"units differ: {one.array.units!r} and {other.array.units!r} do not convert"
+            return key, f"units differ: {_units_of(one.array, other.array)}"
         if key.startswith("coordinate "):
             return "coordinate", f"{key} differs: {_coordinate_difference(key, one, other)}"
+        coordinate, _, part = key.rpartition(": ")
+        if part == "units":
+            return "coordinate", f"{key} differ: {_units_of(one.array.coords[coordinate], other.array.coords[coordinate])}"
+        if coordinate:
+            return "coordinate", f"{key} {'differ' if part.endswith('s') else 'differs'}: {_shown(a)} and {_shown(b)}"
         rule = "grid_mapping" if key.startswith("grid mapping ") else key.removeprefix("attribute ").replace(" ", "_")
         return rule, f"{key} differs: {_shown(a)} and {_shown(b)}"
     return "name", f"names differ: {one.array.name!r} and {other.array.name!r}, of which one file has both"
@@ -324,7 +329,12 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
         return f"{_shown(a)} and {_shown(b)}"
     identity = key.removeprefix("coordinate ")
     found = [next(x.array.coords[n] for n, i in x.identities.items() if i == identity) for x in (one, other)]
-    texts = [f"{c.units!r}" + (f" of calendar {c.calendar!r}" if c.calendar else "") for c in found]
+    return _units_of(*found)
+
+
+def _units_of(*arrays: MasterArray) -> str:
+    """Say that units do not convert, with the calendars that they have."""
+    texts = [f"{a.units!r}" + (f" of calendar {a.calendar!r}" if a.calendar else "") for a in arrays]
     return f"{' and '.join(texts)} do not convert"
 
 

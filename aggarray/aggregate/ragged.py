@@ -53,11 +53,17 @@ def _signature(array: RaggedMasterArray) -> Signature:
     for name, coordinate in sorted(array.coords.items()):
         found |= _described(coordinate, f"{name}: ")
         along = coordinate.dimensions if isinstance(coordinate, RaggedMasterArray) else coordinate._matrix.dimensions
-        sizes = tuple(n for d, n in zip(along, coordinate.shape, strict=True) if d != array.dimensions[0])
+        joined = (*array.dimensions, *(along[:1] if _is_of_samples(coordinate, array) else ()))
+        sizes = tuple(n for d, n in zip(along, coordinate.shape, strict=True) if d not in joined)
         found[f"{name}: dimensions"] = f"{coordinate._matrix.dimensions} of {sizes or 'instances'}"
-        if array.dimensions[0] not in along and coordinate._known is not None:
+        if set(joined).isdisjoint(along) and coordinate._known is not None:
             found[f"{name}: values"] = plain_attribute(coordinate._known[0])
     return found
+
+
+def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
+    """Tell whether a coordinate is along the samples of a ragged array, and more: the bounds of another."""
+    return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
 
 
 def _described(array: MasterArray, prefix: str) -> Signature:
@@ -87,7 +93,8 @@ def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
     for name, coordinate in first.coords.items():
         pieces = [a.coords[name] for a in arrays]
         if not isinstance(coordinate, RaggedMasterArray):
-            coords[name] = along(pieces) if first.dimensions[0] in coordinate.dimensions else coordinate
+            grows = first.dimensions[0] in coordinate.dimensions or _is_of_samples(coordinate, first)
+            coords[name] = along(pieces) if grows else coordinate
             continue
         own = coordinate._matrix.dimensions == first._matrix.dimensions
         if not own and runs is None:
@@ -160,9 +167,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
     """Return the rows of all, neighbours of one representation in one part."""
     parts = [part for geometry in geometries for part in geometry.parts]
-    alike = groupby(
-        parts, lambda part: (part.counts is None, part.index is None, [basename(a.name or "") for a in part.present])
-    )
+    alike = groupby(parts, _representation)
     return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in alike))
 
 

@@ -12,6 +12,9 @@ from aggarray.master.geometry import Geometry, Part
 from aggarray.master.ragged import ragged
 from aggarray.roles import Sampling, samplings_of
 
+#: What a damaged file says is cut here, until its rows are needed and checked.
+_HIGHEST = 1 << 62
+
 #: What a first dimension without a name is called.
 NAMELESS = "dim_0"
 
@@ -84,9 +87,7 @@ class _File:
         path = f"{group}/{name}" if group else name
         if path in self._sizes:
             return self._sizes[path]
-        values, mask = index._values_and_mask()
-        used = values if mask is None else values[~mask]
-        return int(used.max(initial=-1)) + 1
+        return _highest(index) + 1
 
     def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
         """Return what is there of each instance; what is there of each run of samples is ragged itself."""
@@ -126,3 +127,13 @@ class _File:
 
     def _samples(self, array: MasterArray) -> MasterArray | None:
         return self._array(array.name or "", flat=True) if self._flat else array
+
+
+def _highest(index: MasterArray) -> int:
+    """Return the highest index, -1 of none; values that are none are told when the rows are needed."""
+    values, mask = index._values_and_mask()
+    used = values if mask is None else values[~mask]
+    if used.dtype.kind not in "iuf":
+        return -1
+    found = used[np.isfinite(used)]
+    return min(max(int(found.max()), -1), _HIGHEST) if found.size else -1

@@ -18,7 +18,7 @@ from aggarray.formats._h5.data import LEFT
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.tables import piece_of, table_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
-from aggarray.formats._hdf5_rows import SIZES, read_samples, samples_dtype, sizes_of
+from aggarray.formats._hdf5_rows import read_samples, rows_of, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
 from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
 from aggarray.formats.places import for_library, refuse_remote
@@ -74,8 +74,8 @@ class Library:
         # A name that is there but does not open is damage, which h5py's own error tells.
         there = (self._file[p] for p in paths if self._file.get(p, getlink=True) is not None)
         dataset = next((item for item in there if isinstance(item, h5py.Dataset)), None)
-        if dataset is None and base.endswith(SIZES):
-            return self.dataset(variable.removesuffix(SIZES))
+        if dataset is None and (rows := rows_of(variable)):
+            return self.dataset(rows)
         if dataset is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; at its top are {', '.join(self._file)}")
         dtype = samples_dtype(dataset) or plain_dtype(dataset)

@@ -4,8 +4,9 @@ A dataset of a variable-length type is shown as two variables: under its own nam
 and beside it the sizes. These lie in the dataset itself, the samples elsewhere in the file: only those wanted are read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -38,13 +39,28 @@ def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
     return np.dtype(dtype.str) if plain and dtype.kind in "biufc" else None
 
 
-def as_rows(variable: Variable, sizes: np.ndarray) -> tuple[Variable, Variable]:
-    """Return the samples and the row sizes that stand for a variable of so many rows; those not written have no samples."""
-    size = variable.shape[0]
+def as_rows(variable: Variable, sizes: np.ndarray, taken: Collection[str]) -> tuple[Variable, Variable]:
+    """Return the samples and the row sizes that stand for a variable of so many rows; those not written have no samples.
+
+    ``taken``: the names of variables that there are.
+    """
+    size, beside = variable.shape[0], variable.name + SIZES
+    while beside in taken:
+        beside += "_"
     samples = basename(variable.name) + SAMPLES
     flat = replace(variable, shape=(int(sizes.sum()),), dimensions=(samples,))
     told = {"sample_dimension": samples, "long_name": f"number of samples per row of {basename(variable.name)}"}
-    return flat, Variable(variable.name + SIZES, np.dtype(np.int64), (size,), variable.dimensions, told)
+    return flat, Variable(beside, np.dtype(np.int64), (size,), variable.dimensions, told)
+
+
+def rows_of(name: str) -> str | None:
+    """Return the name of the variable whose row sizes have this name, None for a name that no row sizes have.
+
+    >>> rows_of("v_row_size"), rows_of("v_row_size_"), rows_of("v")
+    ('v', 'v', None)
+    """
+    plain = name.rstrip("_")
+    return plain.removesuffix(SIZES) if plain.endswith(SIZES) else None
 
 
 def sizes_of(path: str, dataset: Any) -> np.ndarray:
@@ -92,12 +108,27 @@ def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: B
         return np.zeros(0, dtype)
     first = int(np.searchsorted(offsets, chosen.start, side="right")) - 1
     last = int(np.searchsorted(offsets, chosen.stop, side="left"))
-    rows = [np.asarray(row, dtype) for part in _blocks(dataset, first, last) for row in part]
+    mislabelled = not dtype.isnative and _mislabels()
+    found = (np.asarray(row) for part in _blocks(dataset, first, last) for row in part)
+    rows = [row.view(dtype) if mislabelled else row.astype(dtype, copy=False) for row in found]
     flat = np.concatenate(rows) if rows else np.zeros(0, dtype)
     if len(flat) != int(offsets[last] - offsets[first]):
         raise ValueError("rows of other sizes than they had; the file has changed, open it again")
     start = chosen.start - int(offsets[first])
     return flat[start : start + chosen.stop - chosen.start : chosen.step or 1]
+
+
+@cache
+def _mislabels() -> bool:
+    """Tell whether h5py gives rows of foreign byte order as they are stored, and says that they are in the machine's own."""
+    import h5py
+
+    foreign = np.dtype(np.int16).newbyteorder("S")
+    with h5py.File("rows", "w", driver="core", backing_store=False) as file:
+        made = file.create_dataset("rows", (1,), h5py.vlen_dtype(foreign))
+        made[0] = np.ones(1, foreign)
+        row = made[0]
+    return bool(row.dtype.isnative and row[0] != 1)
 
 
 def _blocks(dataset: Any, first: int, last: int) -> Iterator[np.ndarray]:

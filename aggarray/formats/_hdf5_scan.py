@@ -83,7 +83,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
             if samples_dtype(entry.dataset) is None:
                 variables.append(variable)
             else:
-                variables += as_rows(variable, sizes_of(path, entry.dataset))
+                variables += as_rows(variable, sizes_of(path, entry.dataset), found.datasets)
 
     def read_named(variable: Variable) -> np.ndarray:
         """Return the values of a variable; errors name it."""
@@ -202,7 +202,8 @@ def _variable(entry: _Entry, lengths: Mapping[int, int], spans: Mapping[str, tup
 
 def refusal(kind: str) -> str:
     """Say why a variable of a type is skipped."""
-    return f"values of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type; aggarray reads numbers and text"
+    readable = "text, and rows of numbers along one dimension" if kind == "variable-length" else "numbers and text"
+    return f"values of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type; aggarray reads {readable}"
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:

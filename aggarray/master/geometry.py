@@ -55,8 +55,8 @@ class Part:
         """Return where the rows lie. FormatError names file and variable of what does not fit."""
         if self.present:
             return incomplete(self._there(access), *np.diff(self.cuts[:, [0, 2]], axis=0).T)
-        counts = None if self.counts is None else _whole_numbers(replace(self.counts, _access=access))
-        index = None if self.index is None else _whole_numbers(replace(self.index, _access=access))
+        counts = None if self.counts is None else whole_numbers(replace(self.counts, _access=access))
+        index = None if self.index is None else whole_numbers(replace(self.index, _access=access))
         for before, after in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
             if counts is not None and self.counts is not None:
                 own = counts[before[1] : after[1]]
@@ -124,15 +124,35 @@ class Geometry:
         return Geometry, (self.dimension, self.parts, self.chosen)
 
 
-def _whole_numbers(array: "MasterArray") -> np.ndarray:
-    """Return row sizes or indices as a new int64 array; missing ones are 0 samples, and no instance."""
+def whole_numbers(array: "MasterArray") -> np.ndarray:
+    """Return row sizes or indices as a new int64 array, floats that are whole too; missing ones are 0 samples.
+
+    FormatError for other values, and for a missing index.
+    """
     values, mask = array._values_and_mask()
-    if values.dtype.kind not in "iu":
+    if values.dtype.kind not in "iuf":
         raise FormatError(f"{_where(array, 0)}: row sizes and indices are whole numbers, not {values.dtype}: correct the file")
-    found = values.astype(np.int64)
-    if mask is not None:
-        found[mask] = 0 if "sample_dimension" in array.attrs else -1
-    return found
+    missing = np.zeros(values.shape, bool) if mask is None else mask
+    if missing.any():
+        values = np.where(missing, 0, values)
+    fits = (values < 2**63) & (values == np.trunc(values)) if values.dtype.kind in "uf" else np.ones(values.shape, bool)
+    if values.dtype.kind == "f":
+        fits &= values >= -(2**63)
+    _check_all(array, fits, "row sizes and indices are whole numbers, not {}")
+    if "sample_dimension" not in array.attrs:
+        _check_all(array, ~missing, "the index is missing")
+    return values.astype(np.int64)
+
+
+def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
+    """Raise FormatError for the first element that does not fit; ``fault`` names its value by {}."""
+    if fits.all():
+        return
+    position = int(np.argmin(fits))
+    edges = array._matrix.edges[0]
+    start = int(edges[np.searchsorted(edges, position, side="right") - 1])
+    said = fault.format(array.read(position))
+    raise FormatError(f"{_where(array, position)}: {said}, in element {position - start}: correct the file")
 
 
 def _where(array: "MasterArray", position: int) -> str:

@@ -16,9 +16,9 @@ from aggarray.master.geometry import Geometry
 from aggarray.master.ragged_local import LocalRagged
 from aggarray.memory import Array
 from aggarray.memory.ragged import Ragged
-from aggarray.memory.rows import Rows, places_of
+from aggarray.memory.rows import Rows, contiguous, places_of
 from aggarray.memory.types import VAR, Type
-from aggarray.selection import Range, Selector, normalise
+from aggarray.selection import Range, Selector, as_range, normalise
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -48,11 +48,19 @@ class RaggedMasterArray(MasterArray):
         """All samples as the files hold them, along their own dimension, with the coordinates along it."""
         own = self._matrix.dimensions
         ragged = {n: c for n, c in self.coords.items() if isinstance(c, RaggedMasterArray)}
-        return self._samples({n: c._samples({}) for n, c in ragged.items() if c._matrix.dimensions == own})
+        beside = self._beside if self._instances.chosen is None else {}
+        return self._samples({**{n: c._samples({}) for n, c in ragged.items() if c._matrix.dimensions == own}, **beside})
 
     def _samples(self, coords: Mapping[str, MasterArray]) -> MasterArray:
         values = {f.name: getattr(self, f.name) for f in fields(MasterArray)}
         return MasterArray(**{**values, "coords": coords, "_origin": None})
+
+    @property
+    def _beside(self) -> dict[str, MasterArray]:
+        """What has more dimensions than that of the samples: bounds. As they are stored, in the order of rows once chosen."""
+        own = self._matrix.dimensions
+        found = {n: c for n, c in self.coords.items() if not isinstance(c, RaggedMasterArray)}
+        return {n: c for n, c in found.items() if c.ndim > 1 and c.dimensions[:1] == own}
 
     @property
     def offsets(self) -> np.ndarray:
@@ -159,9 +167,16 @@ class RaggedMasterArray(MasterArray):
             return self
         if not isinstance(chosen, int):
             return replace(self, _geometry=self._instances.take(chosen))
-        places = places_of(self._rows, chosen)
-        key: Selector = Range(places.start, places.stop - places.start) if isinstance(places, slice) else places
-        return self._samples({})._selected({self._matrix.dimensions[0]: key})
+        return self._samples({})._selected({self._matrix.dimensions[0]: selector_of(places_of(self._rows, chosen))})
+
+    def _chosen(self, selectors: Mapping[str, Selector]) -> MasterArray:
+        found, chosen = MasterArray._chosen(self, selectors), selectors.get(self.dimensions[0])
+        beside = self._beside
+        if chosen is None or not beside:
+            return found
+        rows = self._rows if self._instances.chosen is None else contiguous(self._rows.counts)
+        key = {self._matrix.dimensions[0]: selector_of(places_of(rows, chosen))}
+        return replace(found, coords={**found.coords, **{n: c._selected(key) for n, c in beside.items()}})
 
     def transpose(self, *dimensions: str) -> MasterArray:
         """Return the array itself: it has one dimension. SelectionError for names of others."""
@@ -205,6 +220,11 @@ def _read(flat: MasterArray, places: slice | np.ndarray, how: dict[str, Any]) ->
             return ordered
     found: np.ndarray = flat.read(places, **how)
     return found
+
+
+def selector_of(places: slice | np.ndarray) -> Selector:
+    """Return places of samples as what selects them."""
+    return Range(places.start, places.stop - places.start) if isinstance(places, slice) else as_range(places) or places
 
 
 def flat_of(array: MasterArray) -> MasterArray:

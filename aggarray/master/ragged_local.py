@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import ProtocolError
+from aggarray.errors import ProtocolError, SelectionError
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.block import Block
@@ -49,6 +49,9 @@ class LocalRagged:
         """Return the export of the samples, an irregular block; that of ``counts`` says which belong together."""
         return self.samples.__distarray__(version)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise SelectionError("rows of different lengths are no NumPy array: use section.samples.buffer, or section.ragged")
+
     def __repr__(self) -> str:
         return f"<aggarray.LocalRagged {len(self.counts.buffer)} rows, samples {self.samples!r}>"
 
@@ -86,11 +89,11 @@ class InMemory:
 class Samples:
     """The samples of a ragged array in the order of its rows, as what a section is read from."""
 
-    __slots__ = ("dtype", "rows", "shape", "source")
+    __slots__ = ("dimensions", "dtype", "rows", "shape", "source")
 
     def __init__(self, source: Any, rows: Rows) -> None:
         self.source, self.rows = source, rows
-        self.shape, self.dtype = (int(rows.offsets[-1]),), source.dtype
+        self.shape, self.dtype, self.dimensions = (int(rows.offsets[-1]),), source.dtype, source.flat.dimensions
 
     def read(self, key: tuple[slice], copy: bool | None = True) -> np.ndarray:
         """Return samples from one row's begin to another's end."""

@@ -4,16 +4,16 @@ That is CF's own way (chapter 9): a count of samples per instance where samples 
 of every sample, or of every run of samples.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from aggarray.formats.base import basename
 from aggarray.master.array import MasterArray
-from aggarray.master.geometry import Geometry
-from aggarray.master.ragged import RaggedMasterArray
+from aggarray.master.geometry import Geometry, whole_numbers
+from aggarray.master.ragged import RaggedMasterArray, selector_of
 from aggarray.master.subarray import SubArray
-from aggarray.selection import Range, as_range
 
 
 def unrolled(array: MasterArray) -> MasterArray:
@@ -24,15 +24,19 @@ def unrolled(array: MasterArray) -> MasterArray:
     if not isinstance(array, RaggedMasterArray):
         return array
     geometry = array._instances
-    told = _told(array) if geometry.stored else _count(array, array.counts)
     own = array._matrix.dimensions
     coords: dict[str, MasterArray] = {}
     for name, coordinate in array.coords.items():
         if not isinstance(coordinate, RaggedMasterArray):
             coords[name] = coordinate
-        elif geometry.stored or coordinate._matrix.dimensions == own:
+        elif geometry.stored or coordinate._matrix.dimensions == own or _has_runs(geometry):
             coords[name] = _unrolled(coordinate)
-    return replace(_unrolled(array), coords={**coords, **told})
+    return replace(_unrolled(array), coords={**coords, **_told(array)})
+
+
+def _has_runs(geometry: Geometry) -> bool:
+    """Tell whether instances have runs of samples, with sizes of their own (indexed contiguous)."""
+    return all(part.counts is not None and part.index is not None for part in geometry.parts)
 
 
 def _unrolled(array: RaggedMasterArray) -> MasterArray:
@@ -40,27 +44,29 @@ def _unrolled(array: RaggedMasterArray) -> MasterArray:
     flat = array._samples({})
     if array._instances.stored:
         return flat
-    places = array._rows.places()
-    found = places if isinstance(places, slice) else (as_range(places) or places)
-    key: Any = Range(found.start, found.stop - found.start) if isinstance(found, slice) else found
-    return flat._selected({flat.dimensions[0]: key})
+    return flat._selected({flat.dimensions[0]: selector_of(array._rows.places())})
 
 
 def _told(array: RaggedMasterArray) -> dict[str, MasterArray]:
-    """Return what says whose samples are as they are stored."""
-    geometry, rows = array._instances, array._rows
-    if all(part.counts is not None and part.index is not None for part in geometry.parts):
-        counts = [_numbers(part.counts) for part in geometry.parts]
-        return {**_run_counts(array, np.concatenate(counts)), **_index(array, _of_parts(geometry), _run_dimension(geometry))}
-    if rows.order is None:
-        return _count(array, rows.counts)
+    """Return what says whose samples are which, in the order that `_unrolled` has them."""
+    geometry, samples = array._instances, array._matrix.dimensions[0]
+    if _has_runs(geometry):
+        sizes = np.concatenate([_numbers(part.counts) for part in geometry.parts])
+        owners, along = _of_parts(geometry), _run_dimension(geometry)
+        if geometry.chosen is not None:
+            runs = replace(geometry, parts=tuple(part.of_runs() for part in geometry.parts), _found=[]).rows(array._access)
+            sizes, owners = sizes[runs.places()], np.repeat(np.arange(len(runs)), runs.counts)
+        return {**_counts(array, sizes, along), **_index(array, owners, along)}
+    rows = array._rows
+    if not geometry.stored or rows.order is None:
+        return _counts(array, rows.counts, geometry.dimension)
     index = np.empty(len(rows.order), np.int64)
     index[rows.order] = np.repeat(np.arange(len(rows)), rows.counts)
-    return _index(array, index, array._matrix.dimensions[0])
+    return _index(array, index, samples)
 
 
 def _numbers(array: MasterArray | None) -> np.ndarray:
-    return np.zeros(0, np.int64) if array is None else np.asarray(array._values_and_mask()[0], np.int64)
+    return np.zeros(0, np.int64) if array is None else whole_numbers(array)
 
 
 def _run_dimension(geometry: Geometry) -> str:
@@ -79,20 +85,20 @@ def _of_parts(geometry: Geometry) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _count(array: RaggedMasterArray, counts: np.ndarray) -> dict[str, MasterArray]:
-    name = f"{array.dimensions[0]}_size"
-    return _beside(array, name, counts, array.dimensions[0], {"sample_dimension": array._matrix.dimensions[0]})
-
-
-def _run_counts(array: RaggedMasterArray, counts: np.ndarray) -> dict[str, MasterArray]:
-    dimension = _run_dimension(array._instances)
-    given = array._instances.parts[0].counts
-    name = f"{dimension}_size" if given is None or given.name is None else given.name.rpartition("/")[2]
-    return _beside(array, name, counts, dimension, {"sample_dimension": array._matrix.dimensions[0]})
+def _counts(array: RaggedMasterArray, counts: np.ndarray, along: str) -> dict[str, MasterArray]:
+    given = [part.counts for part in array._instances.parts if part.counts is not None]
+    return _beside(array, _name(given, f"{along}_size"), counts, along, {"sample_dimension": array._matrix.dimensions[0]})
 
 
 def _index(array: RaggedMasterArray, index: np.ndarray, along: str) -> dict[str, MasterArray]:
-    return _beside(array, f"{array.dimensions[0]}_index", index, along, {"instance_dimension": array.dimensions[0]})
+    given = [part.index for part in array._instances.parts if part.index is not None]
+    name = _name(given, f"{array.dimensions[0]}_index")
+    return _beside(array, name, index, along, {"instance_dimension": array.dimensions[0]})
+
+
+def _name(given: Sequence[MasterArray], otherwise: str) -> str:
+    """Return the name that files have for it, so that arrays that have something else there have another name for it."""
+    return basename(given[0].name) if given and given[0].name else otherwise
 
 
 def _beside(array: MasterArray, name: str, values: np.ndarray, along: str, attrs: dict[str, str]) -> dict[str, MasterArray]:

@@ -45,18 +45,29 @@ class Ragged:
             raise AggregationError(f"offsets from {cuts[0]} to {cuts[-1]} over {len(values)} samples: give them from 0 to all")
         own = cuts.astype(np.int64, copy=False).view()
         own.flags.writeable = False
-        self.flat, self.offsets = values, own
+        object.__setattr__(self, "flat", values)
+        object.__setattr__(self, "offsets", own)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name} of a Ragged is what it is: make another one")
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> "Ragged":
         """Return rows given one by one, copied; ``dtype`` None: that of all together, float64 of no rows.
 
+        What is masked stays so. AggregationError for a row that is not 1-d.
+
         >>> Ragged.from_rows([[1, 2], [], [3]]).flat
         array([1, 2, 3])
         """
-        arrays = [np.asarray(row, dtype if len(row) or dtype else None) for row in rows]
-        there = [a for a in arrays if a.size]
-        flat = np.concatenate(there) if there else np.zeros(0, dtype if dtype else arrays[0].dtype if arrays else None)
+        arrays = [np.asanyarray(row, dtype) for row in rows]
+        wrong = next(((n, a.shape) for n, a in enumerate(arrays) if a.ndim != 1), None)
+        if wrong is not None:
+            raise AggregationError(f"row {wrong[0]} of shape {wrong[1]}: give each as a 1-d array or list")
+        # Of an empty list NumPy says that it is of float64, which says nothing.
+        there = [a for a in arrays if a.size] or arrays[:1]
+        join = np.ma.concatenate if any(np.ma.isMaskedArray(a) for a in there) else np.concatenate
+        flat = join(there) if there else np.zeros(0, dtype)
         return cls(flat, offsets_of(np.array([a.size for a in arrays], np.int64)))
 
     @classmethod
@@ -155,6 +166,8 @@ class Ragged:
                 contents.NumpyArray(letters.flat, parameters={"__array__": "char"}),
                 parameters={"__array__": "string"},
             )
+        elif flat.dtype.kind not in "biufcmM":
+            raise AggregationError(f"samples of {flat.dtype}: awkward has no form for them: use .flat and .offsets")
         else:
             inner = contents.NumpyArray(flat.astype(flat.dtype.newbyteorder("="), copy=False))
         if np.ma.isMaskedArray(self.flat):

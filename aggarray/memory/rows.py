@@ -12,6 +12,9 @@ import numpy as np
 from aggarray.errors import FormatError
 from aggarray.selection import Range, Selector
 
+#: So many instances there may be, or a few times as many as elements name one: what a damaged file claims takes no memory.
+_MOST_INSTANCES, _MOST_WITHOUT = 1 << 27, 4
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
@@ -166,7 +169,9 @@ def check_counts(counts: np.ndarray, samples: int, where: str) -> None:
 
 
 def check_index(index: np.ndarray, size: int, where: str) -> None:
-    """Raise FormatError unless every index is that of a row; ``where`` names file and variable."""
+    """Raise FormatError unless every index is that of a row, of no absurd number; ``where`` names file and variable."""
+    if size > max(_MOST_INSTANCES, _MOST_WITHOUT * len(index)):
+        raise FormatError(f"{where}: {size} instances, of which {len(index)} elements name any: correct the file")
     wrong = np.flatnonzero((index < 0) | (index >= size))
     if wrong.size:
         raise FormatError(

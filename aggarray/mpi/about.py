@@ -1,7 +1,7 @@
 """What is known of a distributed array beside its values? Names, attributes and coordinates, where a master array gave them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.fields import brief, whole
 from aggarray.master import MasterArray
+from aggarray.master.ragged_local import Samples
 from aggarray.mpi.groups import listed
 
 
@@ -67,6 +68,9 @@ def about(local: LocalArray) -> About:
     source = local.source
     if isinstance(source, MasterArray):
         return about_array(source)
+    if isinstance(source, Samples):
+        # Coordinates lie along the samples as files have them.
+        return replace(about_array(source.source), dimensions=source.dimensions, coords={})
     return About(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from aggarray.errors import ExchangeError, ProtocolError
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
+from aggarray.master.ragged_local import LocalRagged
 from aggarray.mpi.about import Result, about
 from aggarray.mpi.redistribution import described
 from aggarray.transport import Link, together
@@ -15,9 +16,11 @@ from aggarray.transport import Link, together
 def taken_in(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:
     """Return the section of this process, and for each rank of its distribution who holds it, the lowest first. Collective.
 
-    ``local``: a LocalArray, or an exporter with ``__distarray__``: then what all processes say makes the distribution.
-    ExchangeError on all processes where they hold parts of different arrays, or some part is not there.
+    ``local``: a LocalArray, rows of which the samples are taken, or an exporter with ``__distarray__``: then what all
+    processes say makes the distribution. ExchangeError on all processes where they hold parts of different arrays, or some
+    part is not there.
     """
+    local = local.samples if isinstance(local, LocalRagged) else local
     own = isinstance(local, Result) or (isinstance(local, LocalArray) and local.source is not None)
     if all(together(link, lambda: own, (what,))):
         return local, _holders(link, local, what)

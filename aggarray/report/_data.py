@@ -17,6 +17,7 @@ from aggarray.aggregate.report import date, gaps
 from aggarray.errors import AggarrayError
 from aggarray.facts import conformed, differences
 from aggarray.master import MasterArray
+from aggarray.master.ragged import flat_of
 from aggarray.units import is_reference_time
 
 #: Cells of one array, and of all arrays of a page.
@@ -37,7 +38,8 @@ def packed(arrays: Sequence[MasterArray]) -> dict[str, Any]:
 
 
 def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, Any]:
-    """Return one array; ``files`` numbers the files of all arrays, and grows."""
+    """Return one array, of a ragged one its samples; ``files`` numbers the files of all arrays, and grows."""
+    array = flat_of(array)
     whole = cells_of(array)
     cells = whole.fewer(_limits(whole.files.shape, most))
     uris = array._matrix.references.uris
