@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray import memory
 from aggarray.dap import Distribution
 from aggarray.master.unrolled import unrolled
 from aggarray.memory import Ragged
@@ -272,3 +273,16 @@ def test_a_section_of_rows_is_no_array(sample_stations: Path) -> None:
     section = a.local(Distribution.from_partitions(a, 2), 0)
     with pytest.raises(aa.SelectionError, match=r"section\.samples\.buffer"):
         np.asarray(section)
+
+
+def test_sections_say_what_they_hold(sample_stations: Path) -> None:
+    t = aa.open(sample_stations)["temperature"]
+    mine = t.local(Distribution.from_partitions(t, 3), 1)
+    assert memory.type_string(mine) == "5 * var * ?float32" and "strided * var * ?float32" in memory.debug_repr(mine)
+    assert "what is read of them is .ragged" in memory.debug_repr(mine)
+    assert memory.type_string(mine.ragged) == "5 * var * float32" and "var_dim arrmeta" in memory.debug_repr(mine.ragged)
+
+
+def test_text_that_is_missing_has_no_bytes() -> None:
+    with pytest.raises(aa.AggregationError, match="keep which is missing beside"):
+        memory.Ragged.from_text(np.array(["a", np.nan], np.dtypes.StringDType(na_object=np.nan)))

@@ -1,5 +1,6 @@
 """What does one process hold of a ragged array? Its rows: samples to be exported as a block, and their offsets beside them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.block import Block
 from aggarray.maps.fields import NEWEST
+from aggarray.memory import Array
 from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import Rows, offsets_of
+from aggarray.memory.types import VAR, Type
 
 
 class LocalRagged:
@@ -48,6 +51,13 @@ class LocalRagged:
     def __distarray__(self, version: str = NEWEST) -> dict[str, Any]:
         """Return the export of the samples, an irregular block; that of ``counts`` says which belong together."""
         return self.samples.__distarray__(version)
+
+    def __datashape__(self) -> Type:
+        samples = self.samples.__datashape__()
+        return replace(samples, dims=(len(self.counts.buffer), VAR))
+
+    def __memory__(self) -> Array | str:
+        return "rows of different lengths; what is read of them is .ragged"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise SelectionError("rows of different lengths are no NumPy array: use section.samples.buffer, or section.ragged")

@@ -101,6 +101,10 @@ class Ragged:
         given = np.asarray(values)
         if given.dtype.kind not in "TUS":
             raise AggregationError(f"values of {given.dtype} are no text: give strings")
+        if any(not isinstance(w, str | bytes) for w in given.ravel().tolist()):
+            raise AggregationError(
+                "text that is missing has no bytes: put a word in its place, and keep which is missing beside"
+            )
         words = [w if isinstance(w, bytes) else str(w).encode() for w in given.ravel().tolist()]
         flat = np.frombuffer(b"".join(words), np.uint8)
         return cls(flat, offsets_of(np.fromiter(map(len, words), np.int64, len(words))))
