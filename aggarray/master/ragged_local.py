@@ -105,6 +105,10 @@ class Samples:
         self.source, self.rows = source, rows
         self.shape, self.dtype, self.dimensions = (int(rows.offsets[-1]),), source.dtype, source.flat.dimensions
 
+    def __datashape__(self) -> Type:
+        kind: Type = self.source.__datashape__()
+        return replace(kind, dims=self.shape)
+
     def read(self, key: tuple[slice], copy: bool | None = True) -> np.ndarray:
         """Return samples from one row's begin to another's end."""
         first, last = np.searchsorted(self.rows.offsets, [key[0].start, key[0].stop])
