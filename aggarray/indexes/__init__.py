@@ -22,7 +22,7 @@ from aggarray.indexes.cfa04_write import CFA04
 from aggarray.indexes.container import Container
 from aggarray.indexes.encode import Decoder, Encoder
 from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
-from aggarray.indexes.netcdf import in_memory, write_bytes
+from aggarray.indexes.netcdf import created
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
 from aggarray.indexes.tables import StoredTables, pack_tables
@@ -128,18 +128,13 @@ def save(
     def references(table: References) -> np.ndarray:
         return np.asarray(names[encoder.file_codes(table)], object)
 
-    def fill(dataset: Any) -> list[tuple[str, str]]:
+    with replacing(path, expected) as (temporary, generation), created(temporary) as dataset:
         if convention == CFA04.name:
             container: Container = CFA04(dataset, references, home if relative else None)
         else:
             container = CF113(dataset, references)
         left_out = container.write_all(contents.arrays)
         encoder.writer.write(dataset, document, records, generation)
-        return left_out
-
-    with replacing(path, expected) as (temporary, generation):
-        left_out, content = in_memory(fill)
-        write_bytes(temporary, content)
     return left_out, generation
 
 

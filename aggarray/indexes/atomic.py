@@ -116,7 +116,17 @@ def surely(undo: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _locked(lock: str) -> Iterator[None]:
-    """Hold a lock file; it is removed afterwards, so whoever waited for it looks whether it is still the one in the folder."""
+    """Hold a lock file for the length of a block; it is removed afterwards."""
+    descriptor = -1
+    try:
+        descriptor = _acquired(lock)
+        yield
+    finally:
+        _give_up(descriptor, lock)
+
+
+def _acquired(lock: str) -> int:
+    """Return a descriptor of the lock file, which others wait for; whoever waited looks whether it is still the one there."""
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -124,25 +134,33 @@ def _locked(lock: str) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if is_still(descriptor, lock):
-                break
+                return descriptor
         except BaseException:
             _give_up(descriptor, lock)
             raise
         os.close(descriptor)
-    try:
-        yield
-    finally:
-        surely(lambda: _give_up(descriptor, lock))
 
 
 def _give_up(descriptor: int, lock: str) -> None:
     """Remove a lock file, unless somebody else holds it, and close it."""
-    with contextlib.suppress(OSError):
+    if descriptor < 0:
+        return
+    try:
+        surely(lambda: _unlock(descriptor, lock))
+    finally:
+        os.close(descriptor)
+
+
+def _unlock(descriptor: int, lock: str) -> None:
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    except OSError:
+        pass  # no locks there: nobody holds it
+    with contextlib.suppress(OSError):
         if is_still(descriptor, lock):
             os.unlink(lock)
-    with contextlib.suppress(OSError):
-        os.close(descriptor)
 
 
 def is_still(descriptor: int, path: str) -> bool:

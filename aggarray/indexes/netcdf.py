@@ -1,49 +1,78 @@
-"""How does a netCDF-4 file get onto a disk that may be full? It is made in memory, and written by plain calls of the system.
+"""How does a netCDF-4 file get onto a disk that may be full, with a clear error and nothing left behind?
 
-HDF5 never closes a file that it fails to write: its descriptor, and the space that it takes, are gone for the life of the
-process, and the error does not say what was wrong. So neither it nor netCDF-C writes to a disk itself.
+HDF5 does not close a file that it fails to write: its descriptor, and the space that it takes, are gone for the life of the
+process, and the error does not say what was wrong. So it is not told: it writes through a file that keeps the error for
+later, or, where netCDF-C opens the file itself, to nowhere once something has gone wrong.
 """
 
-from collections.abc import Callable, Iterator
+import contextlib
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from aggarray.formats.base import LIBRARY_LOCK
 
-T = TypeVar("T")
-
-#: Memory to begin with.
-_START = 1 << 16
-#: Where a superblock of version 2 or 3 says at which byte the file ends.
-_VERSION, _END = 8, slice(28, 36)
+#: What is tried before anything is written: where there is not even so much space, netCDF-C would not close the file.
+_LEAST = 1 << 16
+#: What is tried to find out what was wrong: more than HDF5 writes at a time.
+_MOST = 1 << 24
 
 
-def in_memory(fill: Callable[[Any], T]) -> tuple[T, memoryview]:
-    """Return what ``fill`` returns, which is given an empty ``netCDF4.Dataset``, and the bytes of the file that comes of it.
-
-    >>> size, content = in_memory(lambda dataset: dataset.createDimension("x", 3).size)
-    >>> size, bytes(content[1:4])
-    (3, b'HDF')
-    """
+@contextmanager
+def created(path: str) -> Iterator[Any]:
+    """Give an empty ``netCDF4.Dataset`` to fill for the length of a block; OSError says what went wrong with the disk."""
     import netCDF4
 
+    _try(path, "wb", _LEAST)
     with LIBRARY_LOCK:
-        dataset = netCDF4.Dataset("in memory", "w", format="NETCDF4", memory=_START)
+        dataset = netCDF4.Dataset(path, "w", format="NETCDF4")
         try:
-            found = fill(dataset)
-        except BaseException:
-            dataset.close()
+            yield dataset
+            dataset.sync()  # what goes wrong now leaves a dataset that can be closed yet
+        except RuntimeError:
+            try:
+                _try(path, "r+b", _MOST)  # raises what the library has not told
+            finally:
+                _close_nowhere(dataset, path)
             raise
-        content = memoryview(dataset.close())
-    # Memory grows in steps: the last one is not full.
-    end = int.from_bytes(content[_END], "little") if content[_VERSION] in (2, 3) else len(content)
-    return found, content[:end]
+        except BaseException:
+            _close_nowhere(dataset, path)
+            raise
+        dataset.close()
 
 
-def write_bytes(path: str, content: Any) -> None:
-    """Write a file; OSError says what is wrong."""
-    with open(path, "wb") as file:
-        file.write(content)
+def _try(path: str, mode: str, size: int) -> None:
+    """Write so many bytes more to a file that nobody needs."""
+    with open(path, mode, buffering=0) as file:
+        end = file.seek(0, os.SEEK_END) + size
+        while (left := end - file.tell()) > 0:
+            file.write(bytes(min(left, 1 << 20)))
+
+
+def _close_nowhere(dataset: Any, path: str) -> None:
+    """Close a dataset that is given up; what is still to be written goes nowhere, and the file takes no space."""
+    with contextlib.ExitStack() as later:
+        with contextlib.suppress(OSError):
+            os.truncate(path, 0)
+            # HDF5 knows files by their number: no other may get it as long as this one is open.
+            kept, nowhere = os.open(path, os.O_RDONLY | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            later.callback(os.close, nowhere)
+            for number in _descriptors(path, kept):
+                os.dup2(nowhere, number, inheritable=False)
+        with contextlib.suppress(RuntimeError, OSError):
+            dataset.close()
+            os.close(kept)
+
+
+def _descriptors(path: str, but: int) -> list[int]:
+    """Return the descriptors of an open file, but for one."""
+    there, found = os.stat(path), []
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):
+            if int(name) != but and os.path.samestat(os.fstat(int(name)), there):
+                found.append(int(name))
+    return found
 
 
 @contextmanager

@@ -12,10 +12,11 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,19 +151,24 @@ def _child(asked: dict[str, Any], told: int) -> None:
     os._exit(status)
 
 
-def _ended(child: int, seconds: float) -> int:
-    """Wait for a child, and return how it ended."""
-    import select
-
-    handle = os.pidfd_open(child)
-    try:
-        hung = not select.select([handle], [], [], seconds)[0]
-    finally:
-        os.close(handle)
-    if hung:
-        os.kill(child, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return HUNG if hung else status
+def _read_until_ended(child: int, pipes: list[int], seconds: float) -> list[str] | None:
+    """Return what a child, and what it leaves behind, writes into pipes; None for one that has to be killed."""
+    deadline, texts = time.monotonic() + seconds, {pipe: b"" for pipe in pipes}
+    left = list(pipes)
+    while left:
+        ready = select.select(left, [], [], max(0.0, deadline - time.monotonic()))[0]
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        for pipe in ready:
+            found = os.read(pipe, 1 << 16)
+            texts[pipe] += found
+            if not found:
+                left.remove(pipe)
+    for pipe in pipes:
+        os.close(pipe)
+    return None if left else [texts[pipe].decode(errors="replace") for pipe in pipes]
 
 
 def _serve() -> None:
@@ -181,18 +187,19 @@ def _serve() -> None:
     _ = (h5py, netCDF4, numcodecs, pyarrow.parquet, zarr, aggarray.report, extract)
     for line in sys.stdin:
         asked = json.loads(line)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as told:
-            child = os.fork()
-            if not child:
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
-                sys.stdin.close()
-                _child(asked, told.fileno())
-            status = _ended(child, asked.get("seconds", SECONDS))
-            texts = []
-            for file in (out, err, told):
-                file.seek(0)
-                texts.append(file.read().decode(errors="replace"))
+        # Pipes: a limit to the size of files does not hold for them.
+        pipes = [os.pipe() for _ in range(3)]
+        child = os.fork()
+        if not child:
+            os.dup2(pipes[0][1], 1)
+            os.dup2(pipes[1][1], 2)
+            sys.stdin.close()
+            _child(asked, pipes[2][1])
+        for _, end in pipes:
+            os.close(end)
+        texts = _read_until_ended(child, [begin for begin, _ in pipes], asked.get("seconds", SECONDS))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if texts is not None else HUNG
+        texts = texts or ["", "", ""]
         print(json.dumps({"status": status, "out": texts[0], "err": texts[1], "steps": int(texts[2] or 0)}), flush=True)
 
 

@@ -13,7 +13,7 @@ from aggarray.api.extracting.layout import Layout, Variable
 from aggarray.api.extracting.pieces import Pieces, places
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_LOCK
-from aggarray.indexes.netcdf import in_memory, updated, write_bytes
+from aggarray.indexes.netcdf import created, updated
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
@@ -50,8 +50,7 @@ def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
 
 def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) -> None:
     """Write a file with all but the chunks."""
-
-    def fill(dataset: Any) -> None:
+    with created(path) as dataset:
         dataset.setncatts(layout.attributes)
         for name, size in layout.dimensions.items():
             dataset.createDimension(name, size)
@@ -60,8 +59,6 @@ def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) ->
         for variable, target in made:
             if variable.name in whole:
                 _write_whole(whole[variable.name], target)
-
-    write_bytes(path, in_memory(fill)[1])
 
 
 def _odd(layout: Layout, path: str) -> str | None:
