@@ -1,7 +1,6 @@
 """How is a job carried out? Step by step, each of which looks first whether there is anything to do."""
 
 import datetime
-import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -168,9 +167,12 @@ def _append(path: str, line: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         size = os.fstat(descriptor).st_size
-        if os.write(descriptor, line) < len(line):
+        try:
+            while line:
+                line = line[os.write(descriptor, line) :]
+        except OSError:
             os.ftruncate(descriptor, size)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise
     finally:
         os.close(descriptor)
 

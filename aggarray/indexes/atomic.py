@@ -50,9 +50,9 @@ def unwritten(path: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, IndexFileError) or error.strerror is None:
             raise
-        raise IndexFileError(
-            f"{path}: cannot be written: {error.strerror}; check the folder, its permissions and its space"
-        ) from error
+        # Other libraries say more than is good.
+        why = error.strerror if error.errno is None else os.strerror(error.errno)
+        raise IndexFileError(f"{path}: cannot be written: {why}; check the folder, its permissions and its space") from error
 
 
 @contextlib.contextmanager

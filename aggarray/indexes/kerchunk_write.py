@@ -297,4 +297,5 @@ def _write_table(rows: Sequence[Any], path: str) -> None:
             "raw": pyarrow.array([base64.b64decode(r[7:]) if isinstance(r, str) else None for r in rows], pyarrow.binary()),
         }
     )
-    parquet.write_table(table, path, compression="zstd")
+    with open(path, "wb") as file:  # by itself pyarrow keeps the file open after an error
+        parquet.write_table(table, file, compression="zstd")

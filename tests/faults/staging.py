@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ def _child(asked: dict[str, Any], told: int) -> None:
             exec(asked["code"], {"words": asked["words"], "__name__": "staged"})
     except SystemExit as stop:
         status = int(stop.code or 0)
-    except BaseException as error:  # noqa: BLE001 - the end of a program
+    except BaseException as error:
         import traceback
 
         status = 1
@@ -171,20 +172,36 @@ def _read_until_ended(child: int, pipes: list[int], seconds: float) -> list[str]
     return None if left else [texts[pipe].decode(errors="replace") for pipe in pipes]
 
 
-def _serve() -> None:
-    import h5py
-    import netCDF4
-    import numcodecs
+def _warm_up() -> None:
+    """Do once what will be asked for: children find all modules imported, and may be users who cannot read those."""
+    import numpy as np
     import pyarrow.parquet
     import zarr
 
-    import aggarray.report
-    from aggarray.api import extract
-    from aggarray.cli import commands
+    import aggarray as aa
+    from aggarray.cli import commands, main
 
+    _ = (pyarrow.parquet, zarr)
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        array = aa.MasterArray.from_subarrays([([(0, 2)], aa.SubArray.from_array(np.arange(2.0)))], dimensions=("x",), name="x")
+        aa.Aggregation((array,)).save(f"{folder}/i.nc")
+        Path(folder, "job.toml").write_text(f'[input]\nsource = "{folder}/i.nc"\n')
+        lines = [f"extract {folder}/i.nc -o {folder}/x.nc", f"extract {folder}/x.nc -o {folder}/x.zarr"]
+        lines += [f"aggregate {folder}/x.nc -o {folder}/j.nc", f"append {folder}/j.nc {folder}/x.zarr"]
+        lines += [f"view {folder}/x.nc -o {folder}/p.html", f"run {folder}/job.toml"]
+        for line in lines:
+            try:
+                main(line.split())
+            except SystemExit as stop:
+                if stop.code:
+                    raise
+        aa.open(f"{folder}/x.nc").to_kerchunk(f"{folder}/k.json")
     for name in commands.list_commands(None):  # type: ignore[arg-type]
         commands.get_command(None, name)  # type: ignore[arg-type]
-    _ = (h5py, netCDF4, numcodecs, pyarrow.parquet, zarr, aggarray.report, extract)
+
+
+def _serve() -> None:
+    _warm_up()
     for line in sys.stdin:
         asked = json.loads(line)
         # Pipes: a limit to the size of files does not hold for them.
