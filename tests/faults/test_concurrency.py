@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,15 @@ def check_reads(array: aa.MasterArray, seed: int, count: int = 5) -> None:
 
 def expected_of(array: aa.MasterArray) -> np.ndarray:
     """Return what an array holds; that of the kind "library" has lost what its filter loses."""
-    if any(p.data is not None and str(p.data.uri).endswith(".h5") for p in array.partitions):
-        with h5py.File(next(p.data.uri for p in array.partitions if p.data is not None)) as file:
-            return np.asarray(file["tas"][...])
-    return truth()
+    uri = next(str(p.data.uri) for p in array.partitions if p.data is not None)
+    return lossy(uri) if uri.endswith(".h5") else truth()
+
+
+@lru_cache
+def lossy(path: str) -> np.ndarray:
+    """Return what h5py reads; once, as a fork while it does so would be no fault of ours."""
+    with h5py.File(path) as file:
+        return np.asarray(file["tas"][...])
 
 
 def all_at_once(works: list[Callable[[], None]]) -> None:
@@ -167,8 +173,7 @@ def ended(children: list[Any], answers: Any) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "method"), [*((kind, "fork") for kind in KINDS), ("hdf5", "spawn")])
 def test_children_read_what_was_opened_before(kind: str, method: str, tmp_path: Path) -> None:
     array = stored(kind, tmp_path / "data")
     check_reads(array, 0)  # descriptors and caches are full
@@ -186,13 +191,14 @@ def test_children_read_what_was_opened_before(kind: str, method: str, tmp_path: 
 def test_forks_while_threads_read(kind: str, tmp_path: Path) -> None:
     """Locks that a thread holds at the moment of a fork keep no child waiting."""
     array = stored(kind, tmp_path / "data")
+    check_reads(array, 0)  # Python itself lets no child import what a thread was importing
     stop, faults = threading.Event(), list[BaseException]()
 
     def read(seed: int) -> None:
         try:
             while not stop.is_set():
                 check_reads(array, seed, 1)
-                aa.open(tmp_path / "data")["tas"].to_units("1")
+                aa.open(tmp_path / "data")
         except BaseException as error:
             faults.append(error)
 
