@@ -44,7 +44,9 @@ class Store:
             yield
         except OSError as error:
             why = str(error) if error.errno is None else os.strerror(error.errno)
-            text = f"{self._path}: array {self._name!r} cannot be written: {why}; check the folder, its permissions and its space"
+            text = (
+                f"{self._path}: array {self._name!r} cannot be written: {why}; check the folder, its permissions and its space"
+            )
             raise ExchangeError(text) from error
 
     def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
