@@ -2,7 +2,8 @@
 
 HDF5 does not close a file that it fails to write: its descriptor, and the space that it takes, are gone for the life of the
 process, and the error does not say what was wrong. So it is not told: it writes through a file that keeps the error for
-later, or, where netCDF-C opens the file itself, to nowhere once something has gone wrong.
+later, or, where netCDF-C opens the file itself, to nowhere once something has gone wrong. Should netCDF-C not close the file
+even so, a descriptor of an empty file is all that is lost.
 """
 
 import contextlib
