@@ -18,6 +18,7 @@ from works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, st
 import aggarray as aa
 from aggarray import helpers
 from aggarray.formats.base import Structure
+from aggarray.indexes.atomic import put
 from aggarray.scan import scan_files
 
 #: So many moments of each work are tried; AGGARRAY_FAULTS=1000 in the environment tries all of them, which takes minutes.
@@ -99,6 +100,7 @@ from aggarray import helpers
 helpers.TRIAL, helpers.WORTH = 0.0, 0.0
 from aggarray.scan import scan_files
 from aggarray.formats.base import Structure
+from aggarray.indexes.atomic import put
 look = helpers.look
 def slowly(task):
     print("working", flush=True)
@@ -153,3 +155,17 @@ def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypa
     assert [p for p, _ in found] == paths and all(isinstance(s, Structure) for _, s in found)
     assert helpers.PATIENCE < 60 and set(helpers_of(os.getpid())) <= set(before)
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
+
+
+def test_folders_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of the system, between whose halves nobody can be killed; two renames are for systems without it."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+
+    def rename(*names: object) -> None:
+        raise AssertionError("there is a moment without either")
+
+    monkeypatch.setattr(os, "rename", rename)
+    put(str(tmp_path / "new"), str(tmp_path / "old"))
+    assert [p.name for p in (tmp_path / "old").iterdir()] == ["new"]
