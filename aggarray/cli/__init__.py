@@ -43,6 +43,14 @@ def commands(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors are one line on standard error, with ``--debug`` anywhere on the line a traceback."""
+    try:
+        _run(arguments)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("aggarray: stopped", err=True)
+        raise SystemExit(130) from None
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     _open_streams()
     arguments, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
     try:
@@ -56,9 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         click.echo("aggarray: there is not enough memory for that: ask for less at a time", err=True)
         raise SystemExit(1) from None
-    except click.Abort:
-        click.echo("aggarray: stopped", err=True)
-        raise SystemExit(130) from None
     except AggarrayError as error:
         if debug:
             raise

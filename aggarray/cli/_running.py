@@ -28,6 +28,7 @@ class Run:
     quiet: bool
     steps: list[dict[str, str]] = field(default_factory=list)
     failed: bool = False
+    unlogged: bool = False
 
     def note(self, step: str, path: str, text: str) -> None:
         """Say what was done, on standard output (errors: on standard error) and in the log."""
@@ -42,9 +43,20 @@ class Run:
         elif told and not self.quiet:
             click.echo(line)
         if self.job.log is not None and not self.dry:
-            now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-            with open(self.job.log, "a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(f"{now} {line}\n")
+            self._log(self.job.log, line)
+
+    def _log(self, path: str, line: str) -> None:
+        """Add a line to the log; where that cannot be, say so once, and go on without: what is to be done matters more."""
+        from aggarray.facts import printable
+
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        try:
+            _append(path, f"{now} {line}\n".encode("utf-8", "backslashreplace"))
+        except OSError as error:
+            if not self.unlogged:
+                why = f"cannot be written: {error.strerror}; check the folder, its permissions and its space"
+                click.echo(printable(f"aggarray: {path}: {why}"), err=True)
+            self.failed = self.unlogged = True
 
     def all_steps(self) -> None:
         """Do everything; what fails keeps nothing else from being done, unless it needs that."""
@@ -148,6 +160,21 @@ class Run:
             self.note("problem", problem.file or "", f"[{problem.kind}] {problem.message}")
         self.note("check", self.job.path, counted(len(problems), "problem"))
         self.failed = self.failed or bool(problems)
+
+
+def _append(path: str, line: bytes) -> None:
+    """Add a line to a file, all of it or nothing: half a line would not be known as a log again."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            while line:
+                line = line[os.write(descriptor, line) :]
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":

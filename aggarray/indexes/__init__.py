@@ -15,13 +15,14 @@ import numpy as np
 from aggarray.access import ANYWHERE, Access
 from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.formats import open_file, scan, stamp_of
-from aggarray.formats.base import LIBRARY_LOCK, Structure, whole
+from aggarray.formats.base import Structure, whole
 from aggarray.indexes.atomic import replacing
 from aggarray.indexes.cf113_write import CF113
 from aggarray.indexes.cfa04_write import CFA04
 from aggarray.indexes.container import Container
 from aggarray.indexes.encode import Decoder, Encoder
 from aggarray.indexes.foreign import Convention, Foreign, Values, convention_of
+from aggarray.indexes.netcdf import created
 from aggarray.indexes.records import pack, unpack
 from aggarray.indexes.store import GROUP, Reader, Writer, stored_generation
 from aggarray.indexes.tables import StoredTables, pack_tables
@@ -116,8 +117,6 @@ def save(
     Returns (name, reason) of what the convention cannot express, which lies in our group alone, and the generation written.
     Raises IndexFileError where the index was saved by somebody else since, or cannot be written.
     """
-    import netCDF4
-
     path, home = os.path.realpath(path), home_of(path)
     encoder = Encoder(Writer())
     arrays = [encoder.array(a) for a in contents.arrays]
@@ -129,7 +128,7 @@ def save(
     def references(table: References) -> np.ndarray:
         return np.asarray(names[encoder.file_codes(table)], object)
 
-    with replacing(path, expected) as (temporary, generation), LIBRARY_LOCK, netCDF4.Dataset(temporary, "w") as dataset:
+    with replacing(path, expected) as (temporary, generation), created(temporary) as dataset:
         if convention == CFA04.name:
             container: Container = CFA04(dataset, references, home if relative else None)
         else:

@@ -7,8 +7,6 @@ Arrays stay in their files; coordinates, and arrays in memory, are held in the r
 import base64
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,7 +17,7 @@ from aggarray.codecs import Filter
 from aggarray.encoding import Encoding
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.formats.base import basename
-from aggarray.indexes.atomic import replacing
+from aggarray.indexes.atomic import beside, replacing, unwritten
 from aggarray.indexes.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.indexes.kerchunk_pieces import Layout, check_absent, layout_of, places
 from aggarray.master import MasterArray
@@ -257,32 +255,11 @@ def write(references: Mapping[str, Any], path: str) -> None:
 
 
 def _write_tables(refs: Mapping[str, Any], path: str) -> None:
-    temporary = f"{os.path.dirname(path)}/.{basename(path)}.{secrets.token_hex(4)}.tmp"
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ".zmetadata")):
         raise IndexFileError(f"{path}: there is something that is no set of references: give another path")
-    try:
+    with unwritten(path), beside(path) as temporary:
         os.makedirs(temporary)
         _fill_folder(refs, temporary)
-        _swap(temporary, path)
-    except OSError as error:
-        raise IndexFileError(f"{path}: cannot be written: {error.strerror}; check the folder and its space") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _swap(new: str, path: str) -> None:
-    """Put a folder in the place of another."""
-    if not os.path.lexists(path):
-        os.rename(new, path)
-        return
-    old = f"{new}.old"
-    os.rename(path, old)
-    try:
-        os.rename(new, path)
-    except OSError:
-        os.rename(old, path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _fill_folder(refs: Mapping[str, Any], folder: str) -> None:
@@ -320,4 +297,5 @@ def _write_table(rows: Sequence[Any], path: str) -> None:
             "raw": pyarrow.array([base64.b64decode(r[7:]) if isinstance(r, str) else None for r in rows], pyarrow.binary()),
         }
     )
-    parquet.write_table(table, path, compression="zstd")
+    with open(path, "wb") as file:  # by itself pyarrow keeps the file open after an error
+        parquet.write_table(table, file, compression="zstd")

@@ -3,7 +3,8 @@
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,18 @@ class Store:
         # What is consolidated knows nothing of what is being added.
         return zarr.open_group(self._path, mode=mode, zarr_format=3, use_consolidated=False)  # type: ignore[arg-type]
 
+    @contextmanager
+    def _unwritten(self) -> Iterator[None]:
+        """Make what the system says inside a block an ExchangeError that names the store."""
+        try:
+            yield
+        except OSError as error:
+            why = str(error) if error.errno is None else os.strerror(error.errno)
+            text = (
+                f"{self._path}: array {self._name!r} cannot be written: {why}; check the folder, its permissions and its space"
+            )
+            raise ExchangeError(text) from error
+
     def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
         """Make the store, unless it is there, the array, without values, and its coordinates.
 
@@ -43,6 +56,10 @@ class Store:
         such store, and where the store has other things of these names.
         """
         self._check_path()
+        with self._unwritten():
+            self._create(layout, labels)
+
+    def _create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
         store = self._open("a")
         if self._name in store:
             raise ExchangeError(f"{self._path}: there is an array {self._name!r} already: give another name, or remove it")
@@ -110,7 +127,8 @@ class Store:
     def put(self, region: tuple[slice, ...] | None, values: np.ndarray) -> None:
         """Write a block of values; None: this process has none."""
         if region is not None and values.size:
-            self._open("r+")[self._name][region or ...] = values
+            with self._unwritten():
+                self._open("r+")[self._name][region or ...] = values
 
     def remove(self) -> None:
         """Remove what `create` has made."""
@@ -122,7 +140,7 @@ class Store:
         """Put all metadata into one place, where xarray looks first."""
         import zarr
 
-        with warnings.catch_warnings():
+        with self._unwritten(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
             zarr.consolidate_metadata(self._path, zarr_format=3)
 

@@ -8,10 +8,7 @@ import base64
 import hashlib
 import json
 import os
-import secrets
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from aggarray.adapters.markup import escaped
 from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError
+from aggarray.indexes.atomic import beside
 from aggarray.report._data import packed
 from aggarray.report._sections import body, known_report
 
@@ -67,8 +65,8 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
     if is_there(text, target):
         return False
     try:
-        with _beside(Path(os.path.realpath(target))) as made:
-            made.write_bytes(text.encode())
+        with beside(os.path.realpath(target)) as made:
+            Path(made).write_bytes(text.encode())
     except OSError as error:
         raise AggarrayError(f"{target}: cannot be written: {error.strerror}; check the folder and its space") from error
     return True
@@ -85,18 +83,6 @@ def is_there(text: str, path: str | os.PathLike[str]) -> bool:
     if _MARK.encode() not in found[:2000]:
         raise AggarrayError(f"{path}: is there, and no page made by aggarray: give another name, or remove it")
     return found == text.encode()
-
-
-@contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """Give a name beside a file; what is written there takes the file's place when the block ends well."""
-    made = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield made
-        os.replace(made, target)
-    finally:
-        with suppress(FileNotFoundError):
-            made.unlink()
 
 
 def _text(name: str) -> str:

@@ -1,5 +1,6 @@
 """What does UDUNITS say of a unit? Its library is reached through here only, under one lock: it is not safe under threads."""
 
+import os
 import re
 import threading
 from functools import lru_cache
@@ -12,6 +13,9 @@ import numpy as np
 _ZERO = re.compile(r"(?<![\w.^*@+-])(?<!@ )0+(?:\.0*)?(?![\w.])")
 _BASE = re.compile(r"(?:m|kg|s|A|K|mol|cd)(?:-?\d+)?")
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # A child made while another thread holds it would wait for that thread for ever.
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @lru_cache(maxsize=4096)

@@ -56,10 +56,11 @@ def extract(
     the arrays, or their files, have changed. Raises AggregationError for what cannot be written there.
     """
     plan = _planned(arrays, local_path(path), exists)
+    place = Place(plan.path, plan.fingerprint)
+    swept = place.swept()
     if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
         return Extracted(plan.path, plan.names, plan.layout.nbytes, unchanged=True)
-    place = Place(plan.path, plan.fingerprint)
-    if place.swept():
+    if swept:
         return Extracted(plan.path, plan.names, plan.layout.nbytes, plan.layout.nbytes)
     place.check(exists)
     told, resumed, done = checked_progress(progress, "bytes"), 0, 0

@@ -13,6 +13,7 @@ from aggarray.api.extracting.layout import Layout, Variable
 from aggarray.api.extracting.pieces import Pieces, places
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_LOCK
+from aggarray.indexes.netcdf import created, updated
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
@@ -31,30 +32,25 @@ def encode(values: np.ndarray) -> bytes:
 
 def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
     """Write a file of all variables, whose chunks are there."""
-    import h5py
-
     # Read before the lock is taken: some are read by threads that need it.
     whole = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
-    with LIBRARY_LOCK:
-        _declare_file(layout, whole, path)
-        if _odd(layout, path) is not None:
-            _declare_file(layout, whole, path)  # anew: a flag that differs by chance would make other bytes of the same chunks
-            odd = _odd(layout, path)
-            if odd is not None:
-                raise AggregationError(f"{path}: {odd}: run it again: it goes on from here")
-        with h5py.File(path, "r+") as file:
-            for variable in layout.variables:
-                for place in places(variable) if variable.chunks is not None else ():
-                    corner = tuple(n * side for n, side in zip(place, variable.chunks or (), strict=True))
-                    with open(pieces.path(variable, place), "rb") as chunk:
-                        file[variable.name].id.write_direct_chunk(corner, chunk.read())
+    _declare_file(layout, whole, path)
+    if _odd(layout, path) is not None:
+        _declare_file(layout, whole, path)  # anew: a flag that differs by chance would make other bytes of the same chunks
+        odd = _odd(layout, path)
+        if odd is not None:
+            raise AggregationError(f"{path}: {odd}: run it again: it goes on from here")
+    with updated(path) as file:
+        for variable in layout.variables:
+            for place in places(variable) if variable.chunks is not None else ():
+                corner = tuple(n * side for n, side in zip(place, variable.chunks or (), strict=True))
+                with open(pieces.path(variable, place), "rb") as chunk:
+                    file[variable.name].id.write_direct_chunk(corner, chunk.read())
 
 
 def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) -> None:
     """Write a file with all but the chunks."""
-    import netCDF4
-
-    with netCDF4.Dataset(path, "w", format="NETCDF4") as dataset:
+    with created(path) as dataset:
         dataset.setncatts(layout.attributes)
         for name, size in layout.dimensions.items():
             dataset.createDimension(name, size)
@@ -69,7 +65,7 @@ def _odd(layout: Layout, path: str) -> str | None:
     """Say which variable was declared with other filters, or flags, than those that its chunks are encoded by."""
     import h5py
 
-    with h5py.File(path, "r") as file:
+    with LIBRARY_LOCK, h5py.File(path, "r") as file:
         for variable in layout.variables:
             if variable.chunks is not None:
                 plist = file[variable.name].id.get_create_plist()

@@ -17,11 +17,13 @@ from itertools import product
 from aggarray import indexes
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.indexes.atomic import flush, is_still, put, surely
 from aggarray.remote import carrier
 
 #: The global attribute that says what a result was made of.
 ATTRIBUTE = "aggarray_extract"
 _MARK = "extract.json"
+_BEGIN = b'{"fingerprint": "'
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,26 @@ class Place:
             raise AggregationError(f"{self.path}: was not extracted by aggarray: give another name, or remove it")
 
     def swept(self) -> bool:
-        """Tell whether a run was killed just after it had put the result in its place, and do what it has left undone."""
-        killed = _read_mark(os.path.join(self.part, _MARK)) == self.fingerprint == stored_fingerprint(self.path)
-        if killed:
-            self._sweep()
-        return killed
+        """Tell whether a run was stopped just after it had put the result in its place, and do what it has left undone."""
+        if not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
+            return False
+        if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint and os.listdir(self.part):
+            return False
+        try:
+            with self._locked():
+                self._sweep()
+        except AggregationError:
+            return False  # somebody is at work there
+        return True
 
     def _sweep(self) -> None:
         """Remove the folder, its mark last: whoever is killed meanwhile is known to have been done."""
-        for name in set(os.listdir(self.part)) - {_MARK}:
-            shutil.rmtree(os.path.join(self.part, name), ignore_errors=True)
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self.part, name))
-        os.unlink(os.path.join(self.part, _MARK))
-        os.rmdir(self.part)
+        with contextlib.suppress(FileNotFoundError):
+            for name in sorted(os.listdir(self.part), key=_MARK.__eq__):
+                shutil.rmtree(os.path.join(self.part, name), ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.part, name))
+            os.rmdir(self.part)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -108,8 +116,8 @@ class Place:
     def _take_over(self) -> None:
         names = set(os.listdir(self.part)) if os.path.isdir(self.part) else set()
         marked = _read_mark(os.path.join(self.part, _MARK)) is not None
-        # A run that was killed before it had left its mark has made a lock, and at most the mark, both empty.
-        begun = {n for n in names & {"lock", _MARK} if not os.path.getsize(os.path.join(self.part, n))}
+        # A run that was stopped before it had left its mark has made a lock, which is empty, and at most a part of the mark.
+        begun = {n for n in names & {"lock", _MARK} if _is_begun(os.path.join(self.part, n), _BEGIN if n == _MARK else b"")}
         if not names <= ({"lock", _MARK, "store", "spare", "file.nc"} if marked else begun):
             raise AggregationError(f"{self.part}: is a folder of something else: remove it, or give another name")
         os.makedirs(self.part, exist_ok=True)
@@ -122,8 +130,13 @@ class Place:
             except OSError as error:
                 # Some network file systems know no locks.
                 if error.errno in (errno.EAGAIN, errno.EACCES):
-                    raise AggregationError(f"{self.path}: another process is writing it: wait for that to end") from error
+                    raise self._taken() from error
+            if not is_still(lock.fileno(), lock.name):
+                raise self._taken()
             yield
+
+    def _taken(self) -> AggregationError:
+        return AggregationError(f"{self.path}: another process is writing it: wait for that to end")
 
     def _prepare(self) -> None:
         """Keep what is there of the same fingerprint, and remove anything else."""
@@ -140,13 +153,15 @@ class Place:
 
     def finish(self, made: str) -> None:
         """Put a result in its place, and remove the folder that it was made in."""
-        _flush(made)
-        if os.path.isdir(self.path) and os.path.isdir(made):
-            old = os.path.join(self.part, "spare", "old")
-            os.rename(self.path, old)
-        os.replace(made, self.path)
-        _flush(os.path.dirname(self.path))
-        self._sweep()
+        flush(made)
+        if os.path.isdir(self.path):
+            # What was there must never be taken for chunks of the result: it goes where nothing is kept.
+            whole = os.path.join(self.spare, "whole")
+            os.rename(made, whole)
+            made = whole
+        put(made, self.path)
+        flush(os.path.dirname(self.path))
+        surely(self._sweep)
 
 
 def check_apart(path: str, sources: Iterable[str]) -> None:
@@ -162,6 +177,12 @@ def check_apart(path: str, sources: Iterable[str]) -> None:
                 raise AggregationError(f"{path}: holds {source}, which is read: give another name")
             if mine.startswith(f"{there}/"):
                 raise AggregationError(f"{path}: lies in {source}, which is read: give another name")
+
+
+def _is_begun(path: str, begin: bytes) -> bool:
+    """Tell whether a file holds no more than a part of what begins so, or begins so."""
+    with open(path, "rb") as file:
+        return begin.startswith(file.read(max(len(begin), 1)))
 
 
 def _read_mark(path: str) -> str | None:
@@ -187,13 +208,3 @@ def stored_fingerprint(path: str) -> str | None:
         return None
     found = found.decode("ascii", "replace") if isinstance(found, bytes) else found
     return found if isinstance(found, str) else None
-
-
-def _flush(path: str) -> None:
-    """Have a file or folder on the disk before what comes next."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,175 @@
+"""What if the disk is full? One clear error, what was there stays, nothing is left behind, and a later try succeeds."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from making import write
+from staging import Stage
+from works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
+
+import aggarray as aa
+from aggarray import mpi, report
+from aggarray.api import extract
+from aggarray.dap import Distribution
+from aggarray.mpi import ProcessGroup
+
+BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
+
+
+@pytest.mark.parametrize("work", BY_NAME)
+def test_no_file_may_grow(work: Work, folder: Path, stage: Stage) -> None:
+    """A limit of the process gives an error at an exact byte, in whatever library writes it."""
+    place = prepared(work, folder)
+    assert work.attempt(stage, folder).status == 0
+    longest = max(p.stat().st_size for path in results(work, place) for p in [path, *path.rglob("*")] if p.is_file())
+    failed = 0
+    for size in (0, 20, longest // 2, longest - 1):
+        place = prepared(work, folder)
+        done = work.attempt(stage, folder, how="limit", at=size)
+        assert done.status in (0, 1)
+        failed += done.status
+        lines = done.err.splitlines()
+        told = {line for line in lines if line.startswith("aggarray: ") and "cannot be written: File too large" in line}
+        # A job says of each output that it could not be written; all else is one line.
+        assert len(told) == len(lines) and (not done.status or lines) and (work.name == "run" or len(lines) == done.status)
+        assert all(str(place) in line for line in lines)
+        for path in results(work, place):
+            assert steps(path) in (OLD, NEW), path
+        assert rubbish(work, place, "x.nc.part", "x.zarr.part") == []
+        assert work.attempt(stage, folder).status == 0
+        assert {steps(path) for path in results(work, place)} == {NEW}
+        assert rubbish(work, place) == []
+    assert failed > 2
+
+
+@pytest.mark.parametrize("line", [("distribute", "data", "-n", "2"), ("info", "data"), ("explain", "data", "--json")])
+def test_an_output_that_is_full(line: tuple[str, ...], folder: Path, stage: Stage) -> None:
+    words = [str(folder / "data") if word == "data" else word for word in line]
+    code = "import os, sys\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\nfrom aggarray.cli import main\nmain(words)"
+    done = stage.attempt(*words, code=code)
+    assert (done.status, done.said) == (1, "aggarray: the output cannot be written: No space left on device")
+
+
+# A small disk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Any]:
+    """A function that makes the disk at ``tmp_path / "disk"`` of so many kB: memory, mounted by this test."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(size: int) -> Path:
+        known = "remount," * place.is_mount()
+        command = ["mount", "-t", "tmpfs", "-o", f"{known}size={size}k", "none", str(place)]
+        if not shutil.which("mount") or subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("a small disk: only root may mount one")
+        return place
+
+    yield mount
+    if place.is_mount():
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path, rest: int) -> None:
+    """Fill a disk, but for so many kB."""
+    with open(place / "full", "wb", buffering=0) as full, contextlib.suppress(OSError):
+        while full.write(bytes(4096)):
+            pass
+    os.truncate(place / "full", os.path.getsize(place / "full") - (rest << 10))
+
+
+def held(below: Path) -> list[str]:
+    """Return which files of a folder, those removed too, are open and take space."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.fstat(int(name)).st_blocks:
+                found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(name for name in found if name.startswith(str(below)))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> aa.Aggregation:
+    """Four files whose values do not compress; an index of them, values and references take hundreds of kB."""
+    folder = tmp_path_factory.mktemp("large")
+    for n in range(4):
+        values = np.random.default_rng(n).random((20, 40, 40))
+        names = {f"attribute{k}": np.random.default_rng(k).bytes(2000).hex() for k in range(60)}
+        time = (("time",), np.arange(20.0) + 20 * n, {"units": "days since 2000-01-01"})
+        write(folder / f"{n}.nc", {"time": time, "tas": (("time", "y", "x"), values, names)})
+    return aa.open(folder)
+
+
+WRITERS = {
+    "save": ("i.nca", lambda agg, path: agg.save(path)),
+    "extract-nc": ("x.nc", lambda agg, path: extract(agg["tas"], path, exists="update")),
+    "extract-zarr": ("x.zarr", lambda agg, path: extract(agg["tas"], path, exists="update")),
+    "json": ("k.json", lambda agg, path: agg.to_kerchunk(path)),
+    "parquet": ("k.parq", lambda agg, path: agg.to_kerchunk(path)),
+    "page": ("p.html", lambda agg, path: report.write(report.page(agg), path)),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("rest", [0, 8, 100])
+def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggregation) -> None:
+    """So many kB are left: whatever does not fit fails, keeps no space, and succeeds once there is space."""
+    result, work = WRITERS[name]
+    place = disk(1024)
+    fill(place, rest)
+    large["tas"][0, 0, 0]
+    try:
+        work(large, place / result)
+    except aa.AggarrayError as error:
+        assert "No space left on device" in str(error) and str(place / result) in str(error) and "\n" not in str(error)
+        assert not (place / result).exists()
+        # What has been extracted is kept, but for that there is nothing.
+        assert {p.name for p in place.iterdir()} <= {"full", f"{result}.part"}
+        assert held(place) == []
+        work(large, disk(64 << 10) / result)
+    else:
+        assert rest
+    assert {p.name for p in place.iterdir()} == {"full", result} and held(place) == []
+    if not result.endswith(".html"):
+        np.testing.assert_array_equal(aa.open(place / result)["tas"][...], large["tas"][...])
+
+
+def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 100_000)
+    monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 50_000)
+    monkeypatch.setattr("aggarray.exchange.blocks._MUCH", 100_000)
+    place = disk(700)
+    with pytest.raises(aa.AggregationError, match="No space left on device; run it again"):
+        extract(large["tas"], place / "x.zarr")
+    done = extract(large["tas"], disk(64 << 10) / "x.zarr")
+    assert 0 < done.resumed < done.nbytes
+    np.testing.assert_array_equal(aa.open(place / "x.zarr")["tas"][...], large["tas"][...])
+
+
+def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregation) -> None:
+    """Nothing is left of an array in a store that several write; what the store had stays."""
+    place = disk(64 << 10)
+    with ProcessGroup.serial() as group:
+
+        def put(array: aa.MasterArray, name: str) -> None:
+            local = mpi.local(array, Distribution.regular(array.shape, "bbb", (1, 1, 1)), group)
+            mpi.write(local, group, place / "s.zarr", name)
+
+        put(large["tas"], "first")
+        fill(place, 100)
+        with pytest.raises(aa.AggarrayError, match="No space left on device") as found:
+            put(large["tas"], "tas")
+        assert "\n" not in str(found.value) and "s.zarr" in str(found.value)
+        (place / "full").unlink()
+        assert aa.open(place / "s.zarr").names == ("first",)
+        put(large["tas"], "tas")
+    np.testing.assert_array_equal(zarr.open_group(place / "s.zarr", mode="r")["tas"][:], large["tas"][:])

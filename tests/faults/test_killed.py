@@ -1,0 +1,171 @@
+"""Is there always the old result or the new one, whole, whenever whoever writes it is killed or interrupted?
+
+At exact moments: every step that the writer takes in the folder is one (`staging`), and every byte that it writes.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from making import cube, write
+from staging import ROOT, Stage
+from works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
+
+import aggarray as aa
+from aggarray import helpers
+from aggarray.formats.base import Structure
+from aggarray.indexes.atomic import put
+from aggarray.scan import scan_files
+
+#: So many moments of each work are tried; AGGARRAY_FAULTS=1000 in the environment tries all of them, which takes minutes.
+MOMENTS = int(os.environ.get("AGGARRAY_FAULTS", "4"))
+BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
+
+
+def check_old_or_new(work: Work, place: Path) -> None:
+    for path in results(work, place):
+        assert steps(path) in (OLD, NEW), path
+
+
+def check_done(work: Work, place: Path, stage: Stage, folder: Path) -> None:
+    """A second try succeeds, whatever the first has left, and sweeps up."""
+    again = work.attempt(stage, folder)
+    assert (again.status, again.err) == (0, "")
+    assert [steps(path) for path in results(work, place)] == [NEW] * len(results(work, place))
+    # Who finds the result up to date does not write: an empty lock of whoever was killed stays.
+    assert rubbish(work, place, *((".i.nca.lock", ".p.html.lock") if work.name in ("run", "view") else ())) == []
+
+
+@pytest.mark.parametrize("work", BY_NAME)
+def test_killed_at_any_step(work: Work, folder: Path, stage: Stage) -> None:
+    prepared(work, folder)
+    count = work.attempt(stage, folder, how="count").steps
+    for at in moments(count, MOMENTS):
+        place = prepared(work, folder)
+        assert work.attempt(stage, folder, how="kill", at=at).status == -signal.SIGKILL
+        check_old_or_new(work, place)
+        check_done(work, place, stage, folder)
+
+
+@pytest.mark.parametrize("work", BY_NAME)
+def test_interrupted_at_any_step(work: Work, folder: Path, stage: Stage) -> None:
+    prepared(work, folder)
+    count = work.attempt(stage, folder, how="count").steps
+    for at in moments(count, MOMENTS):
+        place = prepared(work, folder)
+        done = work.attempt(stage, folder, how="interrupt", at=at)
+        assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
+        check_old_or_new(work, place)
+        # What has been extracted so far stays, for the next run to go on from.
+        assert rubbish(work, place, "x.nc.part", "x.zarr.part") == [], at
+        check_done(work, place, stage, folder)
+
+
+@pytest.mark.parametrize("work", BY_NAME)
+def test_killed_at_any_byte(work: Work, folder: Path, stage: Stage) -> None:
+    """By the system, at a write that would make a file longer than so many bytes; libraries in C are no exception."""
+    place = prepared(work, folder)
+    assert work.attempt(stage, folder).status == 0
+    longest = max(p.stat().st_size for path in results(work, place) for p in [path, *path.rglob("*")] if p.is_file())
+    died = 0
+    for size in (0, 20, *(longest * n // MOMENTS for n in range(1, MOMENTS)), longest - 1):
+        place = prepared(work, folder)
+        status = work.attempt(stage, folder, how="fatal", at=size).status
+        assert status in (0, -signal.SIGXFSZ)
+        died += status != 0
+        check_old_or_new(work, place)
+        check_done(work, place, stage, folder)
+    assert died > 2
+
+
+def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage) -> None:
+    work = WORKS[0]
+    for at in (2, 10, 25):
+        place = prepared(work, folder)
+        done = work.attempt(stage, folder, how="line", at=at, modules=["/aggarray/cli/__init__.py"])
+        assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
+        check_old_or_new(work, place)
+
+
+# Scans
+
+
+SCAN = """
+import sys
+from aggarray import helpers
+helpers.TRIAL, helpers.WORTH = 0.0, 0.0
+from aggarray.scan import scan_files
+from aggarray.formats.base import Structure
+from aggarray.indexes.atomic import put
+look = helpers.look
+def slowly(task):
+    print("working", flush=True)
+    sys.stdin.readline()
+    return look(task)
+helpers.look = slowly
+found = scan_files(sys.argv[1:], 3)
+print("found", sum(isinstance(s, Structure) and s.uri == p for (p, s), p in zip(found, sys.argv[1:])), flush=True)
+"""
+
+
+def helpers_of(process: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=,stat=,comm=", "--ppid", str(process)], capture_output=True, text=True, check=False
+    )
+    rows = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
+    return [int(pid) for pid, state, name in rows if name != "ps" and not state.startswith("Z")]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSEGV])
+def test_helpers_that_are_killed_while_they_scan(tmp_path: Path, end: signal.Signals) -> None:
+    paths = [write(tmp_path / f"{n:03}.nc", cube([n])) for n in range(80)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", SCAN, *paths], text=True, env=environment, **pipes)  # type: ignore[call-overload]
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "working\n"
+    deadline = time.monotonic() + 30
+    while len(helpers := helpers_of(process.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for helper in helpers:
+        os.kill(helper, end)
+    process.stdin.write("go\n" * 200)
+    process.stdin.flush()
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0 and out.splitlines()[-1] == "found 80"
+    for helper in helpers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(helper, 0)
+
+
+def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper that dies of every file that it takes loses none of them."""
+    paths = [write(tmp_path / f"{n:03}.nc", cube([n])) for n in range(40)]
+    (tmp_path / "python").write_text(
+        f'#!/bin/sh\nprintf "\\n\\223aggarray scan 1\\n"; exec "{sys.executable}" -c "import os; os.kill(os.getpid(), 9)"\n'
+    )
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    before = helpers_of(os.getpid())
+    found = scan_files(paths, 3)
+    assert [p for p, _ in found] == paths and all(isinstance(s, Structure) for _, s in found)
+    assert helpers.PATIENCE < 60 and set(helpers_of(os.getpid())) <= set(before)
+    assert aa.open(paths)["tas"].shape == (40, 3, 2)
+
+
+def test_folders_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of the system, between whose halves nobody can be killed; two renames are for systems without it."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+
+    def rename(*names: object) -> None:
+        raise AssertionError("there is a moment without either")
+
+    monkeypatch.setattr(os, "rename", rename)
+    put(str(tmp_path / "new"), str(tmp_path / "old"))
+    assert [p.name for p in (tmp_path / "old").iterdir()] == ["new"]

@@ -1,0 +1,155 @@
+"""What if a place may not be written to, is something else, or is not there? One clear error, and nothing is touched."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from staging import NOBODY, Stage
+from works import NEW, OLD, WORKS, Work, make_data, prepared, results, steps
+
+import aggarray as aa
+from aggarray.api import extract
+
+BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
+#: Works that make their result where nothing is.
+MAKERS = [pytest.param(work, id=work.name) for work in WORKS if work.name not in ("append", "run")]
+
+
+def everything(folder: Path) -> dict[str, bytes | str]:
+    """Return the contents of all files below a folder, folders and links by what they are."""
+    found: dict[str, bytes | str] = {}
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        found[name] = f"-> {os.readlink(path)}" if path.is_symlink() else "folder" if path.is_dir() else path.read_bytes()
+    return found
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder with data that any user can reach; the stage's children are another user where this one is root."""
+    import tempfile
+
+    made = Path(tempfile.mkdtemp(prefix="aggarray-faults-"))
+    made.chmod(0o755)
+    make_data(made)
+    yield made
+    for path in [made, *made.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(made)
+
+
+def user() -> int:
+    """Return a user whom permissions stop; 0: this one."""
+    return NOBODY if os.getuid() == 0 else 0
+
+
+@pytest.mark.parametrize("work", BY_NAME)
+def test_a_folder_that_may_not_be_written_to(work: Work, open_folder: Path, stage: Stage) -> None:
+    place = prepared(work, open_folder)
+    before = everything(place)
+    place.chmod(0o555)
+    done = work.attempt(stage, open_folder, uid=user())
+    assert done.status == 1 and "Permission denied" in done.err and "Traceback" not in done.err
+    lines = done.err.splitlines()
+    assert all(line.startswith("aggarray: ") and str(place) in line for line in lines)
+    assert len(lines) == 1 or work.name == "run"
+    place.chmod(0o755)
+    assert everything(place) == before
+    assert work.attempt(stage, open_folder).status == 0
+    assert {steps(path) for path in results(work, place)} == {NEW}
+
+
+@pytest.mark.parametrize("work", MAKERS)
+def test_a_result_that_may_not_be_read(work: Work, open_folder: Path, stage: Stage) -> None:
+    """What it is cannot be seen: it is replaced only where that needs not be known, and stays what it was elsewhere."""
+    place = prepared(work, open_folder)
+    path = results(work, place)[0]
+    shutil.chown(place, user() or os.getuid())
+    for one in [path, *path.rglob("*")]:
+        if one.is_file():
+            one.chmod(0)
+    done = work.attempt(stage, open_folder, uid=user())
+    assert done.status in (0, 1, 2) and "Traceback" not in done.err
+    assert not done.status or (done.err.splitlines()[-1].startswith(("aggarray: ", "Error: ")) and path.name in done.err)
+    for one in [path, *path.rglob("*")]:
+        if one.is_file():
+            one.chmod(0o644)
+    assert steps(path) == (NEW if done.status == 0 else OLD)
+
+
+@pytest.mark.parametrize("work", MAKERS)
+@pytest.mark.parametrize("case", ["parent", "file", "dangling", "folder", "long", "loop"])
+def test_places_that_are_none(work: Work, case: str, folder: Path, stage: Stage) -> None:
+    place = prepared(work, folder)
+    path = results(work, place)[0]
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    target = path
+    if case == "parent":
+        target = place / "no" / "such" / path.name
+    elif case == "file":
+        (place / "file").write_text("mine")
+        target = place / "file" / path.name
+    elif case == "dangling":
+        path.symlink_to(place / "no" / "such" / path.name)
+    elif case == "loop":
+        path.symlink_to(path)
+    elif case == "long":
+        target = place / ("n" * 260 + path.name)
+    else:
+        path.mkdir()
+        (path / "mine").write_text("mine")
+    before = everything(place)
+    if work.name == "extract-nc" and path.is_symlink():
+        assert (work.attempt(stage, folder).status, steps(path)) == (0, NEW)  # what leads nowhere is replaced
+        return
+    words = [str(target) if word == str(path) else word for word in work.words(folder)]
+    done = stage.attempt(*words, code=work.code)
+    assert done.status == 1 and done.said.startswith("aggarray: ") and path.name in done.said, done
+    assert everything(place) == before
+
+
+def test_a_link_to_a_result_is_followed(folder: Path, stage: Stage) -> None:
+    for work in (w for w in WORKS if w.name in ("aggregate", "view", "kerchunk-json", "kerchunk-parquet")):
+        place = prepared(work, folder)
+        path = results(work, place)[0]
+        real = place / "real" / path.name
+        real.parent.mkdir()
+        shutil.move(path, real)
+        path.symlink_to(real)
+        assert work.attempt(stage, folder).status == 0
+        assert path.is_symlink() and steps(real) == NEW
+
+
+def test_names_of_any_length(folder: Path, tmp_path: Path) -> None:
+    """A name of as many bytes as there may be: what is written beside it has a name, too."""
+    agg = aa.open(folder / "data")
+    index = tmp_path / ("ü" * 125 + ".nca")
+    agg.save(index)
+    assert steps(index) == NEW and [p.name for p in tmp_path.iterdir()] == [index.name]
+
+
+def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
+    agg = aa.open(folder / "data")
+    for name in ("i.nca", "k.json"):
+        path = tmp_path / name
+        agg.save(path) if name == "i.nca" else agg.to_kerchunk(path)
+        path.chmod(0o640)
+        agg.save(path) if name == "i.nca" else agg.to_kerchunk(path)
+        assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_store_that_was_there_is_never_taken_for_what_is_written(folder: Path, tmp_path: Path, stage: Stage) -> None:
+    """Killed just after the old store and the new one changed places, the result removed: nothing old is read as new."""
+    work = next(w for w in WORKS if w.name == "extract-zarr")
+    place = prepared(work, folder)
+    count = work.attempt(stage, folder, how="count").steps
+    for at in range(max(1, count - 70), count + 1, 4):
+        place = prepared(work, folder)
+        if work.attempt(stage, folder, how="kill", at=at).status == 0:
+            continue
+        shutil.rmtree(place / "x.zarr")
+        extract(aa.open(folder / "data")["tas"], place / "x.zarr")
+        assert steps(place / "x.zarr") == NEW
