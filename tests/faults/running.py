@@ -50,9 +50,15 @@ def flips(path: str, count: int, seed: int, head: int = 0) -> Iterator[Case]:
         if kind < 0.5:
             yield name, ["flip", [[chance.randrange(within), 1 << chance.randrange(8)]]]
         elif kind < 0.8:
-            yield name, ["flip", [[chance.randrange(within), chance.randrange(1, 256)] for _ in range(chance.choice((1, 2, 4)))]]
+            yield (
+                name,
+                ["flip", [[chance.randrange(within), chance.randrange(1, 256)] for _ in range(chance.choice((1, 2, 4)))]],
+            )
         else:
-            yield name, ["set", chance.randrange(within), chance.choice((1, 2, 4, 8, 64, 512)), chance.choice((0, 255, 127, 128))]
+            yield (
+                name,
+                ["set", chance.randrange(within), chance.choice((1, 2, 4, 8, 64, 512)), chance.choice((0, 255, 127, 128))],
+            )
 
 
 def _size(path: str, name: str) -> int:
@@ -73,7 +79,7 @@ def outcomes(path: str, scratch: Path, cases: Iterable[Case], start: Sequence[st
         for case, (kind, *told, seconds, where) in zip(left, ended, strict=False):
             found.append(Outcome(case, kind, told, seconds, where))
         left = left[len(ended) :]
-        if left and done.returncode == 0 or not answers:
+        if (left and done.returncode == 0) or not answers:
             raise RuntimeError(done.stderr)
         if left:
             found.append(Outcome(left.pop(0), "killed", [done.returncode, done.stderr[-3000:]], 0.0, ""))

@@ -40,7 +40,9 @@ def values(shift: float = 0) -> np.ndarray:
 
 
 def _cube(**changes: Any) -> dict[str, tuple[Any, ...]]:
-    return cube(range(SHAPE[0]), range(SHAPE[1]), range(SHAPE[2]), **{"tas": (("time", "lat", "lon"), values(), TAS), **changes})
+    return cube(
+        range(SHAPE[0]), range(SHAPE[1]), range(SHAPE[2]), **{"tas": (("time", "lat", "lon"), values(), TAS), **changes}
+    )
 
 
 # netCDF-3
@@ -161,7 +163,13 @@ def _hdf5(folder: Path, version: str, compact: bool = False, **stored: Any) -> s
     return str(path)
 
 
-@specimen(*((f"hdf5-many-chunks-{v}-{k}", {"version": v, "kind": k}) for v in ("earliest", "latest") for k in ("fixed", "long", "both")))
+@specimen(
+    *(
+        (f"hdf5-many-chunks-{v}-{k}", {"version": v, "kind": k})
+        for v in ("earliest", "latest")
+        for k in ("fixed", "long", "both")
+    )
+)
 def _many_chunks(folder: Path, version: str, kind: str) -> str:
     """So many chunks that their indexes have several levels, or pages."""
     path = folder / "a.h5"
@@ -209,7 +217,10 @@ _CODECS_2: dict[str, Any] = {
     "blosc": {"compressors": {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}},
     "bz2": {"compressors": {"id": "bz2", "level": 1}},
     "shuffle": {"filters": [{"id": "shuffle", "elementsize": 4}], "compressors": {"id": "zlib", "level": 1}},
-    **{name: {"filters": [{"id": name}], "compressors": None} for name in ("fletcher32", "crc32", "adler32", "crc32c", "jenkins_lookup3")},
+    **{
+        name: {"filters": [{"id": name}], "compressors": None}
+        for name in ("fletcher32", "crc32", "adler32", "crc32c", "jenkins_lookup3")
+    },
 }
 
 
@@ -274,7 +285,9 @@ def _zarr2_consolidated(folder: Path) -> str:
 # References and indexes, with the files that they name beside them
 
 
-@specimen(*((f"kerchunk-{name}", {"name": name}) for name in ("both.nc4.json", "both.nc3.json", "virtualizarr.json", "both.nc4.parq")))
+@specimen(
+    *((f"kerchunk-{name}", {"name": name}) for name in ("both.nc4.json", "both.nc3.json", "virtualizarr.json", "both.nc4.parq"))
+)
 def _kerchunk(folder: Path, name: str) -> str:
     for path in FIXTURES.joinpath("kerchunk").iterdir():
         if path.is_file() and path.suffix != ".json":
@@ -313,6 +326,3 @@ def files_of(path: str) -> list[str]:
     """Return the files of a specimen, by their paths relative to a store; "" for a specimen that is one."""
     root = Path(path)
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()) if root.is_dir() else [""]
-
-
-

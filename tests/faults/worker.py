@@ -56,7 +56,13 @@ def everything(path: str) -> dict[str, Any]:
         name = f"{array.name}"
         while name in found:
             name += "'"
-        found[name] = [list(array.shape), str(array.dtype), list(array.dimensions), str(array.units), sorted(map(str, array.attrs))]
+        found[name] = [
+            list(array.shape),
+            str(array.dtype),
+            list(array.dimensions),
+            str(array.units),
+            sorted(map(str, array.attrs)),
+        ]
         found[f"{name} values"] = _values(array)
         for other, coordinate in array.coords.items():
             found[f"{name}, {other} values"] = _values(coordinate)
