@@ -4,6 +4,7 @@ HDF5 and netCDF-C believe much of what a file says, and a damaged one makes them
 them forks for each question: what one file has done to its memory is gone with the next. It stays for later questions.
 """
 
+import atexit
 import contextlib
 import functools
 import os
@@ -21,7 +22,7 @@ from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, blaming
 
 #: Seconds that an answer may take, and bytes of memory beyond twice those of the file.
-PATIENCE, ROOM = 60.0, 1 << 31
+PATIENCE, ROOM = 15.0, 1 << 31
 _PIECE = 1 << 20
 
 
@@ -31,7 +32,7 @@ def possible() -> bool:
 
 
 def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
-    """Return what the libraries tell of a local file: ``what`` is "scan", or a method of `_hdf5_file.Library`.
+    """Return what the libraries tell of a local file: ``what`` is "scan", "open", or a method of `_hdf5_file.Library`.
 
     Raises what these raise, and FormatError where they crash, take too long or want too much memory.
     """
@@ -90,6 +91,7 @@ class _Helper:
         """End the helper and whoever answers for it; of another process's helper only the ends of its pipes are closed."""
         global _current
         _current = None
+        atexit.unregister(self.end)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -109,6 +111,7 @@ def _helper() -> _Helper:
         _current.end()
     if _current is None:
         _current = _Helper()
+        atexit.register(_current.end)
     return _current
 
 
@@ -180,7 +183,8 @@ def _answer(path: str, what: str, variable: str | None, rest: tuple[Any, ...]) -
         if what == "scan":
             return "value", scan_by_libraries(path)
         with LIBRARY_LOCK, blaming(path, variable), opened(path) as file:
-            return "value", getattr(Library(path, file), what)(variable, *rest)
+            about = () if variable is None else (variable,)
+            return "value", None if what == "open" else getattr(Library(path, file), what)(*about, *rest)
     except AggarrayError as error:
         return "error", type(error).__name__, str(error)
     except MemoryError:

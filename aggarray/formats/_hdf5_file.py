@@ -177,9 +177,12 @@ class HDF5File:
             self._direct = H5File(path)
         except LEFT as error:
             self._doubt(error)
-            if not self._doubtful:
-                with blaming(path), LIBRARY_LOCK:
-                    self._library()
+            if self._doubtful:
+                # It may be no file of HDF5 at all.
+                apart.ask(path, "open")
+                return
+            with blaming(path), LIBRARY_LOCK:
+                self._library()
 
     def _doubt(self, error: BaseException) -> None:
         """Note whether the library is to be kept from crashing this process."""

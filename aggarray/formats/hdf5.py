@@ -110,7 +110,7 @@ def holds_group(path: str, name: str) -> bool:
         direct = H5File(path)
     except LEFT as error:
         if is_doubtful(error) and not is_remote(path) and apart.possible():
-            return bool(apart.ask(path, "holds", name))
+            return bool(apart.ask(path, "holds", None, name))
         return True  # whoever opens it finds out
     try:
         return direct.holds(name)
