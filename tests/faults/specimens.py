@@ -74,9 +74,9 @@ def _netcdf3_one_record_variable(folder: Path) -> str:
     ("netcdf4-deflate", {"compression": "zlib", "shuffle": True, "chunksizes": (2, 2, 5)}),
     ("netcdf4-fletcher32", {"fletcher32": True, "chunksizes": (2, 2, 5)}),
     ("netcdf4-all", {"compression": "zlib", "shuffle": True, "fletcher32": True, "chunksizes": (2, 2, 5)}),
-    ("netcdf4-big-endian", {"endian": "big"}),
+    ("netcdf4-big-endian", {"order": ">"}),
 )
-def _netcdf4(folder: Path, **stored: Any) -> str:
+def _netcdf4(folder: Path, order: str = "<", **stored: Any) -> str:
     path = folder / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.title = "netCDF-4"
@@ -86,7 +86,7 @@ def _netcdf4(folder: Path, **stored: Any) -> str:
             made = file.createVariable(name, "f8", (name,))
             made.setncatts(attrs)
             made[:] = np.arange(size or SHAPE[0])
-        made = file.createVariable("tas", "f4", ("time", "lat", "lon"), fill_value=np.float32(1e20), **stored)
+        made = file.createVariable("tas", f"{order}f4", ("time", "lat", "lon"), fill_value=np.float32(1e20), **stored)
         made.setncatts(TAS)
         made[:] = values()
         where = file.createGroup("inner").createVariable("pr", "i2", ("lat", "lon"))
@@ -208,6 +208,8 @@ def _groups(folder: Path, version: str) -> str:
 # Zarr
 
 
+#: Where a checksum stands, if that is said.
+_END = {"crc32": {"location": "end"}, "crc32c": {"location": "end"}}
 _CODECS_2: dict[str, Any] = {
     "plain": {"compressors": None},
     "zlib": {"compressors": {"id": "zlib", "level": 1}},
@@ -218,7 +220,7 @@ _CODECS_2: dict[str, Any] = {
     "bz2": {"compressors": {"id": "bz2", "level": 1}},
     "shuffle": {"filters": [{"id": "shuffle", "elementsize": 4}], "compressors": {"id": "zlib", "level": 1}},
     **{
-        name: {"filters": [{"id": name}], "compressors": None}
+        name: {"filters": [{"id": name, **_END.get(name, {})}], "compressors": None}
         for name in ("fletcher32", "crc32", "adler32", "crc32c", "jenkins_lookup3")
     },
 }

@@ -1,7 +1,8 @@
 """What does reading make of damaged files, one after the other, in a process of its own that may come to no harm?
 
-``python -m tests.faults.worker SPECIMEN SCRATCH`` reads damages from standard input, a line of JSON each, and answers each with a
-line: ["begun"], then what came of it. Memory is limited, and a case that takes too long ends the process with a trace.
+``python -m tests.faults.worker SCRATCH`` reads cases from standard input, a line of JSON each ([path of a specimen, file in it,
+damage]), and answers each with a line: ["begun"], then what came of it, the seconds that it took, and where the damaged file was.
+Memory is limited, and a case that takes too long ends the process with a trace.
 """
 
 import faulthandler
@@ -11,6 +12,7 @@ import resource
 import shutil
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,8 @@ import aggarray as aa
 from aggarray.memory import Ragged
 from aggarray.read import close_files
 
-#: Bytes beyond those of the process at its start, seconds for a case.
-MEMORY, SECONDS = 1 << 30, 20
+#: Bytes beyond those of the process at its start, seconds for a case (on a machine that does other things as well).
+MEMORY, SECONDS = 1 << 30, 60
 #: Arrays of more bytes are not read whole: a file may well say that it has none of their values.
 _LARGE = 1 << 24
 
@@ -53,16 +55,11 @@ def everything(path: str) -> dict[str, Any]:
     agg = aa.open(path, processes=1)
     found["skipped"] = [[s.variable, s.reason] for s in agg.skipped]
     for array in agg:
-        name = f"{array.name}"
+        name = str(array.name)
         while name in found:
             name += "'"
-        found[name] = [
-            list(array.shape),
-            str(array.dtype),
-            list(array.dimensions),
-            str(array.units),
-            sorted(map(str, array.attrs)),
-        ]
+        about = (array.dtype, array.dimensions, array.units, sorted(map(str, array.attrs)))
+        found[name] = [list(array.shape), *map(str, about)]
         found[f"{name} values"] = _values(array)
         for other, coordinate in array.coords.items():
             found[f"{name}, {other} values"] = _values(coordinate)
@@ -81,16 +78,13 @@ def _values(array: aa.MasterArray) -> str:
 
 
 def outcome(path: str, truth: dict[str, Any] | None) -> list[Any]:
-    """Return ["right"], ["wrong", names], ["error", class, message] or ["fault", class, message]."""
+    """Return ["right"], ["wrong", names, skipped], ["error", class, message] or ["fault", class, message]."""
     try:
         found = everything(path)
     except aa.AggarrayError as error:
         return ["error", type(error).__name__, str(error)]
     except Exception as error:  # whatever it is, it should not have come out
-        import traceback
-
-        frames = traceback.extract_tb(error.__traceback__)
-        place = [f"{Path(f.filename).name}:{f.lineno}" for f in frames][-4:]
+        place = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-4:]
         return ["fault", type(error).__name__, f"{' '.join(str(error).split())[:300]} {place}"]
     if truth is None:
         return ["truth", found]
@@ -101,33 +95,42 @@ def outcome(path: str, truth: dict[str, Any] | None) -> list[Any]:
 def _limited() -> None:
     with open("/proc/self/statm", encoding="ascii") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def main(specimen: str, scratch: str) -> None:
+def _one(source: Path, relative: str, damage: list[Any], target: Path, truth: dict[str, Any]) -> list[Any]:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    data = (source / relative if relative else source).read_bytes()
+    (target / relative if relative else target).write_bytes(damaged(data, damage))
+    start = time.perf_counter()
+    found = outcome(str(target), truth)
+    taken = time.perf_counter() - start
+    close_files()
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    return [*found, taken, str(target)]
+
+
+def main(scratch: str) -> None:
     """Work through the cases of standard input."""
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    source, folder = Path(specimen), Path(scratch)
-    truth = outcome(specimen, None)[1]
-    outcome(specimen, truth)
-    _limited()
+    truths: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(sys.stdin):
-        relative, damage = json.loads(line)
+        specimen, relative, damage = json.loads(line)
+        source = Path(specimen)
+        if specimen not in truths:
+            truths[specimen] = outcome(specimen, None)[1]
+            if len(truths) == 1:
+                _limited()
         print(json.dumps(["begun"]), flush=True)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
+        # Files that hold references find the others beside them.
+        folder = source.parent if source.suffix in (".json", ".parq", ".nca") else Path(scratch)
         target = folder / f"{number}_{os.getpid()}{source.suffix}"
-        if source.is_dir():
-            shutil.copytree(source, target)
-        data = (source / relative if relative else source).read_bytes()
-        (target / relative if relative else target).write_bytes(damaged(data, damage))
-        start = time.perf_counter()
-        found = outcome(str(target), truth)
-        taken = time.perf_counter() - start
+        found = _one(source, relative, damage, target, truths[specimen])
         faulthandler.cancel_dump_traceback_later()
-        print(json.dumps([*found, taken, str(target)]), flush=True)
-        close_files()
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
