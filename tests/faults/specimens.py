@@ -244,8 +244,8 @@ def _zarr(folder: Path, version: int, arguments: Mapping[str, Any], consolidated
     for name, size, attrs in (("time", SHAPE[0], TIME), ("lat", SHAPE[1], LAT), ("lon", SHAPE[2], LON), ("tas", None, TAS)):
         names = ("time", "lat", "lon") if size is None else (name,)
         data = values() if size is None else np.arange(float(size))
-        given = {**arguments, "chunks": (2, 4, 5)} if size is None else {"chunks": (size,)}
-        given = {"chunks": (3, 4, 5), **given} if "shards" in arguments else given
+        same = {key: value for key, value in arguments.items() if key not in ("shards", "chunks")}
+        given = {"chunks": (2, 4, 5), **arguments} if size is None else {**same, "chunks": (size,)}
         noted: dict[str, Any] = {"dimension_names": names} if version == 3 else {}
         made = group.create_array(name, shape=data.shape, dtype=data.dtype, **{**given, **noted})
         made[...] = data

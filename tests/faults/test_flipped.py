@@ -6,11 +6,14 @@ headers without one that still make sense, cannot be told.
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import pytest
 
+import aggarray as aa
 from tests.faults.running import Case, faults_in, flips, outcomes
 
 #: What structures begin with that have a checksum in their last four bytes.
@@ -51,3 +54,26 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
     ]
     found = outcomes(tmp_path, crashing)
     assert not faults_in(found)
+
+
+def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
+    """Blosc's header says how many bytes come out, numcodecs takes them for a number with a sign."""
+    path = tmp_path / "a.zarr"
+    shutil.copytree(made("zarr2-blosc"), path)
+    data = bytearray((path / "lon/0").read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    (path / "lon/0").write_bytes(data)
+    with pytest.raises(aa.FormatError, match=r"a\.zarr, variable 'lon'"):
+        aa.open(path)
+
+
+def test_an_index_whose_group_is_damaged_is_no_data_file(made: Callable[[str], str], tmp_path: Path) -> None:
+    path = tmp_path / "a.nca"
+    shutil.copy(made("index"), path)
+    with h5py.File(path) as file:
+        at = h5py.h5o.get_info(file["aggarray"].id).addr
+    data = bytearray(path.read_bytes())
+    data[at + 20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(aa.IndexFileError, match=r"a\.nca: damaged"):
+        aa.open(path)
