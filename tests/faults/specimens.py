@@ -1,7 +1,7 @@
 """Which files are damaged to see what becomes of it? A small one of every format and layout that is read.
 
-`SPECIMENS` has what writes each into a folder and returns its path (of a store: its folder). Files that hold references have their
-data beside them, which stays as it is.
+`SPECIMENS` has what writes each into a folder and returns its path (of a store: its folder). Files that hold references
+have their data beside them, which stays as it is.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """What becomes of files that are replaced, shrunk, removed or made unreadable while they are open?
 
-Values of the file as it was opened, where they can still be had, or one error that names file and variable. Plain reads map no files into
-memory: a mapped file that shrinks takes the reader down.
+Values of the file as it was opened, where they can still be had, or one error that names file and variable. Plain reads map no
+files into memory: a mapped file that shrinks takes the reader down.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Are stored checksums compared when chunks are read directly, and does an error name file, variable and chunk?
 
-HDF5: deflate's Adler-32, fletcher32. Zarr: crc32c, numcodecs' crc32, adler32 and fletcher32, those of zlib, gzip and zstd, and that of the
-index of a shard. There is no option that turns them off.
+HDF5: deflate's Adler-32, fletcher32. Zarr: crc32c, numcodecs' crc32, adler32 and fletcher32, those of zlib, gzip and
+zstd, and that of the index of a shard. There is no option that turns them off.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ def told(path: str, index: str) -> None:
 
 
 def places(name: str, size: int) -> set[int]:
-    """Return at which bytes a stored chunk is damaged: of a compressed one in the middle, as headers have bytes of no meaning."""
+    """Return which bytes of a chunk are damaged: of a compressed one in the middle, as headers have some of no meaning."""
     packed = re.search("deflate|all|zlib|gzip|zstd", name) is not None
     return {size // 2, size // 3, size - 6} if packed else {0, 1, 7, size // 2, size - 5, size - 1}
 

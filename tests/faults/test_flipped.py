@@ -1,7 +1,7 @@
 """What becomes of files in which bits are flipped and bytes overwritten, in headers and in data?
 
-Values, or one error that names the file: never a crash, a hang or another exception. Damage of raw values without a checksum, and of
-headers without one that still make sense, cannot be told.
+Values, or one error that names the file: never a crash, a hang or another exception. Damage of raw values without a
+checksum, and of headers without one that still make sense, cannot be told.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What becomes of files that are cut short, at every length in the header, and at many others?
 
-The values of the file as it was, where nothing of them is missing, or one error that names the file. Never a crash, a hang, another
-exception, or values that nobody has written.
+The values of the file as it was, where nothing of them is missing, or one error that names the file. Never a crash, a hang,
+another exception, or values that nobody has written.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """What does reading make of damaged files, one after the other, in a process of its own that may come to no harm?
 
 ``python -m tests.faults.worker SCRATCH`` reads cases from standard input, a line of JSON each ([path of a specimen, file in it,
-damage]), and answers each with a line: ["begun"], then what came of it, the seconds that it took, and where the damaged file was.
+damage]), and answers each with a line: ["begun"], then what came of it, the seconds that it took, where the file was.
 Memory is limited, and a case that takes too long ends the process with a trace.
 """
 
