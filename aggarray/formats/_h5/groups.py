@@ -50,7 +50,7 @@ def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
         require(head[:6] == b"SNOD\1\0", "an odd group")
         for offset, address, kind, reserved in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
             # 2 is a link by name.
-            modelled(kind in (0, 1) and reserved == 0, "a link that is not hard")
+            require(kind in (0, 1) and reserved == 0, "a link that is not hard")
             found.append(Link(_name(names, offset), address, 0))
         # Names are looked up by the keys around a node.
         inside = found[len(found) - count :]

@@ -186,7 +186,7 @@ def link_of(message: bytes) -> Link:
     require(version == 1 and flags < 32, "an odd link")
     at = 2
     if flags & 8:
-        modelled(little(message, at, 1) == 0, "a link that is not hard")
+        require(little(message, at, 1) == 0, "a link that is not hard")
         at += 1
     order = 0
     if flags & 4:
