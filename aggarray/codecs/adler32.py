@@ -23,7 +23,7 @@ class Adler32:
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Compare; the data is given back without a copy."""
-        return checked(data, parameters[0], lambda body: zlib.adler32(body))
+        return checked(data, parameters[0], lambda body: zlib.adler32(body.data))
 
 
 CODEC = Adler32()

@@ -23,7 +23,7 @@ class Crc32:
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Compare; the data is given back without a copy."""
-        return checked(data, parameters[0], lambda body: zlib.crc32(body))
+        return checked(data, parameters[0], lambda body: zlib.crc32(body.data))
 
 
 CODEC = Crc32()
