@@ -74,6 +74,8 @@ ENCODERS: dict[str, tuple[tuple[Any, ...], Callable[[bytes], bytes]]] = {
     "gzip": ((4,), gzip.compress),
     "fletcher32": ((), lambda d: bytes(numcodecs.Fletcher32().encode(d)) if d else bytes(4)),
     "crc32c": ((), lambda d: d + struct.pack("<I", google_crc32c.value(d))),
+    "crc32": (("start",), lambda d: bytes(numcodecs.CRC32().encode(np.frombuffer(d, "u1")))),
+    "adler32": (("end",), lambda d: bytes(numcodecs.Adler32("end").encode(np.frombuffer(d, "u1")))),
     "zstd": ((3,), lambda d: bytes(numcodecs.Zstd(3).encode(d))),
     "blosc": ((), lambda d: bytes(numcodecs.Blosc("lz4", 5, 1).encode(np.frombuffer(d, "u1")))),
     "lz4": ((), lambda d: bytes(numcodecs.LZ4().encode(d))),

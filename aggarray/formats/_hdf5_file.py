@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats._h5.data import LEFT
+from aggarray.formats import _hdf5_apart as apart
+from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
-from aggarray.formats._h5.tables import piece_of, table_of
+from aggarray.formats._h5.tables import piece_of, table_of, texts_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_rows import read_samples, rows_of, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
@@ -85,6 +86,10 @@ class Library:
         encoding = encoding.decode("ascii", "replace") if isinstance(encoding, bytes) else encoding
         self._datasets[variable] = known = (dataset, dtype, {} if encoding is None else {"_Encoding": encoding})
         return known
+
+    def holds(self, name: str) -> bool:
+        """Tell whether there is something of a name at the top."""
+        return self._file.get(name, getlink=True) is not None
 
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
@@ -166,11 +171,22 @@ class HDF5File:
         self._opened: Library | None = None
         # Variables of which was said that no other file has any of their values.
         self._alone: set[str] = set()
+        # The file contradicts itself.
+        self._doubtful = False
         try:
             self._direct = H5File(path)
-        except LEFT:
+        except LEFT as error:
+            self._doubt(error)
+            if self._doubtful:
+                # It may be no file of HDF5 at all.
+                apart.ask(path, "open")
+                return
             with blaming(path), LIBRARY_LOCK:
                 self._library()
+
+    def _doubt(self, error: BaseException) -> None:
+        """Note whether the library is to be kept from crashing this process."""
+        self._doubtful = self._doubtful or (is_doubtful(error) and not is_remote(self._path) and apart.possible())
 
     def _library(self) -> Library:
         """Return the file as h5py has it; the library's lock must be held."""
@@ -178,31 +194,56 @@ class HDF5File:
             self._opened = Library(self._path, _open(self._path))
         return self._opened
 
-    def _told(self, ask: Callable[[H5File], _T], otherwise: Callable[[Library], _T], variable: str) -> _T:
-        """Return what is told without a library, else what the library tells."""
+    def _told(self, ask: Callable[[H5File], _T], otherwise: Callable[[Library, str], _T], variable: str) -> _T:
+        """Return what is told without a library, else what a method of the library tells."""
         if self._direct is not None:
             try:
                 with self._lock:
                     return ask(self._direct)
-            except LEFT:
-                pass
+            except LEFT as error:
+                self._doubt(error)
+        if self._doubtful:
+            told: _T = apart.ask(self._path, otherwise.__name__, variable)
+            return told
         with blaming(self._path, variable), LIBRARY_LOCK:
-            return otherwise(self._library())
+            return otherwise(self._library(), variable)
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
+        found = self._texts(variable)
+        if found is not None:
+            return found[box]
+        if self._doubtful:
+            if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
+                raise self._changed(variable)
+            values: np.ndarray = apart.ask(self._path, "values", variable, box)
+            return values
         with blaming(self._path, variable), LIBRARY_LOCK:
             library = self._library()
             if variable in self._alone and library.elsewhere(variable):
                 # Whoever asked has no leave for other files.
-                raise FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
+                raise self._changed(variable)
             return library.values(variable, box)
+
+    def _changed(self, variable: str) -> FormatError:
+        return FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
+
+    def _texts(self, variable: str) -> np.ndarray | None:
+        """Return all texts of variable length without a library, None for other variables, and where it is left to one."""
+        if self._direct is None:
+            return None
+        try:
+            with self._lock:
+                return texts_of(self._direct, variable)
+        except LEFT as error:
+            self._doubt(error)
+            return None
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only view of the mapped file, or None unless it lies there in one piece."""
         if is_remote(self._path):
             return None
-        piece = self._told(lambda file: piece_of(file, variable), lambda library: library.piece(variable), variable)
+        piece = self._told(lambda file: piece_of(file, variable), Library.piece, variable)
         if piece is None:
             return None
         dtype, offset, shape = piece
@@ -213,7 +254,7 @@ class HDF5File:
 
     def chunks(self, variable: str) -> Chunks | None:
         """Return where the values are stored, or None where that cannot be told as `Chunks`."""
-        return self._told(lambda file: table_of(file, variable), lambda library: library.chunks(variable), variable)
+        return self._told(lambda file: table_of(file, variable), Library.chunks, variable)
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
@@ -224,7 +265,7 @@ class HDF5File:
             self._alone.add(variable)
             return []
 
-        return self._told(without, lambda library: library.elsewhere(variable), variable)
+        return self._told(without, Library.elsewhere, variable)
 
     def close(self) -> None:
         """Close the file."""

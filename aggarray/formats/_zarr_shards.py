@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray import remote
-from aggarray.codecs import Filter
+from aggarray.codecs import Filter, known
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._zarr_keys import Keys, Paths, listing, named
 from aggarray.formats.base import Box, Chunks, grid_of, worth_a_table
@@ -60,6 +60,8 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
     index, chunk = _index(codecs.settings or {}), codecs.inner
     folder = join(store, *within.split("/"))
     present = _far_names(shards.grid, keys) if is_remote(folder) else listing(folder, keys)
+    if index is not None and index.checked and not known((Filter("crc32c"),)):
+        return None
     if index is None or present is None or not worth_a_table(shards.grid, len(present)):
         return None
     if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):

@@ -30,10 +30,11 @@ FREE_CHUNKS = 1 << 20
 #: Attributes of the variables that say which samples belong together (CF section 9.3).
 ROWS = frozenset(("sample_dimension", "instance_dimension"))
 
-#: What libraries raise over a damaged file; programming errors of ours and lack of memory pass through.
+#: What libraries raise over a damaged file; programming errors of ours pass through.
 LIBRARY_ERRORS = (
     *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
-    *(struct.error, zlib.error),
+    # The last one: a codec of numcodecs that believes a negative size.
+    *(struct.error, zlib.error, SystemError),
 )
 
 Attributes = Mapping[str, Any]
@@ -269,6 +270,9 @@ def blaming(path: str, variable: str | None = None) -> Iterator[None]:
         raise
     except LIBRARY_ERRORS as error:
         raise FormatError(f"{path}{f', variable {variable!r}' if variable else ''}: {reason(error)}") from error
+    except MemoryError as error:
+        of = f", variable {variable!r}" if variable else ""
+        raise FormatError(f"{path}{of}: wants more memory than there is; read less of it, or restore the file") from error
 
 
 def reason(error: BaseException) -> str:

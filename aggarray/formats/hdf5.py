@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5 import glimpses, netcdf
-from aggarray.formats._h5.data import LEFT
+from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
@@ -63,30 +64,41 @@ class _HDF5:
 
     def scan(self, path: str) -> Structure:
         """Read structure, attributes and coordinate values."""
-        direct = netcdf.scan(path)
-        if direct is not None:
-            return direct
-        make_ready(path)
-        with LIBRARY_LOCK:
-            # netCDF-C reads no files of Python.
-            found = "netCDF4" if is_remote(path) else _scan_netcdf(path)
-            if isinstance(found, Structure):
-                return found
-            with blaming(path), opened(path) as file:
-                library = Library(path, file)
-                return scan_structure(path, file, found, lambda v: library.values(v.name, whole(v.shape)))
+        try:
+            return netcdf.scan(path)
+        except LEFT as error:
+            doubtful = is_doubtful(error)
+        if doubtful and not is_remote(path) and apart.possible():
+            found: Structure = apart.ask(path, "scan")
+            return found
+        return scan_by_libraries(path)
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the coordinates wanted, and open nothing else, by h5py where need be."""
-        seen = glimpses.glimpse(path, wanted)
-        if seen is not None or is_remote(path):
-            return seen
+        try:
+            return glimpses.glimpse(path, wanted)
+        except LEFT as error:
+            if is_doubtful(error) or is_remote(path):
+                return None
         with LIBRARY_LOCK:
             return glimpse_at(path, wanted)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
         return HDF5File(path)
+
+
+def scan_by_libraries(path: str) -> Structure:
+    """Return what netCDF4 sees of a file, h5py where that is not all of it."""
+    make_ready(path)
+    with LIBRARY_LOCK:
+        # netCDF-C reads no files of Python.
+        found = "netCDF4" if is_remote(path) else _scan_netcdf(path)
+        if isinstance(found, Structure):
+            return found
+        with blaming(path), opened(path) as file:
+            library = Library(path, file)
+            return scan_structure(path, file, found, lambda v: library.values(v.name, whole(v.shape)))
 
 
 def holds_group(path: str, name: str) -> bool:
@@ -96,7 +108,9 @@ def holds_group(path: str, name: str) -> bool:
             return False
     try:
         direct = H5File(path)
-    except LEFT:
+    except LEFT as error:
+        if is_doubtful(error) and not is_remote(path) and apart.possible():
+            return bool(apart.ask(path, "holds", None, name))
         return True  # whoever opens it finds out
     try:
         return direct.holds(name)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, reason
 from aggarray.formats.places import is_file, looks
 from aggarray.grid import MAX_CELLS
-from aggarray.remote import Reach, current, given, is_remote
+from aggarray.remote import Reach, current, given
 
 #: The group of an index file that is ours.
 GROUP = "aggarray"
@@ -333,10 +333,14 @@ def stored_generation(path: str) -> int | None:
     if not is_file(path):  # opening a pipe would wait for its other end
         return None
     try:
-        if is_remote(path) and not holds_group(path, GROUP):
+        if not holds_group(path, GROUP):
             return None
         with LIBRARY_LOCK, opened(path) as file:
+            if file.get(GROUP, getlink=True) is None:
+                return None
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
+    except KeyError as error:
+        raise IndexFileError(f"{path}: damaged: {reason(error)}; restore the index or save it again") from error
     except LIBRARY_ERRORS:
         return None
 

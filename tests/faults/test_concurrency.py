@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import zarr
 from making import cube, write
-from works import NEW, OLD, make_data, steps
 
 import aggarray as aa
+from tests.faults.works import NEW, OLD, make_data, steps
 
 THREADS = 64
 SHAPE = (24, 30, 40)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import zarr
 from making import write
-from staging import Stage
-from works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
 
 import aggarray as aa
 from aggarray import mpi, report
 from aggarray.api import extract
 from aggarray.dap import Distribution
 from aggarray.mpi import ProcessGroup
+from tests.faults.staging import Stage
+from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 

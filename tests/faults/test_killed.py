@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from making import cube, write
-from staging import ROOT, Stage
-from works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 
 import aggarray as aa
 from aggarray import helpers
 from aggarray.formats.base import Structure
 from aggarray.indexes.atomic import put
 from aggarray.scan import scan_files
+from tests.faults.staging import ROOT, Stage
+from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 
 #: So many moments of each work are tried; AGGARRAY_FAULTS=1000 in the environment tries all of them, which takes minutes.
 MOMENTS = int(os.environ.get("AGGARRAY_FAULTS", "4"))
