@@ -22,6 +22,8 @@ from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20
+#: Nor are those of more bytes as they are stored: each element may be a text of any length.
+_SCAN_BYTES = 1 << 26
 
 #: A table of so many chunks may always be made; a longer one where a sixteenth of its chunks or more are stored.
 FREE_CHUNKS = 1 << 20
@@ -67,6 +69,7 @@ class Structure:
     ``sizes`` has the file's dimensions by path, None where the format has none of its own.
     ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
     ``borrowed``: values lie in other files, which a scan leaves alone: who knows which may be read adds coordinates.
+    ``elsewhere``: names of those coordinates alone whose values lie in other files.
     """
 
     uri: str
@@ -79,6 +82,7 @@ class Structure:
     stamp: Stamp | None = None
     assumed: Assumed | None = None
     borrowed: bool = False
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,8 +139,11 @@ class Handle(Protocol):
         That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
         """
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
-        """Return the paths of other files that hold values of a variable: external and virtual storage, links."""
+    def elsewhere(self, variable: str) -> Iterable[str]:
+        """Return the paths of other files that hold values of a variable: external and virtual storage, links.
+
+        What another file has to be opened for comes after its path.
+        """
 
     def close(self) -> None:
         """Close the file; views handed out stay valid."""
@@ -366,21 +373,32 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) ->
     return values.astype(np.dtype(values.dtype.newbyteorder("=").str), copy=False)
 
 
+def scannable(shape: Sequence[int], itemsize: int) -> bool:
+    """Tell whether a scan may read values that are stored in this shape, so many bytes each.
+
+    >>> scannable((1000, 8), 1), scannable((1000, 1 << 20), 1)
+    (True, False)
+    """
+    return math.prod(shape) * itemsize <= _SCAN_BYTES
+
+
 def with_values(
-    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray], wanted: Collection[str] | None = None
+    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], wanted: Collection[str] | None = None
 ) -> tuple[Variable, ...]:
     """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read.
 
-    ``wanted``: what `scan_values` has named, if somebody has asked it.
+    ``wanted``: what `scan_values` has named, if somebody has asked it. ``read`` returns None for what is not `scannable`.
     """
     wanted = scan_values(variables) if wanted is None else wanted
     return tuple(_with_values(v, read) if v.name in wanted else v for v in variables)
 
 
-def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> Variable:
+def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | None]) -> Variable:
     try:
         values = read(variable)
     except UnicodeDecodeError:
+        return variable
+    if values is None:
         return variable
     values.flags.writeable = False
     v = variable

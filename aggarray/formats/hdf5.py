@@ -17,6 +17,7 @@ from aggarray.formats._h5.data import LEFT
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
+from aggarray.formats._hdf5_links import is_plain
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -27,9 +28,9 @@ from aggarray.formats.base import (
     blaming,
     has_coordinate,
     is_characters,
+    scannable,
     stored_values,
     stored_variable,
-    whole,
     with_values,
 )
 from aggarray.formats.glimpses import Glimpse, Wanted
@@ -69,12 +70,11 @@ class _HDF5:
         make_ready(path)
         with LIBRARY_LOCK:
             # netCDF-C reads no files of Python.
-            found = "netCDF4" if is_remote(path) else _scan_netcdf(path)
+            found = "netCDF4" if is_remote(path) else _doubted(path) or _scan_netcdf(path)
             if isinstance(found, Structure):
                 return found
             with blaming(path), opened(path) as file:
-                library = Library(path, file)
-                return scan_structure(path, file, found, lambda v: library.values(v.name, whole(v.shape)))
+                return scan_structure(path, file, found, Library(path, file).scanned)
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the coordinates wanted, and open nothing else, by h5py where need be."""
@@ -102,6 +102,14 @@ def holds_group(path: str, name: str) -> bool:
         return direct.holds(name)
     finally:
         direct.close()
+
+
+def _doubted(path: str) -> str:
+    """Return the name of the format of a file that netCDF-C could not bear or would read others for; else nothing."""
+    with blaming(path), opened(path) as file:
+        if is_plain(file):
+            return ""
+        return "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
 
 
 # netCDF-4 through netCDF4
@@ -190,9 +198,11 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
         variables.append(stored_variable(name, dtype, source.shape, spans[name], _netcdf_attrs(source), joined))
         sources[name] = source
 
-    def read(variable: Variable) -> np.ndarray:
-        """Return the values of a variable."""
+    def read(variable: Variable) -> np.ndarray | None:
+        """Return the values of a variable, None where a scan takes no such number of bytes."""
         source = sources[variable.name]
+        if not scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
+            return None
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
             raise ValueError("two unlimited dimensions: left to h5py")

@@ -23,6 +23,7 @@ from aggarray.formats.base import (
     blaming,
     counts,
     one_chunk,
+    scannable,
     stored_values,
     whole,
     with_values,
@@ -124,8 +125,11 @@ class _File:
         text = whole(place.shape[len(box) :])
         return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs, joined=bool(text))
 
-    def whole(self, variable: Variable) -> np.ndarray:
-        """Return all values of a variable as they are."""
+    def whole(self, variable: Variable) -> np.ndarray | None:
+        """Return all values of a variable as they are, None where a scan takes no such number of bytes."""
+        place = self._place(variable.name)
+        if not scannable(place.shape, place.stored.itemsize):
+            return None
         return self.values(variable.name, whole(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:

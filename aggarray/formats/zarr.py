@@ -29,6 +29,7 @@ from aggarray.formats.base import (
     blaming,
     has_coordinate,
     is_characters,
+    scannable,
     stored_values,
     stored_variable,
     whole,
@@ -238,9 +239,12 @@ class Store:
             box = (*box, slice(0, array.shape[-1], 1))
         return stored_values(np.asarray(array[box]), attrs, joined)
 
-    def whole(self, variable: Variable) -> np.ndarray:
-        """Return all values of a variable; errors name it."""
+    def whole(self, variable: Variable) -> np.ndarray | None:
+        """Return all values of a variable, None where a scan takes no such number of bytes; errors name it."""
         with blaming(self._path, variable.name):
+            _, node, dtype = self._node(variable.name)
+            if not scannable(shape_of(node), dtype.itemsize):
+                return None
             return self.values(variable.name, whole(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
@@ -291,7 +295,7 @@ def structure_of(
     path: str,
     name: str,
     nodes: Mapping[str, Node],
-    read: Callable[[Variable], np.ndarray],
+    read: Callable[[Variable], np.ndarray | None],
     wanted: Collection[str] | None = None,
 ) -> Structure:
     """Return what metadata describe, ``read`` giving the values of coordinates; ``name``: of the format.
