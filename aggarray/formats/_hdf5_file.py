@@ -22,7 +22,18 @@ from aggarray.formats._hdf5_elsewhere import Source, followed, sources_of
 from aggarray.formats._hdf5_links import borrows, leads_outside
 from aggarray.formats._hdf5_rows import SIZES, read_samples, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
-from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, Variable, blaming, counts, scannable, stored_values, whole
+from aggarray.formats.base import (
+    LIBRARY_LOCK,
+    Box,
+    Chunks,
+    Variable,
+    believable,
+    blaming,
+    counts,
+    scannable,
+    stored_values,
+    whole,
+)
 from aggarray.formats.places import for_library, refuse_remote
 from aggarray.memory.making import mapped
 from aggarray.memory.rows import offsets_of
@@ -103,6 +114,7 @@ class Library:
         joined = len(box) < len(dataset.shape)
         if joined:
             box = (*box, slice(0, dataset.shape[-1], 1))
+        _check_text(dataset, dtype, counts(box))
         values = _read_box(dataset, box)
         return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
 
@@ -238,6 +250,13 @@ class HDF5File:
         if self._opened is not None:
             with LIBRARY_LOCK:
                 self._opened.close()
+
+
+def _check_text(dataset: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Raise ValueError for texts of fixed length that take much memory, and that what is stored does not bear out."""
+    size = math.prod(shape) * dtype.itemsize
+    if dtype.kind == "S" and not believable(size, dataset.id.get_storage_size()):
+        raise ValueError(f"a claim of {size} bytes of text, hardly any stored; write the file anew")
 
 
 def _read_box(dataset: Any, box: Box) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._hdf5_links import borrows
-from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename
+from aggarray.formats.base import FREE_CHUNKS, MOST_INFLATED, Box, Variable, basename
 from aggarray.formats.places import File
 
 #: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
@@ -20,8 +20,6 @@ SIZES, SAMPLES = "_row_size", "_sample"
 
 #: A row as stored: count, address of a collection in the global heap, number of the object in it.
 _ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
-#: No compression by HDF5's own filters makes more than this of a byte.
-_MOST_INFLATED = 1100
 #: So many rows are read at a time where their sizes are told by nothing but their values.
 _BLOCK = 1 << 12
 
@@ -46,7 +44,7 @@ def unbelievable(dataset: Any) -> str | None:
     """Return why the sizes of rows are not looked at: what is stored does not bear out so many. None for any other dataset."""
     if samples_dtype(dataset) is None:
         return None
-    most = FREE_CHUNKS + dataset.id.get_storage_size() * _MOST_INFLATED // _ELEMENT.itemsize
+    most = FREE_CHUNKS + dataset.id.get_storage_size() * MOST_INFLATED // _ELEMENT.itemsize
     return None if dataset.shape[0] <= most else f"a claim of {dataset.shape[0]} rows, hardly any stored; write the file anew"
 
 

@@ -25,6 +25,9 @@ SCAN_ELEMENTS = 1 << 20
 #: Nor are those of more bytes as they are stored: each element may be a text of any length.
 _SCAN_BYTES = 1 << 26
 
+#: No compression by HDF5's own filters makes more than this of a byte.
+MOST_INFLATED = 1100
+
 #: A table of so many chunks may always be made; a longer one where a sixteenth of its chunks or more are stored.
 FREE_CHUNKS = 1 << 20
 
@@ -380,6 +383,15 @@ def scannable(shape: Sequence[int], itemsize: int) -> bool:
     (True, False)
     """
     return math.prod(shape) * itemsize <= _SCAN_BYTES
+
+
+def believable(size: int, stored: int) -> bool:
+    """Tell whether so many ``stored`` bytes may decode to as many as are claimed, or these are few.
+
+    >>> believable(1000, 0), believable(1 << 40, 1 << 30), believable(1 << 40, 1 << 20)
+    (True, True, False)
+    """
+    return size <= _SCAN_BYTES or size <= MOST_INFLATED * stored
 
 
 def with_values(

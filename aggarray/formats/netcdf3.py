@@ -36,6 +36,8 @@ from aggarray.remote import is_remote
 
 #: A sparse box is read in spans of at most this many bytes, gaps included.
 _SPAN = 1 << 22
+#: A file with holes may claim texts of any length.
+_LONGEST_TEXT = 1 << 24
 
 
 def _chunks(place: Place) -> Chunks | None:
@@ -123,6 +125,8 @@ class _File:
         place = self._place(variable)
         # Joined text is stored with its length as the last dimension.
         text = whole(place.shape[len(box) :])
+        if text and text[0].stop > _LONGEST_TEXT:
+            raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file anew")
         return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs, joined=bool(text))
 
     def whole(self, variable: Variable) -> np.ndarray | None:
