@@ -22,18 +22,18 @@ from aggarray.formats._hdf5_elsewhere import Source, followed, sources_of
 from aggarray.formats._hdf5_links import borrows, leads_outside
 from aggarray.formats._hdf5_rows import SIZES, read_samples, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
+from aggarray.formats._hdf5_swelling import check_swelling
 from aggarray.formats.base import (
     LIBRARY_LOCK,
     Box,
     Chunks,
     Variable,
-    believable,
     blaming,
     counts,
-    scannable,
     stored_values,
     whole,
 )
+from aggarray.formats.claims import believable, scannable
 from aggarray.formats.places import for_library, refuse_remote
 from aggarray.memory.making import mapped
 from aggarray.memory.rows import offsets_of
@@ -73,6 +73,7 @@ class Library:
         self._path, self._file = path, file
         self._datasets: dict[str, tuple[Any, np.dtype[Any], dict[str, Any]]] = {}
         self._offsets: dict[str, np.ndarray] = {}
+        self._checked: set[str] = set()
 
     def dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
         """Return a variable's dataset, its stored dtype and its text encoding as an attribute."""
@@ -115,6 +116,9 @@ class Library:
         if joined:
             box = (*box, slice(0, dataset.shape[-1], 1))
         _check_text(dataset, dtype, counts(box))
+        if variable not in self._checked:
+            check_swelling(dataset.id)
+            self._checked.add(variable)
         values = _read_box(dataset, box)
         return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._hdf5_links import borrows
-from aggarray.formats.base import FREE_CHUNKS, MOST_INFLATED, Box, Variable, basename
+from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename
+from aggarray.formats.claims import MOST_INFLATED
 from aggarray.formats.places import File
 
 #: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.

@@ -22,11 +22,6 @@ from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20
-#: Nor are those of more bytes as they are stored: each element may be a text of any length.
-_SCAN_BYTES = 1 << 26
-
-#: No compression by HDF5's own filters makes more than this of a byte.
-MOST_INFLATED = 1100
 
 #: A table of so many chunks may always be made; a longer one where a sixteenth of its chunks or more are stored.
 FREE_CHUNKS = 1 << 20
@@ -374,24 +369,6 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) ->
         return bytes_to_text(values, encoding)
     # The plain dtype: HDF5's notes on enumerations do not travel on.
     return values.astype(np.dtype(values.dtype.newbyteorder("=").str), copy=False)
-
-
-def scannable(shape: Sequence[int], itemsize: int) -> bool:
-    """Tell whether a scan may read values that are stored in this shape, so many bytes each.
-
-    >>> scannable((1000, 8), 1), scannable((1000, 1 << 20), 1)
-    (True, False)
-    """
-    return math.prod(shape) * itemsize <= _SCAN_BYTES
-
-
-def believable(size: int, stored: int) -> bool:
-    """Tell whether so many ``stored`` bytes may decode to as many as are claimed, or these are few.
-
-    >>> believable(1000, 0), believable(1 << 40, 1 << 30), believable(1 << 40, 1 << 20)
-    (True, True, False)
-    """
-    return size <= _SCAN_BYTES or size <= MOST_INFLATED * stored
 
 
 def with_values(

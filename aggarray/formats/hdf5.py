@@ -19,6 +19,7 @@ from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_links import is_plain
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
+from aggarray.formats._hdf5_swelling import check_swelling
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     LIBRARY_LOCK,
@@ -28,11 +29,11 @@ from aggarray.formats.base import (
     blaming,
     has_coordinate,
     is_characters,
-    scannable,
     stored_values,
     stored_variable,
     with_values,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.formats.places import File, make_ready
 from aggarray.remote import is_remote
@@ -206,6 +207,8 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
             raise ValueError("two unlimited dimensions: left to h5py")
+        with opened(path) as file:
+            check_swelling(Library(path, file).dataset(variable.name)[0].id)
         values = np.asarray(source[...])
         joined = len(variable.shape) < source.ndim
         return stored_values(values, variable.attrs, joined).astype(variable.dtype, copy=False)

@@ -23,12 +23,12 @@ from aggarray.formats.base import (
     blaming,
     counts,
     one_chunk,
-    scannable,
     stored_values,
     whole,
     with_values,
     worth_a_table,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import File
 from aggarray.memory.making import mapped

@@ -29,12 +29,12 @@ from aggarray.formats.base import (
     blaming,
     has_coordinate,
     is_characters,
-    scannable,
     stored_values,
     stored_variable,
     whole,
     with_values,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import store_mark
 from aggarray.remote import carrier, is_remote, join

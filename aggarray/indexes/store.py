@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, MOST_INFLATED
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.formats.claims import MOST_INFLATED
 from aggarray.formats.places import is_file, looks
 from aggarray.grid import MAX_CELLS
 from aggarray.remote import Reach, current, given, is_remote

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from making import cube, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,3 +55,28 @@ def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
         if left:
             found.append(Outcome(left.pop(0), (), crash=f"{done.returncode}: {done.stderr[-3000:]}"))
     return found
+
+
+def unborne(cases: Mapping[str, Any], scratch: Path, memory: int = 96 << 20) -> dict[str, Any]:
+    """Look at files by name, and return what of each was not borne: a crash, another error than ours, memory, a wild text."""
+    good = scratch / "good.nc"
+    write(good, cube([1.0]))
+    # The first one has libraries loaded, which takes memory.
+    found = outcomes([str(good), *cases.values()], scratch)[1:]
+    told: dict[str, Any] = {}
+    for name, one in zip(cases, found, strict=True):
+        wild = [text[:200] for text in one.texts if any(not c.isprintable() and c != "\n" for c in text)]
+        several = [step[2] for step in one.steps if step[1] is not None and "\n" in step[2]]
+        much = [one.memory] if one.memory > memory else []
+        if one.faults or wild or several or much:
+            told[name] = {"faults": one.faults, "wild": wild, "lines": several, "memory": much}
+    return told
+
+
+def opening(cases: Mapping[str, Any], scratch: Path) -> dict[str, tuple[str | None, str]]:
+    """Open files by name, and return the class of the error, None for none, and what it says."""
+    found = outcomes(list(cases.values()), scratch)
+    return {
+        name: (one.steps[0][1], one.steps[0][2]) if one.steps else ("crash", one.crash)
+        for name, one in zip(cases, found, strict=True)
+    }
