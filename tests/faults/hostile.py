@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import zarr
 from making import cube, write
 
 ROOT = Path(__file__).parents[2]
@@ -57,26 +59,21 @@ def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
     return found
 
 
-def unborne(cases: Mapping[str, Any], scratch: Path, memory: int = 96 << 20) -> dict[str, Any]:
-    """Look at files by name, and return what of each was not borne: a crash, another error than ours, memory, a wild text."""
-    good = scratch / "good.nc"
-    write(good, cube([1.0]))
-    # The first one has libraries loaded, which takes memory.
-    found = outcomes([str(good), *cases.values()], scratch)[1:]
+def looked_at(cases: Mapping[str, Any], scratch: Path) -> dict[str, Outcome]:
+    """Look at files by name."""
+    good = [write(scratch / "good.nc", cube([1.0])), str(scratch / "good.zarr")]
+    zarr.create_array(good[1], data=np.arange(3.0), dimension_names=["good"])
+    # The first ones have libraries loaded, which takes memory.
+    return dict(zip(cases, outcomes([*good, *cases.values()], scratch)[2:], strict=True))
+
+
+def unborne(found: Mapping[str, Outcome], memory: int = 96 << 20) -> dict[str, Any]:
+    """Return what was not borne, by name: a crash, another error than ours, more memory than that, or a text that is wild."""
     told: dict[str, Any] = {}
-    for name, one in zip(cases, found, strict=True):
+    for name, one in found.items():
         wild = [text[:200] for text in one.texts if any(not c.isprintable() and c != "\n" for c in text)]
         several = [step[2] for step in one.steps if step[1] is not None and "\n" in step[2]]
         much = [one.memory] if one.memory > memory else []
         if one.faults or wild or several or much:
             told[name] = {"faults": one.faults, "wild": wild, "lines": several, "memory": much}
     return told
-
-
-def opening(cases: Mapping[str, Any], scratch: Path) -> dict[str, tuple[str | None, str]]:
-    """Open files by name, and return the class of the error, None for none, and what it says."""
-    found = outcomes(list(cases.values()), scratch)
-    return {
-        name: (one.steps[0][1], one.steps[0][2]) if one.steps else ("crash", one.crash)
-        for name, one in zip(cases, found, strict=True)
-    }
