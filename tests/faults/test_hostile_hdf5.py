@@ -230,6 +230,15 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
     assert formats.glimpse(str(path), Wanted({"q": 1})).variables[0].name == "v"
 
 
+@pytest.mark.parametrize("leak", [external_link, soft_and_external])
+def test_links_are_not_read_through_by_who_knows_their_names(place: Path, leak: Callable[[h5py.File, Path], None]) -> None:
+    """As an index may tell them, that nobody scanned."""
+    with h5py.File(place / "in" / "a.h5", "w") as file:
+        leak(file, place / "out")
+    with pytest.raises(aa.NotFoundError):
+        formats.open_file(place / "in" / "a.h5").read("q", (slice(0, 3, 1),))
+
+
 def test_without_roots_values_elsewhere_are_read(place: Path) -> None:
     path = place / "in" / "a.h5"
     with h5py.File(path, "w") as file:
