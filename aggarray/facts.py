@@ -267,7 +267,7 @@ def _listed(value: Any) -> Any:
 
 def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:
     """Lay out rows under a head, columns aligned."""
-    cells = [head, *([cell(item) for item in row] for row in rows)]
+    cells = [[*map(printable, head)], *([cell(item) for item in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     lines = ["  ".join(item.ljust(w) for item, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.apart import short_paths
 from aggarray.aggregate.rules import Skipped
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, FormatError, MissingFileError, printable
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.formats.places import looks
@@ -40,6 +40,10 @@ class Problem:
     kind: str
     file: str | None
     message: str
+
+    def __post_init__(self) -> None:
+        # Messages are told on terminals, as those of errors are.
+        object.__setattr__(self, "message", printable(self.message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ _CLASSIC_TYPES = 6
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 0x0A, 0x0B, 0x0C
 _STREAMING = {1: 0xFFFFFFFF, 2: 0xFFFFFFFF, 5: 0xFFFFFFFFFFFFFFFF}
 _HEADER_READ = 1 << 16
+#: NumPy knows so many dimensions.
+_MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def header_of(path: str, file: File) -> Header:
 def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Raw:
     name = cursor.name()
     rank = cursor.count()
-    if rank * cursor.count_width > cursor.size - cursor.at:
+    if rank > _MOST_AXES or rank * cursor.count_width > cursor.size - cursor.at:
         raise cursor.damaged(f"variable {name!r} has {rank} dimensions")
     ids = tuple(cursor.count() for _ in range(rank))
     for position, number in enumerate(ids):

@@ -18,7 +18,7 @@ from aggarray.formats._zarr_shards import Codecs, of_shards
 from aggarray.formats.base import LIBRARY_ERRORS, Chunks
 
 #: Codecs that need no parameter to be undone, by their names in both versions.
-_PLAIN = {
+PLAIN = {
     **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4"},
     **{"fletcher32": "fletcher32", "crc32c": "crc32c"},
 }
@@ -114,7 +114,7 @@ def _filter(name: str, settings: Mapping[str, Any]) -> Filter | None:
     if name == "shuffle":
         size = settings.get("elementsize", 4)
         return Filter("shuffle", (size,)) if type(size) is int and size > 0 else None
-    return Filter(_PLAIN[name]) if name in _PLAIN else None
+    return Filter(PLAIN[name]) if name in PLAIN else None
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:

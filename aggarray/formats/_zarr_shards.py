@@ -92,6 +92,28 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
     return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
 
 
+def chunks_in_shard(path: str, data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
+    """Return offset and size of each chunk in the bytes of a shard; nothing where the index is not understood.
+
+    ``settings``: the configuration of the shards, ``outer``: the shape of one. FormatError where the index is damaged.
+    """
+    index, per = _index(settings), grid_of(outer, settings["chunk_shape"])
+    if index is None:
+        return []
+    size = index.size(math.prod(per))
+    if size > len(data):
+        raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {len(data)}; write it again")
+    found = _places(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
+    offsets, sizes = found.reshape(2, -1)
+    return [(int(o), int(n)) for o, n in zip(offsets[offsets >= 0], sizes[offsets >= 0], strict=True)]
+
+
+def is_index(data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> bool:
+    """Tell whether bytes of a shard are as long as its index, which takes the place of a chunk of that length."""
+    index = _index(settings)
+    return index is None or len(data) == index.size(math.prod(grid_of(outer, settings["chunk_shape"])))
+
+
 def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
     """Return the names that the shards of a remote array may have, which nobody lists; None for too many to ask for each."""
     return [keys.name(place) for place in np.ndindex(grid)] if math.prod(grid) <= _MOST_FAR else None

@@ -69,6 +69,7 @@ class Structure:
     ``sizes`` has the file's dimensions by path, None where the format has none of its own.
     ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
     ``borrowed``: values lie in other files, which a scan leaves alone: who knows which may be read adds coordinates.
+    ``elsewhere``: names of those coordinates alone whose values lie in other files.
     """
 
     uri: str
@@ -81,6 +82,7 @@ class Structure:
     stamp: Stamp | None = None
     assumed: Assumed | None = None
     borrowed: bool = False
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,8 +139,11 @@ class Handle(Protocol):
         That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
         """
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
-        """Return the paths of other files that hold values of a variable: external and virtual storage, links."""
+    def elsewhere(self, variable: str) -> Iterable[str]:
+        """Return the paths of other files that hold values of a variable: external and virtual storage, links.
+
+        What another file has to be opened for comes after its path.
+        """
 
     def close(self) -> None:
         """Close the file; views handed out stay valid."""
@@ -349,20 +354,22 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) ->
 
 
 def with_values(
-    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray], wanted: Collection[str] | None = None
+    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], wanted: Collection[str] | None = None
 ) -> tuple[Variable, ...]:
     """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read.
 
-    ``wanted``: what `scan_values` has named, if somebody has asked it.
+    ``wanted``: what `scan_values` has named, if somebody has asked it. ``read`` returns None for what is not `scannable`.
     """
     wanted = scan_values(variables) if wanted is None else wanted
     return tuple(_with_values(v, read) if v.name in wanted else v for v in variables)
 
 
-def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> Variable:
+def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | None]) -> Variable:
     try:
         values = read(variable)
     except UnicodeError:
+        return variable
+    if values is None:
         return variable
     values.flags.writeable = False
     v = variable

@@ -18,7 +18,9 @@ from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
+from aggarray.formats._hdf5_links import is_plain
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
+from aggarray.formats._hdf5_swelling import check_swelling
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     LIBRARY_LOCK,
@@ -30,9 +32,9 @@ from aggarray.formats.base import (
     is_characters,
     stored_values,
     stored_variable,
-    whole,
     with_values,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.formats.places import File, make_ready
 from aggarray.remote import is_remote
@@ -93,12 +95,11 @@ def scan_by_libraries(path: str) -> Structure:
     make_ready(path)
     with LIBRARY_LOCK:
         # netCDF-C reads no files of Python.
-        found = "netCDF4" if is_remote(path) else _scan_netcdf(path)
+        found = "netCDF4" if is_remote(path) else _doubted(path) or _scan_netcdf(path)
         if isinstance(found, Structure):
             return found
         with blaming(path), opened(path) as file:
-            library = Library(path, file)
-            return scan_structure(path, file, found, lambda v: library.values(v.name, whole(v.shape)))
+            return scan_structure(path, file, found, Library(path, file).scanned)
 
 
 def holds_group(path: str, name: str) -> bool:
@@ -116,6 +117,14 @@ def holds_group(path: str, name: str) -> bool:
         return direct.holds(name)
     finally:
         direct.close()
+
+
+def _doubted(path: str) -> str:
+    """Return the name of the format of a file that netCDF-C could not bear or would read others for; else nothing."""
+    with blaming(path), opened(path) as file:
+        if is_plain(file):
+            return ""
+        return "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
 
 
 # netCDF-4 through netCDF4
@@ -204,12 +213,16 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
         variables.append(stored_variable(name, dtype, source.shape, spans[name], _netcdf_attrs(source), joined))
         sources[name] = source
 
-    def read(variable: Variable) -> np.ndarray:
-        """Return the values of a variable."""
+    def read(variable: Variable) -> np.ndarray | None:
+        """Return the values of a variable, None where a scan takes no such number of bytes."""
         source = sources[variable.name]
+        if not scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
+            return None
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
             raise ValueError("two unlimited dimensions: left to h5py")
+        with opened(path) as file:
+            check_swelling(Library(path, file).dataset(variable.name)[0].id)
         values = np.asarray(source[...])
         joined = len(variable.shape) < source.ndim
         return stored_values(values, variable.attrs, joined).astype(variable.dtype, copy=False)

@@ -13,7 +13,7 @@ from aggarray.adapters.coverage import plot_coverage
 from aggarray.adapters.handing import to_dask, to_dataarray
 from aggarray.adapters.html import array_html
 from aggarray.conform import cast, convert, fill_for, plain_dtype
-from aggarray.errors import AggregationError, SelectionError, UnitsError
+from aggarray.errors import AggregationError, SelectionError, UnitsError, printable
 from aggarray.frozen import frozen
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
@@ -390,7 +390,7 @@ class MasterArray(Viewable):
         matrix = " x ".join(f"{n} {d}" for d, n in zip(self.pmdimensions, self.pmshape, strict=True)) or "1"
         lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
-        return "\n  ".join(lines)
+        return "\n  ".join(map(printable, lines))
 
 
 def require_array(item: Any) -> MasterArray:
