@@ -157,7 +157,7 @@ def sharding(**changes: Any) -> dict[str, Any]:
     [
         {"codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}}, BYTES]},
         {"codecs": [BYTES, {"name": "numcodecs.bz2"}]},
-        {"codecs": [BYTES, {"name": "numcodecs.crc32c", "configuration": {"location": "start"}}]},
+        {"codecs": [BYTES, {"name": "numcodecs.crc32c", "configuration": {"location": "middle"}}]},
         {"codecs": [{"name": "vlen-utf8"}]},
         {"codecs": []},
         {"chunk_grid": {"name": "rectangular", "configuration": {"chunk_shape": [[2, 2], 3]}}},

@@ -232,7 +232,8 @@ class HDF5File:
         """Return the stored values of a box."""
         found = self._texts(variable)
         if found is not None:
-            return found[box]
+            picked: np.ndarray = found[(*box, ...)]  # without dimensions, too, this is an array
+            return picked
         if self._doubtful:
             if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
                 raise self._changed(variable)
