@@ -130,14 +130,14 @@ def test_files_that_references_name(tmp_path: Path) -> None:
 
 
 @contextmanager
-def shrinking(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let a file shrink just before values are read, when all looks at it are done."""
+def meanwhile(change: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a file change just before values are read, when all looks at it are done."""
     with monkeypatch.context() as patch:
         for call in ("pread", "preadv"):
             own = getattr(os, call)
 
             def late(*given: Any, own: Callable[..., Any] = own) -> Any:
-                os.truncate(path, 100)
+                change()
                 return own(*given)
 
             patch.setattr(os, call, late)
@@ -150,8 +150,21 @@ def test_shrinking_during_a_read(made: Made, tmp_path: Path, monkeypatch: pytest
     array = array_in(aa.open(path))
     array[0]
     with (
-        shrinking(path, monkeypatch),
+        meanwhile(lambda: os.truncate(path, 100), monkeypatch),
         pytest.raises(aa.FormatError, match=rf"{path.name}, variable 'tas': .*(truncated|changed)"),
+    ):
+        array[...]
+
+
+@pytest.mark.parametrize("name", ["netcdf3-CLASSIC", "netcdf4-contiguous"])
+def test_changing_during_a_read(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Of the same size afterwards: nothing but its time tells."""
+    path = copied(made, name, tmp_path)
+    array = array_in(aa.open(path))
+    array[0]
+    with (
+        meanwhile(lambda: path.write_bytes(b"x" * path.stat().st_size), monkeypatch),
+        pytest.raises(aa.FormatError, match=rf"{path.name}, variable 'tas': .*changed"),
     ):
         array[...]
 

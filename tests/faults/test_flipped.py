@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 
 import aggarray as aa
 from tests.faults.running import Case, faults_in, flips, outcomes
+from tests.making import write
 
 #: What structures begin with that have a checksum in their last four bytes.
 _CHECKED = re.compile(rb"OHDR|OCHK|FAHD|FADB|EAHD|EAIB|EADB|EASB|BTHD|BTLF|BTIN|FRHP|FHDB|FHIB")
@@ -43,6 +45,16 @@ def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path
     assert not faults_in(outcome)
     assert not [one for one in outcome if one.kind == "wrong" and not one.told[1]]
     assert sum(one.kind == "error" for one in outcome) > len(outcome) / 3
+
+
+def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:
+    """Every header of a netCDF-4 file has a checksum: a letter of the units that flips is no other unit."""
+    path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
+    data = path.read_bytes()
+    assert aa.open(path)["tas"].units == "kelvin" and data.count(b"kelvin") == 1
+    path.write_bytes(data.replace(b"kelvin", b"kelvim"))
+    with pytest.raises(aa.FormatError, match=r"a\.nc"):
+        aa.open(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
