@@ -114,6 +114,8 @@ def svg(array: Any, width: int = 600, most: int = 96) -> str:
     White lines mark virtual partitions, crosses missing ones; times are drawn to scale, so that gaps stay free. Of more
     partitions than can be told apart, neighbours share a cell. Dimensions beyond two are shown at their first partition.
     """
+    # What partitions are those of: the samples of a ragged array.
+    array = getattr(array, "flat", array)
     across, up = (*shown(array), None, None)[:2]
     axes = [None if d is None else array.dimensions.index(d) for d in (across, up)]
     limits = [{axes[0]: width // _LEAST, axes[1]: most // _LEAST}.get(axis, n) for axis, n in enumerate(array._matrix.cells)]

@@ -10,6 +10,8 @@ import numpy as np
 
 from aggarray.codecs.base import Parameters
 
+_LARGEST = (1 << 31) - 1
+
 
 class Szip:
     """The codec, by imagecodecs."""
@@ -17,8 +19,8 @@ class Szip:
     name = "szip"
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where imagecodecs is installed and there are four parameters."""
-        valid = len(parameters) == 4 and all(isinstance(p, int) and p >= 0 for p in parameters)
+        """Where imagecodecs is installed and there are four parameters, which the library has as C's integers."""
+        valid = len(parameters) == 4 and all(isinstance(p, int) and 0 <= p <= _LARGEST for p in parameters)
         return valid and importlib.util.find_spec("imagecodecs") is not None
 
     def grown(self, size: int, parameters: Parameters) -> None:
