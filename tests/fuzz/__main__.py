@@ -1,7 +1,7 @@
-"""Run a target under atheris: `python -m tests.fuzz TARGET [--minutes 10]`.
+"""Run a target under atheris: `python -m tests.fuzz TARGET [--minutes 10] [--all]`.
 
-The corpus grows in build/fuzz/TARGET, from the seeds and what tests/fuzz/corpus/TARGET has; an input that is a finding is left in
-build/fuzz/found, under the name of its target. What follows `--` goes to libFuzzer.
+The corpus grows in build/fuzz/TARGET, from the seeds and what tests/fuzz/corpus/TARGET has; an input that is a finding is left
+in build/fuzz/found, under the name of its target. What follows `--` goes to libFuzzer.
 """
 
 import argparse
@@ -9,6 +9,8 @@ import importlib
 import pkgutil
 import resource
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,28 @@ def _arguments(given: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz one reader of aggarray.")
     parser.add_argument("target", help="its name; see tests/fuzz/targets.py")
     parser.add_argument("--minutes", type=float, default=10, help="how long (10)")
+    parser.add_argument("--all", action="store_true", help="go on after a finding: one input for each place where it came up")
     return parser.parse_args(given[: given.index("--")] if "--" in given else given), more
+
+
+def _noting(target: Any, found: Path) -> Callable[[bytes], None]:
+    """Return what runs a target, and notes a finding where it would end."""
+    known: set[str] = set()
+
+    def one(data: bytes) -> None:
+        try:
+            target.run(data)
+        except Exception as error:  # whatever comes out is a finding
+            where = [
+                f for f in traceback.extract_tb(error.__traceback__) if "/aggarray/" in f.filename or "/fuzz/" in f.filename
+            ]
+            place = f"{type(error).__name__}-{Path(where[-1].filename).stem}-{where[-1].lineno}" if where else "nowhere"
+            if place not in known:
+                known.add(place)
+                (found / f"{target.name}-{place}").write_bytes(data)
+                traceback.print_exc()
+
+    return one
 
 
 def main(given: list[str]) -> None:
@@ -67,9 +90,7 @@ def main(given: list[str]) -> None:
     kept = CORPUS / target.name
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
-    def one(data: bytes) -> None:
-        target.run(data)
-
+    one = _noting(target, found) if options.all else target.run
     flags = [
         f"-max_total_time={options.minutes * 60:.0f}",
         f"-timeout={_SECONDS}",

@@ -130,15 +130,18 @@ def mutate(data: bytes, longest: int, seed: int) -> bytes:
     if kind < 0.5 and names and names[-1] in ("fletcher32", "crc32c", "deflate"):
         # What lies within is changed, and put up again.
         try:
-            inner = bytes(
-                decode((Filter(names[-1]),), stored, 4 * _MOST if names[-1] == "deflate" else max(len(stored) - 4, 0))
-            )
+            inner = bytes(decode((Filter(names[-1]),), stored, _inner_size(names[-1], stored)))
             stored = _encoded([[names[-1]]], _bytes(inner, chance))
-        except ValueError:
+        except (ValueError, zlib.error):
             stored = _bytes(stored, chance)
     elif kind < 0.9:
         stored = _bytes(stored, chance)
     return (json.dumps(head).encode() + b"\n" + stored)[:longest]
+
+
+def _inner_size(name: str, stored: bytes) -> int:
+    """Return how many bytes a checksum, or a stream, holds."""
+    return len(zlib.decompressobj().decompress(stored, 4 * _MOST)) if name == "deflate" else max(len(stored) - 4, 0)
 
 
 def _change_head(head: list[Any], chance: random.Random) -> None:

@@ -1,7 +1,7 @@
 """Are dimension dictionaries that are accepted what they say, and is everything else refused?
 
-An input is ``{"version": ..., "dim_data": [of each process], "shapes": [...] or null, "buffer": ...}``; see `trees.unfolded` for
-tuples, arrays and other values that JSON has no words for.
+An input is ``{"version": ..., "dim_data": [of each process], "shapes": [...] or null, "buffer": ...}``; `trees.unfolded` says
+how tuples, arrays and other values are written that JSON has no words for.
 """
 
 import json
@@ -19,13 +19,45 @@ _EXAMPLES = Path(__file__).resolve().parents[1] / "fixtures" / "dap_examples.jso
 #: Dimensions of more elements, over more processes, are not gone through one by one.
 _ELEMENTS, _PROCESSES = 1 << 12, 64
 _VERSIONS = ("0.9.0", "0.10.0")
-_WORDS = (
-    *("dist_type", "size", "proc_grid_size", "proc_grid_rank", "start", "stop", "padding", "periodic", "block_size", "indices"),
-    *("one_to_one", "b", "c", "u", "n", "0.9.0", "0.10.0", "1.0.0", {}, {"$tuple": [{}]}, [{}], {"$scalar": ["i4", 2]}),
-    *({"$scalar": ["f8", 2.0]}, {"$array": ["i8", [0, 1]]}, {"$array": ["u8", [2**64 - 1]]}, {"$array": ["f4", [0.5]]}),
-    *({"$array": ["i4", [[0, 1]]]}, {"$array": ["O", [1, "a"]]}, {"$array": ["M8[s]", [1]]}, {"$array": ["T", ["a"]]}),
-    *({"$range": [3]}, {"$bytes": "0001"}, {"$complex": [1, 2]}, {"$set": [0]}, {"$keys": [[1, 2]]}, {"$scalar": ["?", True]}),
-    *({"$tuple": [1, 1]}, [1, 1], {"$zeros": ["f8", [2, 3]]}, {"$zeros": ["O", [2]]}, {"$bytearray": "000102"}),
+_NAMES = """
+    dist_type size proc_grid_size proc_grid_rank start stop padding periodic block_size indices one_to_one b c u n 0.9.0
+    0.10.0 1.0.0
+"""
+_WORDS: tuple[Any, ...] = (
+    *_NAMES.split(),
+    *(
+        {},
+        {"$tuple": [{}]},
+        [{}],
+        {"$scalar": ["i4", 2]},
+        {"$scalar": ["f8", 2.0]},
+        {"$array": ["i8", [0, 1]]},
+    ),
+    *(
+        {"$array": ["u8", [2**64 - 1]]},
+        {"$array": ["f4", [0.5]]},
+        {"$array": ["i4", [[0, 1]]]},
+    ),
+    *(
+        {"$array": ["O", [1, "a"]]},
+        {"$array": ["M8[s]", [1]]},
+        {"$array": ["T", ["a"]]},
+        {"$range": [3]},
+    ),
+    *(
+        {"$bytes": "0001"},
+        {"$complex": [1, 2]},
+        {"$set": [0]},
+        {"$keys": [[1, 2]]},
+        {"$scalar": ["?", True]},
+    ),
+    *(
+        {"$tuple": [1, 1]},
+        [1, 1],
+        {"$zeros": ["f8", [2, 3]]},
+        {"$zeros": ["O", [2]]},
+        {"$bytearray": "000102"},
+    ),
 )
 
 

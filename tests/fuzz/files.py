@@ -1,7 +1,8 @@
 """Are the bytes of a netCDF-3 file, and the metadata of an HDF5 file, read or refused, whatever they are?
 
 Of netCDF-3 files the oracle is netCDF4, where it takes the file too. Of HDF5 only what aggarray reads itself is read: neither
-h5py nor netCDF4 is called, which are not ours to fuzz. Checksums of HDF5's metadata are taken for right: mutations would come no further.
+h5py nor netCDF4 is called, which are not ours to fuzz. Checksums of HDF5's metadata are taken for right: mutations would come
+no further.
 """
 
 import importlib
@@ -20,7 +21,6 @@ import numpy as np
 
 from aggarray import formats
 from aggarray.codecs import decode, known
-from aggarray.errors import AggarrayError
 from aggarray.formats import _h5
 from aggarray.formats._h5 import glimpses, netcdf, tables
 from aggarray.formats._h5.data import LEFT

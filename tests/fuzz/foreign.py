@@ -25,80 +25,36 @@ from tests.fuzz.target import MOST_READ, Target, check, home, read_some, refusin
 from tests.fuzz.trees import dumped, loaded, mutator, unfolded
 from tests.making import write
 
-_WORDS = (
-    *("cfa_array", "cfa_dimensions", "cf_role", "cfa_variable", "cfa_private", "pmdimensions", "pmshape", "base", "Partitions"),
+_NAMES = """
+    cfa_array cfa_dimensions cf_role cfa_variable cfa_private pmdimensions pmshape base Partitions index location subarray
+    shape file ncvar varid part pdimensions pdirections punits reverse pcalendar flip format dtype aggregated_dimensions
+    aggregated_data map uris identifiers address unique_values value [] [[0,1,1],[0,3,1]] t a.nc b.nc ./a.nc ../a.nc
+    /etc/passwd http://x/a.nc file:///a.nc a%20.nc tas /tas g/tas K degC 360_day scale_factor add_offset _FillValue
+    missing_value valid_range i8 f4 T
+"""
+_WORDS: tuple[Any, ...] = (
+    *_NAMES.split(),
     *(
-        "index",
-        "location",
-        "subarray",
-        "shape",
-        "file",
-        "ncvar",
-        "varid",
-        "part",
-        "pdimensions",
-        "pdirections",
-        "punits",
-        "reverse",
+        "location: l file: f address: a",
+        "map: m uris: u identifiers: i",
+        "map: m unique_values: u",
     ),
-    *(
-        "pcalendar",
-        "flip",
-        "format",
-        "dtype",
-        "aggregated_dimensions",
-        "aggregated_data",
-        "map",
-        "uris",
-        "identifiers",
-        "address",
-    ),
-    *("unique_values", "value", "location: l file: f address: a", "map: m uris: u identifiers: i", "map: m unique_values: u"),
     *(
         "[[0, 1, 1], (0, 3)]",
-        "[]",
         "[0, 9]",
         "(1, 2, 3,)",
         "[0, 999999999999999999, 1]",
-        "[[0,1,1],[0,3,1]]",
         "time x",
         "",
-        "t",
-    ),
-    *(
-        "a.nc",
-        "b.nc",
-        "./a.nc",
-        "../a.nc",
-        "/etc/passwd",
-        "http://x/a.nc",
-        "file:///a.nc",
-        "a%20.nc",
         "\x00",
-        "tas",
-        "/tas",
-        "g/tas",
     ),
     *(
-        "K",
-        "degC",
         "days since 2000-01-01",
-        "360_day",
-        "scale_factor",
-        "add_offset",
-        "_FillValue",
-        "missing_value",
-        "valid_range",
-    ),
-    *(
         {"$scalar": ["i4", -1]},
         {"$scalar": ["f4", 0.5]},
         {"$array": ["i4", [1, 2]]},
-        {"$array": ["T", ["a", "b"]]},
-        "i8",
-        "f4",
-        "T",
     ),
+    *({"$array": ["T", ["a", "b"]]},),
 )
 _VALUES = np.arange(20, dtype="f4").reshape(5, 4)
 #: More dimensions, or longer ones, has no file.

@@ -1,7 +1,7 @@
 """Is an index of aggarray opened or refused, whatever its documents and columns say?
 
-An input is ``{"document": {...}, "records": {...}, "integers": [...], "texts": text, "values": hexadecimal, "blocks": ...}``: what
-lies in the group of the file. HDF5 itself is left out: a stand-in for h5py's group holds the columns.
+An input is ``{"document": {...}, "records": {...}, "integers": [...], "texts": text, "values": hexadecimal, "blocks": ...}``:
+what lies in the group of the file. HDF5 itself is left out: a stand-in for h5py's group holds the columns.
 """
 
 import functools
@@ -26,83 +26,33 @@ from tests.fuzz.target import Target, check, home, read_some, refusing
 from tests.fuzz.trees import dumped, loaded, mutator
 from tests.making import TIME, cube, write
 
-_WORDS = (
+_NAMES = """
+    is at start step count lengths texts dtype shape edges refs file variable template variables memory starts steps picks
+    dimensions directions coords known rows cuts chosen counts index present geometries templates attributes stamps
+    details named chunks layouts names layout columns tuple list mapping bytes <f4 <f8 <i8 >i2 |b1 <M8[s] <U3 text
+    encoding stored viewed missing valid scale_factor add_offset time lat tas ../x.nc /etc/passwd http://a/b.nc file:///x
+    rules how refusals skipped duplicates K 360_day
+"""
+_WORDS: tuple[Any, ...] = (
+    *_NAMES.split(),
     *(
-        "is",
-        "at",
-        "start",
-        "step",
-        "count",
-        "lengths",
-        "texts",
-        "dtype",
-        "shape",
-        "edges",
-        "refs",
-        "file",
-        "variable",
-        "template",
-    ),
-    *(
-        "variables",
-        "memory",
-        "starts",
-        "steps",
-        "picks",
-        "dimensions",
-        "directions",
-        "coords",
-        "known",
-        "rows",
-        "cuts",
-        "chosen",
-    ),
-    *("counts", "index", "present", "geometries", "templates", "attributes", "stamps", "details", "named", "chunks", "layouts"),
-    *(
-        "names",
-        "layout",
-        "columns",
-        "tuple",
-        "list",
-        "mapping",
-        "bytes",
-        "<f4",
-        "<f8",
-        "<i8",
-        ">i2",
-        "|b1",
-        "<M8[s]",
-        "<U3",
-        "text",
-    ),
-    *(
-        "encoding",
-        "stored",
-        "viewed",
-        "missing",
-        "valid",
-        "scale_factor",
-        "add_offset",
-        "time",
-        "lat",
-        "tas",
-        "../x.nc",
-        "/etc/passwd",
-    ),
-    *(
-        "http://a/b.nc",
-        "file:///x",
-        "rules",
-        "how",
-        "refusals",
-        "skipped",
-        "duplicates",
-        "K",
         "days since 2000-01-01",
-        "360_day",
+        {"is": [0]},
+        {"is": [0, 1]},
+        {"is": []},
+        {"start": 0, "step": 1, "count": 30},
     ),
-    *({"is": [0]}, {"is": [0, 1]}, {"is": []}, {"start": 0, "step": 1, "count": 30}, {"at": 0, "count": 3}, {"tuple": [1, 2]}),
-    *({"<f4": 1.0}, {"<f8": [1.0, 2.0]}, {"bytes": ["<f4", [1], "00000000"]}, {"texts": [[1], ["a"]]}, {"mapping": [["a", 1]]}),
+    *(
+        {"at": 0, "count": 3},
+        {"tuple": [1, 2]},
+        {"<f4": 1.0},
+        {"<f8": [1.0, 2.0]},
+    ),
+    *(
+        {"bytes": ["<f4", [1], "00000000"]},
+        {"texts": [[1], ["a"]]},
+        {"mapping": [["a", 1]]},
+    ),
 )
 #: Every file that an index names was changed then.
 _THEN = 1_600_000_000_000_000_000

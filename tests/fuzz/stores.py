@@ -10,82 +10,21 @@ import numpy as np
 
 from aggarray import formats
 from aggarray.access import Access
-from aggarray.formats.base import whole
 from aggarray.master import SubArray
-from tests.fuzz.target import MOST_READ, Target, home, read_some, refusing, written
+from tests.fuzz.target import Target, home, read_some, refusing, written
 from tests.fuzz.trees import dumped, loaded, mutator
 
-_WORDS = (
-    *(
-        ".zarray",
-        ".zgroup",
-        ".zattrs",
-        "zarr.json",
-        ".zmetadata",
-        "v/.zarray",
-        "v/0.0",
-        "v/c/0/0",
-        "v/zarr.json",
-        "refs",
-        "gen",
-    ),
-    *(
-        "templates",
-        "version",
-        "shape",
-        "chunks",
-        "dtype",
-        "<i4",
-        "<f8",
-        "|S3",
-        "|O",
-        "<M8[ns]",
-        "compressor",
-        "filters",
-        "zlib",
-    ),
-    *(
-        "zstd",
-        "blosc",
-        "gzip",
-        "order",
-        "C",
-        "F",
-        "fill_value",
-        "NaN",
-        "zarr_format",
-        "dimension_separator",
-        "node_type",
-        "group",
-    ),
-    *(
-        "array",
-        "data_type",
-        "float32",
-        "chunk_grid",
-        "regular",
-        "chunk_shape",
-        "chunk_key_encoding",
-        "default",
-        "codecs",
-        "bytes",
-    ),
-    *("endian", "crc32c", "sharding_indexed", "transpose", "index_codecs", "index_location", "attributes", "dimension_names"),
-    *("consolidated_metadata", "_ARRAY_DIMENSIONS", "base64:AAAA", "{{u}}", "{{i * 8}}", "{{f(c='x')}}", "dimensions", "stop"),
-    *(
-        "shuffle",
-        "delta",
-        "fixedscaleoffset",
-        "pickle",
-        "vlen-utf8",
-        "json2",
-        "a.bin",
-        "id",
-        "name",
-        "configuration",
-        "key",
-        "url",
-    ),
+_NAMES = """
+    .zarray .zgroup .zattrs zarr.json .zmetadata v/.zarray v/0.0 v/c/0/0 v/zarr.json refs gen templates version shape
+    chunks dtype <i4 <f8 |S3 |O <M8[ns] compressor filters zlib zstd blosc gzip order C F fill_value NaN zarr_format
+    dimension_separator node_type group array data_type float32 chunk_grid regular chunk_shape chunk_key_encoding default
+    codecs bytes endian crc32c sharding_indexed transpose index_codecs index_location attributes dimension_names
+    consolidated_metadata _ARRAY_DIMENSIONS base64:AAAA {{u}} {{f(c='x')}} dimensions stop shuffle delta fixedscaleoffset
+    pickle vlen-utf8 json2 a.bin id name configuration key url
+"""
+_WORDS: tuple[Any, ...] = (
+    *_NAMES.split(),
+    *("{{i * 8}}",),
 )
 
 
