@@ -283,7 +283,7 @@ class Decoder:
         for part in found["parts"]:
             cuts = np.stack([column(c) for c in part["cuts"]], axis=-1)
             counts, index = (None if part[name] is None else self.array(part[name]) for name in ("counts", "index"))
-            parts.append(Part(cuts, counts, index, tuple(map(self.array, part["present"]))))
+            parts.append(Part(cuts, counts, index, tuple(map(self.array, part.get("present", ())))))
         chosen = None if found["chosen"] is None else column(found["chosen"])
         geometry = Geometry(str(found["dimension"]), tuple(parts), chosen)
         check_geometry(geometry)

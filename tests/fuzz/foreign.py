@@ -106,7 +106,7 @@ def _variable(name: str, one: Any, sizes: dict[str, int]) -> tuple[Variable, np.
         held = (
             np.resize(given, shape) if prod(shape) <= MOST_READ else np.broadcast_to(given.reshape(-1)[:1].reshape(()), shape)
         )
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, SyntaxError):
         return None
     known = held if prod(shape) <= MOST_READ and tuple(dimensions) == (name,) else None
     return Variable(name, dtype, shape, tuple(dimensions), _attributes(one.get("attrs", {})), known), held

@@ -70,7 +70,7 @@ def unfolded(found: Any, depth: int = 0) -> Any:
         if kind in _MADE:
             try:
                 return _MADE[kind](unfolded(content, depth + 1))
-            except (ValueError, TypeError, OverflowError, MemoryError, KeyError, IndexError):
+            except (ValueError, TypeError, OverflowError, MemoryError, LookupError, SyntaxError):
                 return content
     return {key: unfolded(value, depth + 1) for key, value in found.items()}
 
