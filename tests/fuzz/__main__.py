@@ -1,4 +1,4 @@
-"""Run a target under atheris: `python -m tests.fuzz TARGET [--minutes 10] [--all]`.
+"""Run a target under atheris: `python -m tests.fuzz TARGET [--minutes 10] [--all]`; `--keep` chooses what is replayed by tests.
 
 The corpus grows in build/fuzz/TARGET, from the seeds and what tests/fuzz/corpus/TARGET has; an input that is a finding is left
 in build/fuzz/found, under the name of its target. What follows `--` goes to libFuzzer.
@@ -48,6 +48,7 @@ def _arguments(given: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("target", help="its name; see tests/fuzz/targets.py")
     parser.add_argument("--minutes", type=float, default=10, help="how long (10)")
     parser.add_argument("--all", action="store_true", help="go on after a finding: one input for each place where it came up")
+    parser.add_argument("--keep", action="store_true", help="do not fuzz: put the best of what was gathered into the corpus")
     return parser.parse_args(given[: given.index("--")] if "--" in given else given), more
 
 
@@ -74,22 +75,25 @@ def _noting(target: Any, found: Path) -> Callable[[bytes], None]:
 def main(given: list[str]) -> None:
     """Fuzz one target."""
     options, more = _arguments(given)
-    atheris = _atheris()
-    _instrumented(atheris)
+    atheris = None if options.keep else _atheris()
+    if atheris is not None:
+        _instrumented(atheris)
+    from tests.fuzz.keeping import keep
     from tests.fuzz.targets import TARGETS
     from tests.fuzz.trees import crossed
 
     if options.target not in TARGETS:
         sys.exit(f"{options.target!r} is no target: give one of {', '.join(TARGETS)}")
     target = TARGETS[options.target]
-    grown, found = ROOT / "build" / "fuzz" / target.name, ROOT / "build" / "fuzz" / "found"
-    grown.mkdir(parents=True, exist_ok=True)
-    found.mkdir(exist_ok=True)
+    grown, found, kept = ROOT / "build" / "fuzz" / target.name, ROOT / "build" / "fuzz" / "found", CORPUS / target.name
+    for folder in (grown, found):
+        folder.mkdir(parents=True, exist_ok=True)
     for name, data in target.seeds().items():
         (grown / f"seed_{name}").write_bytes(data)
-    kept = CORPUS / target.name
+    if atheris is None:
+        print(f"{keep(target, grown, kept)} inputs in {kept}")
+        return
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
     one = _noting(target, found) if options.all else target.run
     flags = [
         f"-max_total_time={options.minutes * 60:.0f}",
