@@ -168,8 +168,6 @@ class Arrays(RuleBasedStateMachine):
         if 0 < cut < len(self.a):
             parts = [self.a.lazy[:cut], self.a.lazy[cut:]]
             self.a = aa.concat(parts, self.a.dimensions[0])
-            pairs = zip(self.a.shape, self.model.directions, self.a.directions, strict=True)
-            self.model = replace(self.model, directions=tuple(m if n > 1 else f for n, m, f in pairs))
             self.check()
 
     @rule()
