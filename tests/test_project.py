@@ -68,7 +68,7 @@ def test_programs_of_the_makefile_exist() -> None:
 def test_extras_are_complete() -> None:
     extras = project()["optional-dependencies"]
     assert isinstance(extras, dict)
-    assert extras["all"] == [f"aggarray[{','.join(n for n in extras if n not in ("all", "test", "bench", "docs", "fuzz"))}]"]
+    assert extras["all"] == [f"aggarray[{','.join(n for n in extras if n not in ('all', 'test', 'bench', 'docs', 'fuzz'))}]"]
 
 
 PAGES = ["README.md", "sample_data/README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
