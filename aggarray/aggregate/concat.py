@@ -106,7 +106,7 @@ class _Join:
         return assemble(pieces, boxes, Rules(), [c.uri for c in self.found])
 
     def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-        """Give the dimension the direction of the first array as it is, others by turning; vertices the order of the first's."""
+        """Give the dimension the direction of the first array as it is, others by turning; vertices its order."""
         for axis, name in enumerate(piece.dimensions if before else ()):
             if piece.directions[axis] == before[0].directions[axis]:
                 continue

@@ -21,9 +21,12 @@ def check_array(array: MasterArray) -> None:
     """Raise ValueError unless the parameters of an array are of their kinds and its coordinates of its size."""
     if not _is_text(array.name, array.units, array.calendar):
         raise ValueError("a name, units or a calendar that is no text")
+    fill = np.asarray(array.fill_value)
+    if fill.ndim:
+        raise ValueError("a fill value that is not one value")
     try:
         # As reading does it: text that looks like a number, or nothing at all, fills no place.
-        np.copyto(np.empty((), array.dtype), np.asarray(array.fill_value), casting="same_kind")
+        np.copyto(np.empty((), array.dtype), fill, casting="same_kind")
     except TypeError as error:
         raise ValueError(f"a fill value that {array.dtype} does not hold") from error
     sizes = dict(zip(array.dimensions, array.shape, strict=True))
