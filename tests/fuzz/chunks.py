@@ -46,9 +46,11 @@ def run(data: bytes) -> bool:
     except ValueError:
         return False
     check(found.dtype == np.uint8 and found.shape == (size,), f"{found.dtype} {found.shape}, not {size} bytes")
-    out = np.empty(size, np.uint8)
-    check(decode(filters, stored, size, mask, out) is out, "not what was given to be filled")
-    check((out == found).all(), "other bytes where there is a place for them")
+    for before in (0, 255):
+        # What nobody writes to would show.
+        out = np.full(size, before, np.uint8)
+        check(decode(filters, stored, size, mask, out) is out, "not what was given to be filled")
+        check((out == found).all(), "other bytes where there is a place for them")
     if not mask:
         rows = np.empty((2, size), np.uint8)
         decode_all(filters, [stored, stored], rows)
@@ -102,7 +104,7 @@ _CHAINS: tuple[list[list[Any]], ...] = (
     *([["deflate"]], [["shuffle", 4], ["deflate"]], [["shuffle", 4], ["deflate"], ["fletcher32"]], [["fletcher32"]]),
     *([["gzip"]], [["zstd"]], [["lz4"]], [["blosc"]], [["shuffle", 2]], [["crc32c"]], [["zstd"], ["crc32c"]], [["lzf"]], []),
     *([["bitshuffle", 4, 0, 0]], [["bitshuffle", 4, 0, 2]], [["bitshuffle", 4, 0, 3]], [["lz4_hdf5"]]),
-    *([["szip", 141, 8, 8, 64]], [["shuffle", 4], ["lzf"]]),
+    *([["szip", 141, 8, 8, 64]], [["szip", 141, 8, 32, 50]], [["shuffle", 4], ["lzf"]]),
 )
 
 
