@@ -465,7 +465,7 @@ def test_real_files_of_every_filter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [64, 50, 8])
 @pytest.mark.parametrize("mask", [141, 141 + 32, 128 + 16 + 4])
 def test_szip_in_every_layout(bits: int, line: int, mask: int) -> None:
-    """Oracle: imagecodecs, which does not tell of a stream that ends early where pixels are large or lines filled up."""
+    """Oracle: imagecodecs, which does not tell of a stream that ends early where lines are filled up."""
     parameters = (mask, 8, bits, line)
     for count in (8, 77, 1000):
         data = (np.arange(count * 8) % 23).astype("<i8").tobytes()

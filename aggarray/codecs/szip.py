@@ -4,8 +4,8 @@ Parameters, as HDF5 stores them: options mask, pixels per block, bits per pixel,
 with its decoded size in four bytes, little-endian.
 
 What is stored is a stream of adaptive entropy coding (CCSDS 121.0), of scan lines that are filled up to whole blocks; of pixels
-of 32 or 64 bits, the bytes by their place. The library's routine for all of it does not tell that a stream ends early, and
-hands out memory that nobody has written to: so the stream alone is left to it, and its length is looked at.
+of 32 or 64 bits, the bytes by their place. The library's routine for all of it does not tell that a stream ends early where
+lines are filled up, and hands out memory that nobody has written to: the stream alone is left to it, its length looked at.
 """
 
 import importlib.util

@@ -71,6 +71,8 @@ def check_template(template: Template) -> None:
     stated = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
     if not _is_text(*stated) or not isinstance(template.format, str):
         raise ValueError("units, a calendar or a format that is no text")
+    if template.assumed is not None:
+        raise ValueError("a sub-array that is taken for something: nothing assumed gets into an index")
     own: Any = template.names
     if (
         type(template.declared) is not bool
