@@ -34,7 +34,7 @@ from tests.making import TIME, write
 
 DEPTH = int(os.environ.get("DEPTH", "1"))
 #: Times in a file, and files there may be.
-STEPS, SLOTS = 3, 5
+STEPS, SLOTS = 3, 4
 WIDTH = 2
 #: How a file may be stored; values are halves of whole numbers, so that packing changes none.
 STORED: tuple[dict[str, Any], ...] = (
@@ -97,6 +97,8 @@ class Aggregations(RuleBasedStateMachine):
         os.mkdir(self.folder)
         #: What is in the folder: values, None for what is no data.
         self.disk: dict[int, np.ndarray | None] = {}
+        self.stored: dict[int, int] = {}
+        self.live: list[Known] = []
         self.indexes: dict[str, Saved] = {}
 
     def teardown(self) -> None:
@@ -122,9 +124,16 @@ class Aggregations(RuleBasedStateMachine):
     def readable(self) -> dict[int, Kept]:
         return {slot: kept for slot in self.disk if (kept := self.now(slot)) is not None}
 
-    @initialize()
-    def first(self) -> None:
+    @initialize(target=known)
+    def first(self) -> Any:
         self.write(0, 0)
+        self.write(1, 3)
+        return self.open(False)
+
+    def kept(self, one: Known) -> Known:
+        """Note an aggregation that is to be read after every step, with the latest others."""
+        self.live = [*self.live[-2:], one]
+        return one
 
     # Files
 
@@ -143,8 +152,16 @@ class Aggregations(RuleBasedStateMachine):
         if os.path.exists(self.path(slot)):
             os.unlink(self.path(slot))
         write(self.path(slot), {"time": (("time",), times, TIME), "tas": (("time", "x"), held, attrs)}, **how)
-        self.disk[slot] = values
+        self.disk[slot], self.stored[slot] = values, stored
         self.tick(slot)
+
+    @rule(data=st.data())
+    def rewrite(self, data: Any) -> None:
+        """Give a file other values, stored as before: its size stays."""
+        slots = sorted(slot for slot, values in self.disk.items() if values is not None)
+        if slots:
+            slot = data.draw(st.sampled_from(slots))
+            self.write(slot, self.stored[slot])
 
     @rule(slot=st.integers(0, SLOTS - 1))
     def remove(self, slot: int) -> None:
@@ -183,7 +200,7 @@ class Aggregations(RuleBasedStateMachine):
             return multiple()
         agg = aa.open(os.path.join(self.folder, "*.nc"), processes=1, missing="fill" if fill else "raise")
         assert {os.path.basename(s.file) for s in agg.skipped} == {f"{s}.nc" for s, v in self.disk.items() if v is None}
-        return Known(agg, self.folder, found, fill)
+        return self.kept(Known(agg, self.folder, found, fill))
 
     @rule(target=known, one=known)
     def append(self, one: Known) -> Any:
@@ -204,7 +221,7 @@ class Aggregations(RuleBasedStateMachine):
                 files[slot] = before
             elif kept is not None:
                 files[slot] = kept
-        return Known(agg, one.base, files, one.fill, None, dict(one.saved))
+        return self.kept(Known(agg, one.base, files, one.fill, None, dict(one.saved)))
 
     @rule(
         one=known,
@@ -236,8 +253,9 @@ class Aggregations(RuleBasedStateMachine):
         moved = {saved.base: self.folder} if relocated and not saved.relative else None
         agg = aa.open(path, relocate=moved, missing="fill" if fill else "raise")
         base = os.path.normpath(os.path.join(os.path.dirname(path), saved.base))
-        index = (saved.path, saved.generation)
-        return Known(agg, self.folder if moved else base, dict(saved.files), fill, (path, index[1]), {path: index[1]})
+        index = (path, saved.generation)
+        found = Known(agg, self.folder if moved else base, dict(saved.files), fill, index, {path: index[1]})
+        return self.kept(found)
 
     def is_lost(self, one: Known) -> bool:
         """Tell whether the index that an aggregation has to look into is not there any more."""
@@ -258,9 +276,21 @@ class Aggregations(RuleBasedStateMachine):
 
     @rule(one=known, data=st.data(), masked=st.booleans())
     def read(self, one: Known, data: Any, masked: bool) -> None:
-        if not one.files:
-            assert "tas" not in one.agg
-            return
+        if one.files:
+            size = STEPS * len(one.files)
+            key = data.draw(st.one_of(st.slices(size), st.integers(0, size - 1)))
+            self.hold(one, key, masked)
+
+    @invariant()
+    def everything_reads(self) -> None:
+        for one in self.live:
+            if one.files:
+                self.hold(one, slice(None), True)
+            else:
+                assert "tas" not in one.agg
+
+    def hold(self, one: Known, key: Any, masked: bool) -> None:
+        """Read a part of an aggregation: the right values, or the error of a file that it needs."""
         tas, slots = one.agg["tas"], sorted(one.files)
         wanted = np.concatenate([one.files[slot].values for slot in slots])
         assert (
@@ -268,7 +298,6 @@ class Aggregations(RuleBasedStateMachine):
             and tas.dtype == np.dtype("f4")
             and tas.pmshape == ((len(slots),) if len(slots) > 1 else ())
         )
-        key = data.draw(st.one_of(st.just(slice(None)), st.slices(len(wanted)), st.integers(0, len(wanted) - 1)))
         rows = np.arange(len(wanted))[key]
         touched = [slots[i] for i in np.unique(rows // STEPS).tolist()]
         faults = {slot: fault for slot in touched if (fault := self.fault(one, slot)) is not None}

@@ -15,6 +15,8 @@ import aggarray
 from tests.fuzz.target import Target
 
 _PACKAGE = str(Path(aggarray.__file__).parent)
+#: So many inputs are looked at, small and large ones.
+_LOOKED_AT = 250
 #: The most files of a target, and bytes of all of them together.
 _FILES, _BYTES = 50, 24_000
 
@@ -72,7 +74,8 @@ def keep(target: Target, grown: Path, corpus: Path) -> int:
     findings = [path for path in corpus.iterdir() if path.name.startswith("found")]
     known = set[Line]().union(*(lines_of(target, path.read_bytes()) for path in findings))
     inputs = [path.read_bytes() for folder in (grown, corpus) for path in sorted(folder.iterdir())]
-    kept = chosen(target, sorted(inputs, key=len), known)
+    ordered = sorted(inputs, key=len)
+    kept = chosen(target, ordered[:: len(ordered) // _LOOKED_AT + 1], known)
     for path in corpus.iterdir():
         if path not in findings:
             path.unlink()
