@@ -5,6 +5,7 @@ Nothing that it claims is believed before it is held against the size of the fil
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -145,6 +146,9 @@ def header_of(path: str, file: File) -> Header:
     dimensions = [(cursor.name(), cursor.count()) for _ in cursor.items(_DIMENSIONS, 8)]
     attrs = cursor.attributes()
     raw = [_raw_variable(cursor, dimensions) for _ in cursor.items(_VARIABLES, 20)]
+    for what, names in (("dimensions", [name for name, _ in dimensions]), ("variables", [v.name for v in raw])):
+        if len(set(names)) < len(names):
+            raise cursor.damaged(f"two {what} are named {Counter(names).most_common(1)[0][0]!r}")
     record_size = _record_size(raw, dimensions)
     if records == _STREAMING[cursor.version]:
         # Written as a stream: as many records as the file has room for.

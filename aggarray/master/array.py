@@ -124,9 +124,10 @@ class MasterArray(Viewable):
         ``exports``: LocalArrays, or anything that exports by ``__distarray__``. What several processes have is the lowest
         rank's. ProtocolError where they do not fit together.
         """
-        found = sections(exports)
-        names = found.names if dimensions is None else dimensions
-        return cls.from_subarrays(found.pieces, dimensions=names, shape=found.shape, name=name).lazy[found.key]
+        found = sections(exports, dimensions)
+        shape, forward = found.shape, found.directions
+        made = cls.from_subarrays(found.pieces, dimensions=found.names, shape=shape, directions=forward, name=name)
+        return made.lazy[found.key]
 
     # Parameters
 
