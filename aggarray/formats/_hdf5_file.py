@@ -232,8 +232,8 @@ class HDF5File:
         """Return the stored values of a box."""
         found = self._texts(variable)
         if found is not None:
-            picked: np.ndarray = found[(*box, ...)]  # without dimensions, too, this is an array
-            return picked
+            key: Any = (*box, ...)  # without dimensions, too, this is an array
+            return np.asarray(found[key])
         if self._doubtful:
             if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
                 raise self._changed(variable)

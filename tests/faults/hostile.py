@@ -32,7 +32,8 @@ class Outcome:
     @property
     def faults(self) -> list[Any]:
         """Return what should not have been: steps that failed otherwise than by an error of ours, or a crash."""
-        return [step for step in self.steps if step[3] == "fault"] + ([self.crash] if self.crash else [])
+        greedy = [step for step in self.steps if "Unable to allocate" in step[2] or "MemoryError" in step[2]]
+        return [step for step in self.steps if step[3] == "fault"] + greedy + ([self.crash] if self.crash else [])
 
     @property
     def texts(self) -> list[str]:

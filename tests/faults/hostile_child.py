@@ -93,13 +93,22 @@ def _tried(name: str, step: Callable[[], Any]) -> list[Any]:
     try:
         found = step()
     except aa.AggarrayError as error:
-        return [name, type(error).__name__, str(error), "told"]
+        return [name, type(error).__name__, str(error), "fault" if _wanted_memory(error) else "told"]
     except Exception as error:  # whatever it is, it should not have come out
         import traceback
 
         places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-6:]
         return [name, type(error).__name__, f"{str(error)[:300]} {places}", "fault"]
     return [name, None, found if isinstance(found, str) else "", "done"]
+
+
+def _wanted_memory(error: BaseException | None) -> bool:
+    """Tell whether more memory was asked for than there is here: elsewhere there may be so much."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def outcome(given: dict[str, Any], scratch: Path) -> list[list[Any]]:
