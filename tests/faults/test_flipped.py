@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray.formats import _hdf5_apart, hdf5
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.making import write
 
@@ -66,6 +67,22 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
     ]
     found = outcomes(tmp_path, crashing)
     assert not faults_in(found)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the libraries die over a file depends on what lies in memory; so does it not where they are not asked here."""
+    path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': damaged: the HDF5 library breaks down over it"):
+        _hdf5_apart.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
+    path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
+
+    def here(path: str) -> None:
+        raise AssertionError("in this process")
+
+    monkeypatch.setattr(hdf5, "scan_by_libraries", here)
+    with pytest.raises(aa.FormatError, match=r"a\.nc"):
+        aa.open(path)
 
 
 def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:

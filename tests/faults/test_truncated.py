@@ -4,9 +4,14 @@ The values of the file as it was, where nothing of them is missing, or one error
 another exception, or values that nobody has written.
 """
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+import aggarray as aa
 from tests.faults.running import cuts, faults_in, outcomes
 
 
@@ -30,3 +35,12 @@ def test_every_length_of_headers(made: Callable[[str], str], tmp_path: Path) -> 
     found = outcomes(tmp_path, cases)
     assert not faults_in(found)
     assert {one.kind for one in found} == {"error"}
+
+
+@pytest.mark.parametrize("name", ["netcdf3-CLASSIC", "netcdf3-64BIT_DATA"])
+def test_missing_ends_are_told_when_a_file_is_opened(made: Callable[[str], str], tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.nc"
+    shutil.copy(made(name), path)
+    os.truncate(path, path.stat().st_size - 40)
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable '\w+': truncated: its values end at byte \d+"):
+        aa.open(path)
