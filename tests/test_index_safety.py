@@ -8,6 +8,7 @@ import shutil
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -596,7 +597,7 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
             if chance.random() < 0.2:
                 del place[key]
             else:
-                place[key] = chance.choice(odd)
+                place[key] = deepcopy(chance.choice(odd))
             break
     put(copy, name, found)
     endured(copy)

@@ -12,7 +12,7 @@ SOURCES = sorted((ROOT / "aggarray").rglob("*.py"))
 
 #: Modules that unpickle: what processes of one program, started by it, send each other, and nothing from a file.
 PICKLES = {
-    *("helpers.py", "wire.py", "remote/reach.py", "adapters/travel.py"),
+    *("helpers.py", "wire.py", "remote/reach.py", "adapters/travel.py", "formats/_hdf5_apart.py"),
     *("transport/base.py", "transport/agreeing.py", "transport/trees.py"),
 }
 #: What runs text or bytes, or lets a library do so.
