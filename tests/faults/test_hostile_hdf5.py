@@ -15,6 +15,7 @@ from making import cube, write
 
 import aggarray as aa
 from aggarray import formats
+from aggarray.formats._hdf5_swelling import check_swelling
 from tests.faults.hostile import ROOT, looked_at, unborne
 
 Made = Callable[[h5py.File], None]
@@ -120,6 +121,12 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 def test_files_of_all_kinds_are_borne(files: dict[str, str], tmp_path: Path) -> None:
     assert unborne(looked_at(files, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("name", ["deflate", "shuffled"])
+def test_chunks_that_swell_are_told_before_hdf5_decodes_them(files: dict[str, str], name: str) -> None:
+    with h5py.File(files[name]) as file, pytest.raises((ValueError, aa.FormatError), match=r"4000|more"):
+        check_swelling(file["v"].id)
 
 
 def test_groups_that_hold_themselves_hide_nothing(files: dict[str, str]) -> None:
@@ -229,7 +236,10 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
     agg = aa.open(path)
     assert agg.names == ("v",) and {s.variable for s in agg.skipped} == {"e", "q"}
     # Whoever waits for the pipe is given up.
-    line = "import sys; from aggarray.formats import glimpse, glimpses; glimpse(sys.argv[1], glimpses.Wanted({'q': 1}))"
+    line = (
+        "import sys; from aggarray.formats import _hdf5_glimpse, glimpses; "
+        "_hdf5_glimpse.glimpse_at(sys.argv[1], glimpses.Wanted({'q': 1}))"
+    )
     subprocess.run([sys.executable, "-c", line, str(path)], cwd=ROOT, timeout=60, check=True)
 
 
