@@ -20,7 +20,7 @@ from aggarray.formats._h5.tables import piece_of, table_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_rows import read_samples, rows_of, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
-from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, stored_values
+from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, h5py_file, stored_values
 from aggarray.formats.places import for_library, refuse_remote
 from aggarray.memory.making import mapped
 from aggarray.memory.rows import offsets_of
@@ -31,16 +31,14 @@ _T = TypeVar("_T")
 
 def _open(path: str) -> Any:
     """Open a file by h5py; the lock must be held."""
-    import h5py
-
     if is_remote(path):
-        return h5py.File(for_library(path), "r")
+        return h5py_file(for_library(path), "r")
     try:
         # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
-        return h5py.File(path, "r", locking=False)
+        return h5py_file(path, "r", locking=False)
     except OSError:
         # Another part of this process has the file open with locking: the two must agree.
-        return h5py.File(path, "r")
+        return h5py_file(path, "r")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import Box, Variable, basename
+from aggarray.formats.base import Box, Variable, basename, h5py_file
 from aggarray.formats.places import File
 
 #: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
@@ -124,7 +124,7 @@ def _mislabels() -> bool:
     import h5py
 
     foreign = np.dtype(np.int16).newbyteorder("S")
-    with h5py.File("rows", "w", driver="core", backing_store=False) as file:
+    with h5py_file("rows", "w", driver="core", backing_store=False) as file:
         made = file.create_dataset("rows", (1,), h5py.vlen_dtype(foreign))
         made[0] = np.ones(1, foreign)
         row = made[0]
