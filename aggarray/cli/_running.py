@@ -164,9 +164,14 @@ class Run:
 
 def _append(path: str, line: bytes) -> None:
     """Add a line to a file, all of it or nothing: half a line would not be known as a log again."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            # The line of a run that was killed: it ends, and goes away where it is all there is.
+            size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
+            os.ftruncate(descriptor, size)
+            line = b"\n" * bool(size) + line
         try:
             while line:
                 line = line[os.write(descriptor, line) :]

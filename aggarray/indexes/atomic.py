@@ -62,6 +62,21 @@ def beside(path: str) -> Iterator[str]:
     ``path``: not a link. One process at a time; what others left here that were killed goes away. An error, or an
     interrupt, inside the block leaves what was there, and nothing else. Raises OSError.
     """
+    folder = os.path.dirname(path)
+    with aside(path) as temporary:
+        yield temporary
+        _keep_mode(path, temporary)
+        _flush_all(temporary)
+        put(temporary, path)
+        flush(folder)
+
+
+@contextlib.contextmanager
+def aside(path: str) -> Iterator[str]:
+    """Give a path to make something under that is to be called ``path``, for the length of a block; removed afterwards.
+
+    One process at a time; what others left here that were killed goes away. Raises OSError.
+    """
     folder, name = os.path.split(path)
     name = os.fsdecode(os.fsencode(name)[:200])  # names have 255 bytes
     with _locked(os.path.join(folder, f".{name}.lock")):
@@ -70,10 +85,6 @@ def beside(path: str) -> Iterator[str]:
         temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
         try:
             yield temporary
-            _keep_mode(path, temporary)
-            _flush_all(temporary)
-            put(temporary, path)
-            flush(folder)
         finally:
             surely(lambda: _remove(temporary))
 

@@ -1,15 +1,22 @@
-"""How does an array come into a Zarr store that many processes write? One of them makes it; then each puts its block."""
+"""How does an array come into a Zarr store that many processes write? One of them makes it; then each puts its block.
 
+This happens in a folder beside the store. What is whole is renamed: the folder itself, or, into a store that is there, the
+coordinates and then the array.
+"""
+
+import asyncio
 import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aggarray.errors import ExchangeError
+from aggarray.indexes.atomic import aside
 from aggarray.mpi.about import About, about_array
 
 #: Shape, shape of a chunk, dtype.
@@ -25,17 +32,27 @@ class _Coordinate(NamedTuple):
 
 
 class Store:
-    """A Zarr store (version 3) at a path, and an array that is added to it under a name."""
+    """A Zarr store (version 3) at a path, and an array that is added to it under a name; leave it, and nothing else is left.
+
+    ``work``: the folder where it is made, which process 0 tells the others.
+    """
 
     def __init__(self, path: str, name: str, known: About) -> None:
         self._path, self._name, self._known = path, name, known
-        self._made: list[str] = []
+        self.work = ""
+        self._real = os.path.realpath(path)
+        self._coords: list[str] = []
+        self._stack = ExitStack()
 
-    def _open(self, mode: str) -> Any:
-        import zarr
+    def __enter__(self) -> "Store":
+        return self
 
-        # What is consolidated knows nothing of what is being added.
-        return zarr.open_group(self._path, mode=mode, zarr_format=3, use_consolidated=False)  # type: ignore[arg-type]
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def _is_new(self) -> bool:
+        return not os.path.exists(os.path.join(self._real, "zarr.json"))
 
     @contextmanager
     def _unwritten(self) -> Iterator[None]:
@@ -49,19 +66,26 @@ class Store:
             )
             raise ExchangeError(text) from error
 
-    def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
-        """Make the store, unless it is there, the array, without values, and its coordinates.
+    def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> str:
+        """Make the array, without values, and its coordinates, beside the store; return where.
 
         ``labels``: for each dimension which of its positions there are, None for all. ExchangeError for a path that is no
-        such store, and where the store has other things of these names.
+        such store, and where the store has other things of these names. Whoever writes to the store meanwhile waits.
         """
         self._check_path()
         with self._unwritten():
+            os.makedirs(os.path.dirname(self._real), exist_ok=True)
+            self.work = self._stack.enter_context(aside(self._real))
             self._create(layout, labels)
+        return self.work
 
     def _create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
-        store = self._open("a")
-        if self._name in store:
+        import zarr
+
+        made = zarr.open_group(self.work, mode="w-", zarr_format=3)
+        # What is consolidated may not know of everything.
+        store = made if self._is_new else zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
+        if os.path.lexists(os.path.join(self._real, self._name)):
             raise ExchangeError(f"{self._path}: there is an array {self._name!r} already: give another name, or remove it")
         known, chosen = self._known, dict(zip(self._known.dimensions, labels, strict=True))
         coords = {
@@ -71,14 +95,10 @@ class Store:
         }
         self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
         new = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
-        try:
-            self._create_array(store, layout)
-            for key, one in new.items():
-                store.create_array(key, data=one.values, dimension_names=one.dimensions, attributes=_plain(one.attributes))
-                self._made.append(key)
-        except Exception:
-            self.remove()
-            raise
+        self._create_array(made, layout)
+        for key, one in new.items():
+            made.create_array(key, data=one.values, dimension_names=one.dimensions, attributes=_plain(one.attributes))
+            self._coords.append(key)
 
     def _check_path(self) -> None:
         path = self._path
@@ -87,6 +107,8 @@ class Store:
             raise ExchangeError(f"{path}: there is something that is no Zarr store: give another path")
         if there and _node(path) != "group":
             raise ExchangeError(f"{path}: there is a Zarr array that is no store of several: give another path")
+        if os.path.ismount(path):
+            raise ExchangeError(f"{path}: is a disk of its own: give a path in it")
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
         """Raise ExchangeError where an array of the store has a dimension of another size: nobody could read both."""
@@ -122,27 +144,45 @@ class Store:
         store.create_array(
             self._name, shape=shape, chunks=chunks, dtype=dtype, dimension_names=names, attributes=attributes, **more
         )
-        self._made.append(self._name)
 
     def put(self, region: tuple[slice, ...] | None, values: np.ndarray) -> None:
         """Write a block of values; None: this process has none."""
         if region is not None and values.size:
-            with self._unwritten():
-                self._open("r+")[self._name][region or ...] = values
+            # A loop of its own ends when nothing more is being written, after an error too; this thread may have a loop.
+            with self._unwritten(), ThreadPoolExecutor(1) as pool:
+                pool.submit(asyncio.run, self._put(region, values)).result()
 
-    def remove(self) -> None:
-        """Remove what `create` has made."""
-        store = self._open("r+")
-        while self._made:
-            del store[self._made.pop()]
+    async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
+        from zarr.api.asynchronous import open_array
+
+        array = await open_array(store=self.work, path=self._name, mode="r+", zarr_format=3)
+        await array.setitem(region or ..., values)
 
     def finish(self) -> None:
-        """Put all metadata into one place, where xarray looks first."""
-        import zarr
+        """Give what is whole its names, and put all metadata into one place, where xarray looks first."""
+        with self._unwritten():
+            if self._is_new:
+                _consolidate(self.work)
+                os.rename(self.work, self._real)
+            else:
+                self._add()
 
-        with self._unwritten(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
-            zarr.consolidate_metadata(self._path, zarr_format=3)
+    def _add(self) -> None:
+        with ExitStack() as undo:
+            for key in (*self._coords, self._name):
+                made, there = os.path.join(self.work, key), os.path.join(self._real, key)
+                os.rename(made, there)
+                undo.callback(os.rename, there, made)
+            _consolidate(self._real)
+            undo.pop_all()
+
+
+def _consolidate(path: str) -> None:
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        zarr.consolidate_metadata(path, zarr_format=3)
 
 
 def _node(path: str) -> Any:

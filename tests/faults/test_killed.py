@@ -4,14 +4,17 @@ At exact moments: every step that the writer takes in the folder is one (`stagin
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from making import cube, write
+import zarr
+from making import cube, field, write
 from staging import ROOT, Stage
 from works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 
@@ -89,6 +92,60 @@ def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage)
         done = work.attempt(stage, folder, how="line", at=at, modules=["/aggarray/cli/__init__.py"])
         assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
         check_old_or_new(work, place)
+
+
+# Stores that many processes write
+
+MPI = """
+import sys
+import aggarray as aa
+from aggarray import mpi
+from aggarray.dap import Distribution
+with mpi.ProcessGroup.serial() as group:
+    tas = aa.open(words[0])["tas"]
+    mpi.write(mpi.local(tas, Distribution.regular(tas.shape, "bbb", (1, 1, 1)), group), group, words[1], words[2])
+"""
+
+
+def check_store(path: Path, names: set[str]) -> None:
+    """A store has these arrays, and each is whole; readers that look into every folder find nothing else."""
+    for known in (None, False):
+        store = zarr.open_group(path, mode="r", use_consolidated=known)
+        found = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
+        assert found == names if known is False else found <= names
+        for name in found:
+            np.testing.assert_array_equal(store[name][:], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
+
+
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folder: Path, stage: Stage) -> None:
+    """Another array of the store stays what it is; what was killed is swept up by the next write."""
+    place = folder / "mpi"
+    store, before = place / "s.zarr", {"first"} if name == "second" else set()
+
+    def attempt(name: str, **how: object) -> int:
+        return stage.attempt(folder / "data", store, name, code=MPI, below=place, **how).status
+
+    def prepare() -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        assert not before or attempt("first") == 0
+
+    prepare()
+    count = stage.attempt(folder / "data", store, name, code=MPI, below=place, how="count").steps
+    for at in moments(count, MOMENTS + 3):
+        prepare()
+        assert attempt(name, how=how, at=at) != 0
+        done = (store / name).exists()
+        if store.exists():
+            check_store(store, {*before, name} if done else before)
+        else:
+            assert not before
+        assert how == "kill" or [p.name for p in place.iterdir()] in ([], ["s.zarr"])
+        assert attempt("third" if done else name) == 0
+        check_store(store, {*before, name, "third"} if done else {*before, name})
+        assert [p.name for p in place.iterdir()] == ["s.zarr"]
 
 
 # Scans
