@@ -7,8 +7,9 @@ coordinates and then the array.
 import asyncio
 import json
 import os
+import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -82,9 +83,6 @@ class Store:
     def _create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
         import zarr
 
-        made = zarr.open_group(self.work, mode="w-", zarr_format=3)
-        # What is consolidated may not know of everything.
-        store = made if self._is_new else zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
         if os.path.lexists(os.path.join(self._real, self._name)):
             raise ExchangeError(f"{self._path}: there is an array {self._name!r} already: give another name, or remove it")
         known, chosen = self._known, dict(zip(self._known.dimensions, labels, strict=True))
@@ -93,12 +91,21 @@ class Store:
             for key, c in known.coords.items()
             if key != self._name
         }
-        self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
-        new = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
+        if not self._is_new:
+            # What is consolidated may not know of everything.
+            store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
+            self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
+            coords = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
+        self._coords = list(coords)
+        _to_the_end(lambda: self._make(layout, coords))
+
+    def _make(self, layout: Layout, coords: Mapping[str, _Coordinate]) -> None:
+        import zarr
+
+        made = zarr.open_group(self.work, mode="w-", zarr_format=3)
         self._create_array(made, layout)
-        for key, one in new.items():
+        for key, one in coords.items():
             made.create_array(key, data=one.values, dimension_names=one.dimensions, attributes=_plain(one.attributes))
-            self._coords.append(key)
 
     def _check_path(self) -> None:
         path = self._path
@@ -148,9 +155,9 @@ class Store:
     def put(self, region: tuple[slice, ...] | None, values: np.ndarray) -> None:
         """Write a block of values; None: this process has none."""
         if region is not None and values.size:
-            # A loop of its own ends when nothing more is being written, after an error too; this thread may have a loop.
-            with self._unwritten(), ThreadPoolExecutor(1) as pool:
-                pool.submit(asyncio.run, self._put(region, values)).result()
+            with self._unwritten():
+                # A loop of its own ends when nothing more is being written, after an error too.
+                _to_the_end(lambda: asyncio.run(self._put(region, values)))
 
     async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
         from zarr.api.asynchronous import open_array
@@ -162,19 +169,43 @@ class Store:
         """Give what is whole its names, and put all metadata into one place, where xarray looks first."""
         with self._unwritten():
             if self._is_new:
-                _consolidate(self.work)
+                _to_the_end(lambda: _consolidate(self.work))
                 os.rename(self.work, self._real)
             else:
                 self._add()
 
     def _add(self) -> None:
+        _copy_metadata(self._real, self.work)
+        _to_the_end(lambda: _consolidate(self.work))
         with ExitStack() as undo:
             for key in (*self._coords, self._name):
                 made, there = os.path.join(self.work, key), os.path.join(self._real, key)
+                undo.callback(_back, there, made)
                 os.rename(made, there)
-                undo.callback(os.rename, there, made)
-            _consolidate(self._real)
             undo.pop_all()
+        os.replace(os.path.join(self.work, "zarr.json"), os.path.join(self._real, "zarr.json"))
+
+
+def _back(there: str, made: str) -> None:
+    """Undo a renaming, if it came to that."""
+    if not os.path.exists(made):
+        os.rename(there, made)
+
+
+def _to_the_end(write: Callable[[], object]) -> None:
+    """Do what zarr does in threads of its own; who is interrupted waits until it is done, and can remove all of it."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+
+
+def _copy_metadata(store: str, to: str) -> None:
+    """Copy what the groups and arrays of a store say of themselves."""
+    os.makedirs(to, exist_ok=True)
+    shutil.copyfile(os.path.join(store, "zarr.json"), os.path.join(to, "zarr.json"))
+    if _node(store) == "group":
+        for name in os.listdir(store):
+            if os.path.exists(os.path.join(store, name, "zarr.json")):
+                _copy_metadata(os.path.join(store, name), os.path.join(to, name))
 
 
 def _consolidate(path: str) -> None:
