@@ -96,6 +96,18 @@ def test_a_job_is_done_once_and_what_is_new_is_added(job: Path, capsys: pytest.C
     assert len(log) == 18 and all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d \w+ /", line) for line in log)
 
 
+@pytest.mark.parametrize(
+    "left", ["2", "2026-01-01T0", "2026-01-01T00:00:00+00:00 st", "2026-01-01T00:00:00+00:00 start /job\n2026"]
+)
+def test_a_log_that_a_killed_run_has_begun(left: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half a line ends, or goes away where it is all there is; what is whole stays."""
+    (job.parent / "job.log").write_text(left)
+    assert run(capsys, job)[0] == run(capsys, job)[0] == 0
+    lines = (job.parent / "job.log").read_text().splitlines()
+    assert len(lines) == 12 + 2 * ("\n" in left)
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\S+ \w+ /", line) for line in lines if line != "2026")
+
+
 def test_a_dry_run_touches_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, before = job.parent, state(job.parent)
     assert run(capsys, job, "--dry-run") == (0, ["index tas.nca: would be made of 3 files"], "")
