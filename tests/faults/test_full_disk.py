@@ -1,6 +1,8 @@
 """What if the disk is full? One clear error, what was there stays, nothing is left behind, and a later try succeeds."""
 
+import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ import zarr
 from making import write
 from staging import Stage
 from works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
+from zarr.storage import LocalStore
 
 import aggarray as aa
 from aggarray import mpi, report
@@ -173,3 +176,30 @@ def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregatio
         assert aa.open(place / "s.zarr").names == ("first",)
         put(large["tas"], "tas")
     np.testing.assert_array_equal(zarr.open_group(place / "s.zarr", mode="r")["tas"][:], large["tas"][:])
+
+
+def test_nothing_is_written_any_more_when_an_error_is_told(
+    tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of chunks that zarr writes at once one fails; the others have ended, so that what they leave can be removed."""
+    begun, ended, kept = list[str](), list[str](), LocalStore.set
+
+    async def slowly(store: LocalStore, key: str, value: Any) -> None:
+        if "/c/" not in key:
+            return await kept(store, key, value)
+        begun.append(key)
+        try:
+            if len(begun) == 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            await asyncio.sleep(0.5)
+            await kept(store, key, value)
+        finally:
+            ended.append(key)
+
+    monkeypatch.setattr(LocalStore, "set", slowly)
+    monkeypatch.setattr("aggarray.exchange.chunks._MOST", 1 << 17)
+    with ProcessGroup.serial() as group, pytest.raises(aa.AggarrayError, match="No space left on device"):
+        local = mpi.local(large["tas"], Distribution.regular(large["tas"].shape, "bbb", (1, 1, 1)), group)
+        mpi.write(local, group, tmp_path / "s.zarr", "tas")
+    assert len(begun) > 1 and sorted(begun) == sorted(ended)
+    assert list(tmp_path.iterdir()) == []
