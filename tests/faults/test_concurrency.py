@@ -1,5 +1,6 @@
 """Do many threads, forked and spawned processes, and writers at once get what one alone gets?"""
 
+import importlib
 import multiprocessing
 import os
 import random
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +262,31 @@ def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
     """Whoever opens the first one has to put the locks in order."""
     found = [path.name for path in (ROOT / "aggarray").rglob("*.py") if "h5py.File(" in path.read_text()]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aggarray.read.files._files._lock",
+        "aggarray.read.cache.decoded_chunks._lock",
+        "aggarray.settle._descriptions._lock",
+        "aggarray.source._descriptors._lock",
+        "aggarray.remote.objects._memory.lock",
+        "aggarray.remote.systems._lock",
+    ],
+)
+def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> None:
+    """Deterministic: a child does not wait for a thread that it does not have."""
+    check_reads(stored("hdf5", tmp_path / "data"), 0, 1)
+    place = name.split(".")
+    level = 3 if place[1] in ("read", "remote") else 2
+    module = importlib.import_module(".".join(place[:level]))
+    find = attrgetter(".".join(place[level:]))
+    with find(module):
+        child = os.fork()
+        if not child:
+            os._exit(0 if find(module).acquire(timeout=5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_fork_while_units_are_converted() -> None:
