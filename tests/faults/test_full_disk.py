@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import zarr
@@ -22,6 +23,7 @@ import aggarray as aa
 from aggarray import mpi, report
 from aggarray.api import extract
 from aggarray.dap import Distribution
+from aggarray.indexes.netcdf import updated
 from aggarray.mpi import ProcessGroup
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
@@ -144,6 +146,18 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
     assert {p.name for p in place.iterdir()} == {"full", result} and held(place) == []
     if not result.endswith(".html"):
         np.testing.assert_array_equal(aa.open(place / result)["tas"][...], large["tas"][...])
+
+
+def test_an_update_that_does_not_fit_lets_go_of_the_file(disk: Any) -> None:
+    """HDF5 keeps a file open that it cannot close."""
+    place = disk(1024)
+    with h5py.File(place / "a.h5", "w") as file:
+        file["x"] = np.arange(10)
+    fill(place, 20)
+    with pytest.raises(OSError, match="No space left on device"), updated(str(place / "a.h5")) as file:
+        file["y"] = np.random.default_rng(0).random(50_000)
+    assert held(place) == []
+    (place / "a.h5").unlink()
 
 
 def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:

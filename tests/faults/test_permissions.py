@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from making import cube, write
 from staging import NOBODY, Stage
 from works import NEW, OLD, WORKS, Work, make_data, prepared, results, steps
 
@@ -146,7 +147,7 @@ def test_a_store_that_was_there_is_never_taken_for_what_is_written(
 ) -> None:
     """Stopped just after the old store and the new one changed places, the result removed: nothing old is read as new."""
     out = tmp_path / "x.zarr"
-    extract(aa.open(folder / "data" / "0.nc")["tas"], out)
+    extract(aa.open(write(tmp_path / "old.nc", cube([7, 8, 9])))["tas"], out)
 
     def stop(path: str) -> None:
         if path == str(tmp_path):
