@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import io
 import os
 import shutil
 import subprocess
@@ -148,16 +149,30 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
         np.testing.assert_array_equal(aa.open(place / result)["tas"][...], large["tas"][...])
 
 
-def test_an_update_that_does_not_fit_lets_go_of_the_file(disk: Any) -> None:
-    """HDF5 keeps a file open that it cannot close."""
-    place = disk(1024)
-    with h5py.File(place / "a.h5", "w") as file:
+class Full(io.FileIO):
+    """A file of which so many writes succeed."""
+
+    left = 0
+
+    def write(self, content: Any) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(content) or 0
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDF5 keeps a file open that it cannot close, and writes most of it only then."""
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
         file["x"] = np.arange(10)
-    fill(place, 0)
+    monkeypatch.setattr(Full, "left", count)
+    monkeypatch.setattr("aggarray.indexes.netcdf.open", lambda path, mode, buffering: Full(path, mode), raising=False)
     before = h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE)
-    with pytest.raises(OSError, match="No space left on device"), updated(str(place / "a.h5")) as file:
-        file["y"] = np.random.default_rng(0).random(1000)  # written when the file is closed
-    assert held(place) == [] and h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE) == before
+    with pytest.raises(OSError, match="No space left on device"), updated(path) as file:
+        file["y"] = np.random.default_rng(0).random(500)
+    assert h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE) == before
 
 
 def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:

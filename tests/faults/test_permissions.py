@@ -145,6 +145,7 @@ def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
 
 def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped just after the old store and the new one changed places, the result removed: nothing old is read as new."""
+    monkeypatch.setattr("aggarray.api.extracting.layout.WHOLE", 200)
     monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 10_000)
     monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 5_000)
     monkeypatch.setattr("aggarray.exchange.blocks._MUCH", 10_000)
