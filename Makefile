@@ -6,14 +6,19 @@ WORKERS ?= 2
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
+FUZZER := $(VENV)/.fuzzer
+# What `make fuzz` runs, and for how long.
+TARGET ?= index
+MINUTES ?= 10
 
-.PHONY: help demo test docs bench clean
+.PHONY: help demo test docs bench fuzz clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
 	@echo "make test    style, types, tests"
 	@echo "make docs    the documentation, in build/docs"
 	@echo "make bench   measure"
+	@echo "make fuzz    feed a reader with odd input: TARGET=index MINUTES=10"
 	@echo "make clean   remove .venv and everything made by the tools"
 
 demo: $(READY)
@@ -33,6 +38,9 @@ docs: $(READY)
 bench: $(PEERS)
 	$(RUN) -m tests.bench
 
+fuzz: $(FUZZER)
+	$(RUN) -m tests.fuzz $(TARGET) --minutes $(MINUTES)
+
 # Tools run as modules of the interpreter, never as scripts: scripts hold absolute paths and break when the folder moves.
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("aggarray needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
@@ -43,6 +51,11 @@ $(READY): pyproject.toml
 # What cannot be installed here is left out of the benchmarks, which say so.
 $(PEERS): $(READY)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[bench]' && touch $@ || echo "some peers are missing" >&2
+
+# It needs a compiler where there is no wheel of it.
+$(FUZZER): $(READY)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -85,5 +85,8 @@ def is_below(uri: str, roots: Sequence[str]) -> bool:
     there = carrier(uri)
     if "://" in there:
         return remote.is_below(there, roots)
-    real = os.path.realpath(there)
+    try:
+        real = os.path.realpath(there)
+    except ValueError:  # a null character, or one that no name of a file can have: it lies nowhere
+        return False
     return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)

@@ -191,7 +191,7 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
         return Encoding(stored, stored, stored)
     viewed = _viewed(stored, attrs.get("_Unsigned"))
     scale, offset = (_factor(attrs.get(key), key, name) for key in ("scale_factor", "add_offset"))
-    unpacked = _unpacked(viewed, scale, offset)
+    unpacked = unpacked_dtype(viewed, scale, offset)
     declared = [v for key in ("_FillValue", "missing_value") for v in _numbers(attrs.get(key))]
     found = [value for v in declared if (value := _cast(v, stored, viewed)) is not None]
     missing = {value.item(): value for value in reversed(found) if value == value}  # reversed: the first of equals stays
@@ -294,7 +294,7 @@ def _factor(attribute: Any, key: str, name: str) -> Any:
     return numbers[0]
 
 
-def _unpacked(viewed: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
+def unpacked_dtype(viewed: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
     """Return the dtype of unpacked values; a lone scale of 1 or offset of 0 changes nothing, as in netCDF4-python."""
     both = scale is not None and offset is not None
     unpacked = viewed

@@ -6,6 +6,19 @@ the value and the way out.
 """
 
 from collections.abc import Iterable
+from typing import Any
+
+
+def printable(text: Any) -> str:
+    """Return text in which whatever does not print is escaped: control characters, changes of direction, lone surrogates.
+
+    >>> printable("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    found = str(text)
+    if found.isprintable():
+        return found
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in found)
 
 
 class AggarrayError(Exception):
@@ -17,7 +30,8 @@ class AggarrayError(Exception):
 
     def __str__(self) -> str:
         # KeyError quotes its message and OSError formats errno: one plain line serves everybody.
-        return " ".join(str(arg) for arg in self.args)
+        # Names from files say nothing to a terminal.
+        return printable(" ".join(str(arg) for arg in self.args))
 
 
 class FormatError(AggarrayError, OSError):

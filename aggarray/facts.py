@@ -15,6 +15,7 @@ from aggarray.aggregate.apart import facets_of, labels
 from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError, ProtocolError
+from aggarray.formats.described import text_attribute
 from aggarray.maps import Distribution
 from aggarray.master import MasterArray
 from aggarray.master.ragged import RaggedMasterArray, flat_of
@@ -112,7 +113,11 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
 
 def _is_time(coordinate: MasterArray, array: MasterArray) -> bool:
     name = coordinate.name or ""
-    return coordinate.attrs.get("standard_name") == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
+    return (
+        text_attribute(coordinate.attrs.get("standard_name")) == "time"
+        or name in array.dimensions
+        or name.rpartition("/")[2] == "time"
+    )
 
 
 def _iso(time: Any) -> str:
@@ -267,7 +272,7 @@ def _listed(value: Any) -> Any:
 
 def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:
     """Lay out rows under a head, columns aligned."""
-    cells = [head, *([cell(item) for item in row] for row in rows)]
+    cells = [[*map(printable, head)], *([cell(item) for item in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     lines = ["  ".join(item.ljust(w) for item, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

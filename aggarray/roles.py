@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aggarray.formats.base import Structure, Variable, basename, words
+from aggarray.formats.described import text_attribute
 
 #: Features of which each has samples of its own (CF section 9.1), as ``featureType`` names them.
 _FEATURES = frozenset(("timeseries", "trajectory", "profile"))
@@ -138,7 +139,7 @@ class Names:
         """Tell whether the second dimension of a variable only numbers samples: none is a feature, or at a place or time."""
         told = self.coordinate(variable, variable.dimensions[1])
         attrs = {} if told is None else self.variables[told].attrs
-        bare = not {"axis", "standard_name"} & attrs.keys() and attrs.get("units", "1") in ("1", "")
+        bare = not {"axis", "standard_name"} & attrs.keys() and text_attribute(attrs.get("units", "1")) in ("1", "")
         return bare and not any(v.dimensions[:1] == variable.dimensions[1:] for v in self._roles)
 
     def is_coordinate(self, variable: Variable) -> bool:

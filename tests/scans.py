@@ -13,14 +13,32 @@ import netCDF4
 import numpy as np
 
 from aggarray.formats import hdf5
-from aggarray.formats._h5 import netcdf
+from aggarray.formats._h5 import glimpses, netcdf
+from aggarray.formats._h5.data import LEFT
 from aggarray.formats.base import Structure
+from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.formats.places import File
 
 
 def by_netcdf4(path: Any) -> Structure | str:
     """Scan with netCDF4: a structure, or the name of the format where it does not see all of the file."""
     return hdf5._scan_netcdf(os.fspath(path))
+
+
+def without_library(path: Any) -> Structure | None:
+    """Scan without a library, None where that is refused."""
+    try:
+        return netcdf.scan(os.fspath(path))
+    except LEFT:
+        return None
+
+
+def glimpse_without_library(path: Any, wanted: Wanted) -> Glimpse | None:
+    """Glimpse without a library, None where that is refused."""
+    try:
+        return glimpses.glimpse(os.fspath(path), wanted)
+    except LEFT:
+        return None
 
 
 def direct(path: Any) -> Structure:
@@ -105,7 +123,7 @@ def check(path: Any) -> Structure:
 
 def agrees(path: Any) -> bool:
     """Scan a file without a library if that is allowed, and hold the result against netCDF4's; tell whether it was."""
-    found = netcdf.scan(os.fspath(path))
+    found = without_library(path)
     if found is None:
         return False
     wanted = by_netcdf4(path)

@@ -167,3 +167,20 @@ def test_as_numpy_does(data: st.DataObject) -> None:
     expected = np.concatenate(parts, axis=axis)
     np.testing.assert_array_equal(array[...], expected)
     assert array.dtype == expected.dtype
+
+
+def test_directions_without_coordinates() -> None:
+    """They are the first array's: another one that runs the other way is turned round, but along the dimension of the join."""
+    values = np.arange(6.0).reshape(2, 3)
+
+    def made(forward: bool, block: np.ndarray) -> aa.MasterArray:
+        piece = aa.SubArray.from_array(block, dimensions=("y", "x"), directions=(forward, forward))
+        location = [(0, n) for n in block.shape]
+        return aa.MasterArray.from_subarrays([(location, piece)], dimensions=("y", "x"), directions=(forward, forward))
+
+    down = made(False, values)
+    same, turned = aa.concat([down, down], "y"), aa.concat([down, made(True, values)], "y")
+    assert same.directions == turned.directions == (False, False)
+    np.testing.assert_array_equal(same[...], np.concatenate([values, values]))
+    np.testing.assert_array_equal(turned[...], np.concatenate([values, values[:, ::-1]]))
+    np.testing.assert_array_equal(aa.concat([down, made(True, values)], "new")[1], values[::-1, ::-1])

@@ -157,7 +157,7 @@ def sharding(**changes: Any) -> dict[str, Any]:
     [
         {"codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}}, BYTES]},
         {"codecs": [BYTES, {"name": "numcodecs.bz2"}]},
-        {"codecs": [BYTES, {"name": "numcodecs.crc32c", "configuration": {"location": "start"}}]},
+        {"codecs": [BYTES, {"name": "numcodecs.crc32c", "configuration": {"location": "middle"}}]},
         {"codecs": [{"name": "vlen-utf8"}]},
         {"codecs": []},
         {"chunk_grid": {"name": "rectangular", "configuration": {"chunk_shape": [[2, 2], 3]}}},
@@ -252,7 +252,7 @@ def test_chunks_cost_nothing_until_they_are_read(tmp_path: Path, version: Any, c
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_more_chunks_than_can_be_numbered_are_left_to_zarr(tmp_path: Path, version: Any) -> None:
-    zarr.create_array(tmp_path / "v", zarr_format=version, shape=(2**62, 2**62), chunks=(1, 1), dtype="f4")
+    zarr.create_array(tmp_path / "v", zarr_format=version, shape=(2**61, 2**61), chunks=(1, 1), dtype="f4")
     assert table_of(tmp_path / "v") is None
 
 

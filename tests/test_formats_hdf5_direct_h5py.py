@@ -8,9 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
-from aggarray.formats._h5 import netcdf
 from aggarray.formats._h5.data import UnmodelledError
-from tests.scans import agrees, by_netcdf4, check, direct
+from tests.scans import agrees, by_netcdf4, check, direct, without_library
 
 VERSIONS = ("earliest", ("earliest", "v108"), ("v108", "v108"), ("v110", "v110"), ("v112", "v112"), "latest")
 
@@ -125,7 +124,7 @@ def test_every_index_of_chunks(tmp_path: Path, write: Callable[[h5py.File], None
         file["note"].attrs["coordinates"] = np.bytes_(" ".join(names))
     if write is tree:
         # Two dimensions without end: netCDF-C is not asked for values, nor is anybody here.
-        assert netcdf.scan(str(path)) is None
+        assert without_library(path) is None
         assert by_netcdf4(path) == "netCDF4"
         return
     found = {v.name: v.values for v in check(path).variables}
@@ -313,13 +312,13 @@ def test_what_is_not_modelled_is_refused(tmp_path: Path, write: Callable[[h5py.F
         write(file)
     with pytest.raises(UnmodelledError):
         direct(path)
-    assert netcdf.scan(str(path)) is None
+    assert without_library(path) is None
 
 
 def test_no_scales_is_no_netcdf(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["scalar"] = 1
-    assert netcdf.scan(str(tmp_path / "a.h5")) is None
+    assert without_library(tmp_path / "a.h5") is None
 
 
 def test_a_file_that_is_being_written(tmp_path: Path) -> None:
@@ -327,8 +326,8 @@ def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     with h5py.File(path, "w", libver="latest") as file:
         scales(file)
         file.flush()
-        assert netcdf.scan(str(path)) is None
-    assert netcdf.scan(str(path)) is not None
+        assert without_library(path) is None
+    assert without_library(path) is not None
 
 
 def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
@@ -338,8 +337,8 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in (0, 5, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        assert netcdf.scan(str(path)) is None
-    assert netcdf.scan(str(tmp_path / "none.nc")) is None
+        assert without_library(path) is None
+    assert without_library(tmp_path / "none.nc") is None
 
 
 def test_a_class_that_hdf5_takes_for_none(tmp_path: Path) -> None:
@@ -349,4 +348,4 @@ def test_a_class_that_hdf5_takes_for_none(tmp_path: Path) -> None:
         scales(file)
         file["lonely"] = np.arange(3)
         file["lonely"].attrs["CLASS"] = np.bytes_("DIMENSION_SCALE")
-    assert netcdf.scan(str(path)) is None
+    assert without_library(path) is None

@@ -511,3 +511,16 @@ def test_places_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
     with pytest.raises(aa.AggregationError, match="convention"):
         agg.save(tmp_path / "index.nc", convention="CF-1")
     assert files_below(tmp_path) == ["file.nc"]
+
+
+def test_values_of_an_index_that_was_saved_anew_meanwhile(tmp_path: Path) -> None:
+    """Long coordinates are read when somebody asks: those of the index that was opened, or none."""
+    times = np.linspace(0.0, 1.0, 20_000) ** 2  # no even progression, which needs no room
+    write(tmp_path / "a.nc", {"t": (("t",), times, {"units": "m"}), "v": (("t",), times.astype("f4"))})
+    write(tmp_path / "b.nc", {"t": (("t",), times * 2, {"units": "m"}), "v": (("t",), times.astype("f4"))})
+    aa.open(tmp_path / "a.nc").save(tmp_path / "index.idx")
+    mine = aa.open(tmp_path / "index.idx")["v"]
+    aa.open(tmp_path / "b.nc").save(tmp_path / "index.idx")
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved anew since it was opened .*open it again"):
+        mine.coords["t"][:]
+    assert np.array_equal(aa.open(tmp_path / "index.idx")["v"].coords["t"][:], times * 2)

@@ -8,6 +8,7 @@ import shutil
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from indexes_making import changed, document, group, kept, put, same_values
 from making import cube, field, write
 
 import aggarray as aa
+from aggarray.access import Access
 
 #: What opening a damaged index may take more than opening a good one.
 MEGABYTES = 8 << 20
@@ -595,7 +597,54 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
             if chance.random() < 0.2:
                 del place[key]
             else:
-                place[key] = chance.choice(odd)
+                place[key] = deepcopy(chance.choice(odd))
             break
     put(copy, name, found)
     endured(copy)
+
+
+@pytest.mark.parametrize(
+    ("field_", "value", "match"),
+    [
+        ("scale_factor", 2, "no dtype"),
+        ("scale_factor", {"<f8": 0.5}, "another dtype"),
+        ("add_offset", {"<f8": 1.0}, "another dtype"),
+        ("valid", None, "no pair"),
+        ("valid_unpacked", None, "no pair"),
+    ],
+)
+def test_packing_that_does_not_hold_together(tmp_path: Path, field_: str, value: Any, match: str) -> None:
+    values = np.arange(4, dtype="i2")
+    for number in range(2):
+        packed = {"scale_factor": np.float32(0.5), "units": "K"}
+        write(tmp_path / f"{number}.nc", {"time": (("time",), [float(number)]), "v": (("time", "x"), values[None], packed)})
+    agg = kept(aa.open(tmp_path / "*.nc"), tmp_path / "i.nca")
+    assert agg["v"].dtype == np.dtype("f4")
+
+    def change(found: Any) -> None:
+        for template in found["templates"]:
+            for pair in template["encoding"]["mapping"]:
+                if pair[0] == field_ and ["scale_factor", {"<f4": 0.5}] in template["encoding"]["mapping"]:
+                    pair[1] = value
+
+    changed(tmp_path / "i.nca", change)
+    refused(tmp_path / "i.nca", match)
+
+
+@pytest.mark.parametrize("fill", [None, "0", {"list": [1]}, {"<f8": [0.0, 1.0]}])
+def test_fill_values_that_fill_nothing(tmp_path: Path, fill: Any) -> None:
+    write(tmp_path / "a.nc", cube([0]))
+    agg = kept(aa.open(tmp_path / "a.nc"), tmp_path / "i.nca")
+    assert np.isnan(agg["tas"].fill_value)
+
+    def change(found: Any) -> None:
+        found["arrays"][0]["fill"] = fill
+
+    changed(tmp_path / "i.nca", change)
+    refused(tmp_path / "i.nca")
+
+
+@pytest.mark.parametrize("name", ["a\0b.nc", "\ud800.nc"])
+def test_names_that_no_file_has_lie_in_no_root(tmp_path: Path, name: str) -> None:
+    with pytest.raises(aa.IndexFileError, match="outside"):
+        Access(roots=(str(tmp_path),)).check(str(tmp_path / name))

@@ -384,3 +384,15 @@ def test_sections_of_real_data(shared_data: Path, make: Callable[[int, int], Any
             owned = np.ix_(*(i[s] for i, s in zip(local.global_indices, d.owned_slices(rank), strict=True)))
             seen[owned] += 1
         assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("types", ["b", "c"])
+def test_sections_of_an_array_that_runs_downwards(types: str) -> None:
+    """Latitudes mostly do: the sections come together as they were, not each turned round."""
+    values = np.arange(7.0)[::-1]
+    piece = SubArray.from_array(values, dimensions=("lat",), directions=(False,))
+    a = MasterArray.from_subarrays([([(0, 7)], piece)], dimensions=("lat",), directions=(False,))
+    d = Distribution.regular((7,), types, (3,))
+    together = MasterArray.from_locals([a.local(d, rank) for rank in range(3)])
+    assert together.directions == a.directions
+    np.testing.assert_array_equal(together[...], values)

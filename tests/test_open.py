@@ -357,3 +357,23 @@ def test_variables_that_netcdf_leaves_out_are_listed_without_a_warning(tmp_path:
         agg = aa.open(path)
     assert [(s.file, s.variable) for s in agg.skipped] == [(path, "opaque")] and "opaque type" in agg.skipped[0].reason
     assert seen == [] and agg.names == ("tas",) and agg["tas"].shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("value", [np.int32(3), np.array([1, 2], "i4"), np.array([1.5, np.inf]), np.float64("nan"), "\x01"])
+@pytest.mark.parametrize("where", ["tas", "time", "lat", ""])
+def test_attributes_that_should_be_text(tmp_path: Path, where: str, value: Any) -> None:
+    """Numbers where CF has text say nothing; they stop nobody."""
+    names = ("standard_name", "axis", "cf_role", "coordinates", "cell_methods", "cell_measures", "grid_mapping", "featureType")
+    odd = dict.fromkeys((*names, "bounds", "compress", "long_name", "source_id"), value)
+    for number in range(2):
+        given = cube([2 * number, 2 * number + 1])
+        for name, (dimensions, values, attrs) in list(given.items()):
+            given[name] = (dimensions, values, {**attrs, **(odd if name == where else {})})
+        write(tmp_path / f"{number}.nc", given, odd if not where else {}, format="NETCDF3_CLASSIC")
+    agg = aa.open(tmp_path / "*.nc")
+    tas = agg["tas"]
+    assert tas.shape == (4, 3, 2) and agg.skipped == ()
+    np.testing.assert_array_equal(tas[...], field(range(4), (10.0, 20.0, 30.0), (0.0, 5.0)))
+    assert agg.check().ok and "tas" in repr(agg) and "tas" in agg._repr_html_()
+    agg.save(tmp_path / "i.nca")
+    assert aa.open(tmp_path / "i.nca")["tas"].shape == tas.shape

@@ -10,7 +10,7 @@ import pytest
 import aggarray
 
 ROOT = Path(__file__).resolve().parents[1]
-SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles"}
+SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles", "corpus"}
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".json", ".html", ".css", ".ipynb", ".sh", ""}
 
 #: What only makes sense where the project was written, and no user could follow. Spelled so as not to find themselves.
@@ -59,7 +59,7 @@ def test_commands_exist(page: str) -> None:
 def test_programs_of_the_makefile_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     modules = set(re.findall(r"-m ((?:sample_data|tests)[\w.]*)", makefile))
-    assert modules == {"sample_data.demo", "tests.bench"}
+    assert modules == {"sample_data.demo", "tests.bench", "tests.fuzz"}
     for module in modules:
         path = ROOT / module.replace(".", "/")
         assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), f"make runs {module}, which is not there"
@@ -68,7 +68,7 @@ def test_programs_of_the_makefile_exist() -> None:
 def test_extras_are_complete() -> None:
     extras = project()["optional-dependencies"]
     assert isinstance(extras, dict)
-    assert extras["all"] == [f"aggarray[{','.join(n for n in extras if n not in ('all', 'test', 'bench', 'docs'))}]"]
+    assert extras["all"] == [f"aggarray[{','.join(n for n in extras if n not in ('all', 'test', 'bench', 'docs', 'fuzz'))}]"]
 
 
 PAGES = ["README.md", "sample_data/README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]

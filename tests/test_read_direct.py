@@ -217,10 +217,11 @@ def test_damaged_chunks_are_named(tmp_path: Path) -> None:
     hdf5(path, "f4", chunks=(2, 5, 6), compression="gzip", fletcher32=True)
     with h5py.File(path) as file:
         at = file["v"].id.get_chunk_info(3)
+        index = ", ".join(str(start // side) for start, side in zip(at.chunk_offset, (2, 5, 6), strict=True))
     content = bytearray(path.read_bytes())
     content[at.byte_offset + at.size // 2] ^= 0xFF
     path.write_bytes(bytes(content))
-    with pytest.raises(aa.FormatError, match=rf"v\.nc, variable 'v': chunk 3 at byte {at.byte_offset}: fletcher32"):
+    with pytest.raises(aa.FormatError, match=rf"v\.nc, variable 'v': chunk \[{index}\] at byte {at.byte_offset}: fletcher32"):
         aa.open(path)["v"][:]
     os.truncate(path, at.byte_offset + 1)
     chunk_tables._forget()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError
+from aggarray.formats.described import text_attribute
 from aggarray.table import Matrix
 from aggarray.units import is_reference_time
 
@@ -119,7 +120,9 @@ def coordinate_of(array: Any, dimension: str) -> Any:
     own = {name: c for name, c in array.coords.items() if c.dimensions == (dimension,)}
     named = own.get(dimension)
     times = [c for c in (named, *own.values()) if c is not None and is_reference_time(c.units)]
-    best = [c for c in times if c is named or c.attrs.get("standard_name") == "time"] + [c for c in (named,) if c is not None]
+    best = [c for c in times if c is named or text_attribute(c.attrs.get("standard_name")) == "time"] + [
+        c for c in (named,) if c is not None
+    ]
     return next((c for c in best if c._known is not None or not len(c._matrix.references.uris)), None)
 
 

@@ -4,14 +4,7 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
-
-def printable(text: Any) -> str:
-    """Return text in which whatever does not print is escaped: control characters, changes of direction, lone surrogates.
-
-    >>> printable("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+from aggarray.errors import printable as printable
 
 
 def escaped(text: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.rules import facet
 from aggarray.formats.base import basename
-from aggarray.formats.described import is_decreasing, naming
+from aggarray.formats.described import is_decreasing, naming, text_attribute
 from aggarray.master import MasterArray
 from aggarray.units import canonical, conversion, is_reference_time
 
@@ -221,7 +221,7 @@ def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
     if own is not None and own.dimensions == (dimension,) and (own.units or "standard_name" in own.attrs):
         return own
     times = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
-    named = [c for c in times if c.attrs.get("standard_name") == "time"] or times
+    named = [c for c in times if text_attribute(c.attrs.get("standard_name")) == "time"] or times
     if named:
         return named[0]
     return own if own is not None and own.dimensions == (dimension,) else None

@@ -15,6 +15,7 @@ from aggarray.errors import AggregationError, UnitsError
 from aggarray.master import MasterArray
 from aggarray.master.array import require_array
 from aggarray.master.ragged import RaggedMasterArray
+from aggarray.selection import Range
 from aggarray.tiling import relabel
 from aggarray.units import why_not
 
@@ -88,7 +89,9 @@ class _Join:
         self.starts = self.stops - sizes
         first = found[0]
         self.names = {k: p.name for k, p in first.places.items() if k != key} | {key: dimension}
-        self.upwards = {p.name: not p.flipped for k, p in first.places.items() if k != key and not p.scalar}
+        # Dimensions that no coordinate tells of run as their arrays say: `_alike` sees to them.
+        told = {k: p for k, p in first.places.items() if k != key and not p.scalar and p.coordinate is not None}
+        self.upwards = {p.name: not p.flipped for p in told.values()}
 
     def joined(self, items: Sequence[MasterArray], order: Sequence[str]) -> MasterArray:
         """Join the arrays, or one coordinate of each, under the dimensions ``order``."""
@@ -103,11 +106,15 @@ class _Join:
         return assemble(pieces, boxes, Rules(), [c.uri for c in self.found])
 
     def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-        """Give the dimension the direction of the first array without moving anything, and vertices its order."""
-        matrix = piece._matrix
-        axis = matrix.axis(self.dimension)
-        if before and matrix.directions[axis] != before[0].directions[axis]:
-            piece = replace(piece, _matrix=relabel(matrix, axis))
+        """Give the dimension the direction of the first array as it is, others by turning; vertices its order."""
+        for axis, name in enumerate(piece.dimensions if before else ()):
+            if piece.directions[axis] == before[0].directions[axis]:
+                continue
+            if name == self.dimension:
+                piece = replace(piece, _matrix=relabel(piece._matrix, axis))
+            else:
+                size = piece.shape[axis]
+                piece = piece._turned({name: Range(size - 1, size, -1)})
         return same_vertices(piece, before)
 
     def coordinates(self) -> dict[str, MasterArray]:

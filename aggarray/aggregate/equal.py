@@ -13,6 +13,7 @@ from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, Candidate, Place,
 from aggarray.aggregate.orient import oriented, unplaced_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.errors import AggarrayError
+from aggarray.formats.described import text_attribute
 from aggarray.master import MasterArray
 from aggarray.units import conversion
 
@@ -65,14 +66,14 @@ def is_longitude(coordinate: MasterArray) -> bool:
     """Tell whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
     if coordinate.dtype.kind not in "iuf":
         return False
-    named = coordinate.attrs.get("standard_name") in ("longitude", "grid_longitude")
+    named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
     return coordinate.units in EAST or (named and coordinate.units in ("degrees", "degree"))
 
 
 def is_horizontal(coordinate: MasterArray) -> bool:
     """Tell whether a coordinate is a latitude, a longitude or a projection's x or y."""
-    named = coordinate.attrs.get("standard_name") in HORIZONTAL or coordinate.attrs.get("axis") in ("X", "Y")
-    return named or coordinate.units in EAST or coordinate.units in NORTH
+    name, axis = (text_attribute(coordinate.attrs.get(attribute)) for attribute in ("standard_name", "axis"))
+    return name in HORIZONTAL or axis in ("X", "Y") or coordinate.units in EAST or coordinate.units in NORTH
 
 
 def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:

@@ -14,9 +14,10 @@ import numpy as np
 
 from aggarray.aggregate.apart import short_paths
 from aggarray.aggregate.rules import Skipped
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, FormatError, MissingFileError, printable
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
+from aggarray.formats.described import text_attribute
 from aggarray.formats.places import looks
 from aggarray.master import MasterArray
 from aggarray.master.ragged import RaggedMasterArray, flat_of
@@ -40,6 +41,10 @@ class Problem:
     kind: str
     file: str | None
     message: str
+
+    def __post_init__(self) -> None:
+        # Messages are told on terminals, as those of errors are.
+        object.__setattr__(self, "message", printable(self.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,7 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
 def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
     """Yield the coordinate that gives the time along a dimension, if there is one."""
     own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
-    best = [c for c in own if c.name == dimension] or [c for c in own if c.attrs.get("standard_name") == "time"]
+    best = [c for c in own if c.name == dimension] or [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
     yield from best[:1]
 
 

@@ -26,7 +26,7 @@ from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
 from aggarray.api.trusting import assumption_problems, scan_by, settled_array, verified
-from aggarray.errors import AggregationError, MissingFileError, NotFoundError
+from aggarray.errors import AggregationError, MissingFileError, NotFoundError, printable
 from aggarray.formats import given_path, local_path, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.formats.places import looks
@@ -214,7 +214,7 @@ class Aggregation:
     def __repr__(self) -> str:
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
         apart = [f" [{label}]" if label else "" for label in labels(self.arrays)]
-        lines += [f"  {repr(a).splitlines()[0]}{label}" for a, label in zip(self.arrays[:20], apart, strict=False)]
+        lines += [f"  {repr(a).splitlines()[0]}{printable(label)}" for a, label in zip(self.arrays[:20], apart, strict=False)]
         lines += [f"  ... and {len(self.arrays) - 20} more"] if len(self.arrays) > 20 else []
         if self.refusals or self.skipped:
             lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aggarray.errors import AggregationError
+from aggarray.errors import AggregationError, printable
 from aggarray.scan import Progress
 
 _WIDTH = 24
@@ -40,7 +40,7 @@ class Bar:
         self._drawn = now
         filled = _WIDTH * done // max(1, total)
         counts = f"{amount(done, self.unit)}/{amount(total, self.unit)}"
-        line = f"{what} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{self._speed(now, done, total)}"
+        line = f"{printable(what)} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{self._speed(now, done, total)}"
         end = "\n" if done >= total else ""
         # What a longer line before left behind is blotted out.
         print(f"\r{line:<78}{end}", end="", file=sys.stderr, flush=True)

@@ -82,7 +82,7 @@ def _value(text: str) -> Any:
     """Return a value written as JSON (true, 3, {"a": 1}), anything else as the text it is."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

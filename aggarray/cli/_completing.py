@@ -15,15 +15,24 @@ if TYPE_CHECKING:
 def variables_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of variables that begin so."""
     agg = _opened(ctx)
-    return [] if agg is None else sorted(n for n in agg.names if n.startswith(incomplete))
+    return [] if agg is None else sorted(n for n in agg.names if n.startswith(incomplete) and _is_plain(n))
 
 
 def dimensions_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return ``NAME=`` for dimensions that begin so: of the variables chosen so far, else of all."""
     agg = _opened(ctx)
     chosen = ctx.params.get("variables") or ()
-    names = {d for a in agg or () if not chosen or a.name in chosen for d in a.dimensions}
+    names = {d for a in agg or () if not chosen or a.name in chosen for d in a.dimensions if _is_plain(d)}
     return sorted(f"{n}=" for n in names if f"{n}=".startswith(incomplete))
+
+
+def _is_plain(name: str) -> bool:
+    """Tell whether a name from a file may stand on the line as it is: a shell would carry out some of the others.
+
+    >>> _is_plain("tas_2m.mean"), _is_plain("$(reboot)"), _is_plain("a b")
+    (True, False, False)
+    """
+    return all(c.isalnum() or c in "_-.+/@%:," for c in name)
 
 
 def _opened(ctx: click.Context) -> "Aggregation | None":

@@ -87,7 +87,7 @@ def read_job(path: str) -> Job:
             found = tomllib.load(file)
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise click.UsageError(f"{path}: no TOML: {error}") from error
     _check_table(path, "", "", found)
     for name, table in found.items():

@@ -123,7 +123,7 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
     count, size = out.shape
     rest = before_shuffle(tuple(filters))
     itemsize = filters[0].parameters[0] if rest is not None else 1
-    if rest is None or not isinstance(itemsize, int) or not 1 < itemsize <= MAX_ITEM or size % itemsize:
+    if rest is None or not isinstance(itemsize, int) or not 1 < itemsize <= MAX_ITEM or size % itemsize or not size:
         _decode_rows(filters, parts, out)
         return
     if not known(filters):

@@ -2,6 +2,10 @@
 
 Parameters, as HDF5 stores them: options mask, pixels per block, bits per pixel, pixels per scan line. The data begins
 with its decoded size in four bytes, little-endian.
+
+What is stored is a stream of adaptive entropy coding (CCSDS 121.0), of scan lines that are filled up to whole blocks; of pixels
+of 32 or 64 bits, the bytes by their place. The library's routine for all of it does not tell that a stream ends early where
+lines are filled up, and hands out memory that nobody has written to: the stream alone is left to it, its length looked at.
 """
 
 import importlib.util
@@ -9,6 +13,13 @@ import importlib.util
 import numpy as np
 
 from aggarray.codecs.base import Parameters
+from aggarray.codecs.shuffle import unshuffle_into
+
+#: Bits of the options mask, and of the library's own.
+_MSB, _NEAREST = 16, 32
+_AEC_MSB, _AEC_PREPROCESS = 4, 8
+#: Pixels in a block, and in a scan line, that the library knows of.
+_BLOCK, _LINE = 64, 1 << 16
 
 
 class Szip:
@@ -17,8 +28,11 @@ class Szip:
     name = "szip"
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where imagecodecs is installed and there are four parameters."""
-        valid = len(parameters) == 4 and all(isinstance(p, int) and p >= 0 for p in parameters)
+        """Where imagecodecs is installed and there are four parameters such as HDF5 makes: lines of a block or more."""
+        if len(parameters) != 4 or not all(isinstance(p, int) and p >= 0 for p in parameters):
+            return False
+        mask, block, bits, line = (int(p) for p in parameters)
+        valid = mask < 1 << 16 and 0 < block <= _BLOCK and (0 < bits <= 32 or bits == 64) and block <= line <= _LINE
         return valid and importlib.util.find_spec("imagecodecs") is not None
 
     def grown(self, size: int, parameters: Parameters) -> None:
@@ -27,16 +41,41 @@ class Szip:
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress the bytes that the data says it holds, at most ``size``."""
-        import imagecodecs
-
         if data.size < 5:
             raise ValueError("cut short")
         held = int(data[:4].view("<u4")[0])
         if not 0 < held <= size:
             raise ValueError(f"it holds {held} bytes, {size} should come out")
-        options, per_block, bits, per_line = (int(p) for p in parameters)
-        found = imagecodecs.szip_decode(data[4:].tobytes(), options, per_block, bits, per_line, header=False, out=held)
-        return np.frombuffer(found, np.uint8)
+        mask, block, bits, line = (int(p) for p in parameters)
+        planes = _pixels(data[4:], held, (mask, block, 8 if bits in (32, 64) else bits, line))
+        if bits not in (32, 64):
+            return planes
+        result = out if out is not None and held == size else np.empty(held, np.uint8)
+        unshuffle_into(planes, bits // 8, result)
+        return result
+
+
+def _pixels(data: np.ndarray, held: int, parameters: tuple[int, int, int, int]) -> np.ndarray:
+    """Return ``held`` bytes of pixels; ValueError where the stream has fewer."""
+    import imagecodecs
+
+    mask, block, bits, line = parameters
+    width = 1 if bits <= 8 else 2 if bits <= 16 else 4
+    blocks = -(-line // block)
+    filled = blocks * block * width
+    # Lines are filled up to whole blocks, the last one too.
+    lines = -(-(held // width) // line)
+    wanted = held if line % block == 0 else lines * filled
+    flags = (_AEC_MSB if mask & _MSB else 0) | (_AEC_PREPROCESS if mask & _NEAREST else 0)
+    # The last block of the stream is a whole one.
+    room = wanted + block * width
+    stream = imagecodecs.aec_decode(data.tobytes(), bitspersample=bits, flags=flags, blocksize=block, rsi=blocks, out=room)
+    found = np.frombuffer(stream, np.uint8)
+    if found.size < wanted:
+        raise ValueError(f"cut short: {found.size} bytes where {wanted} should be")
+    if line % block == 0:
+        return found[:held]
+    return found[:wanted].reshape(lines, filled)[:, : line * width].reshape(-1)[:held]
 
 
 CODEC = Szip()

@@ -7,20 +7,35 @@ needed for the first time: values are read by it, and it tells of all that is le
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats._h5.data import LEFT
+from aggarray.formats import _hdf5_apart as apart
+from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
-from aggarray.formats._h5.tables import piece_of, table_of
+from aggarray.formats._h5.tables import piece_of, table_of, texts_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
+from aggarray.formats._hdf5_elsewhere import Source, followed, sources_of
+from aggarray.formats._hdf5_links import borrows, leads_outside
 from aggarray.formats._hdf5_rows import read_samples, rows_of, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
-from aggarray.formats.base import LIBRARY_LOCK, Box, Chunks, blaming, counts, h5py_file, stored_values
+from aggarray.formats._hdf5_swelling import check_swelling
+from aggarray.formats.base import (
+    LIBRARY_LOCK,
+    Box,
+    Chunks,
+    Variable,
+    blaming,
+    counts,
+    h5py_file,
+    stored_values,
+    whole,
+)
+from aggarray.formats.claims import believable, scannable
 from aggarray.formats.places import for_library, refuse_remote
 from aggarray.memory.making import mapped
 from aggarray.memory.rows import offsets_of
@@ -58,6 +73,7 @@ class Library:
         self._path, self._file = path, file
         self._datasets: dict[str, tuple[Any, np.dtype[Any], dict[str, Any]]] = {}
         self._offsets: dict[str, np.ndarray] = {}
+        self._checked: set[str] = set()
 
     def dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
         """Return a variable's dataset, its stored dtype and its text encoding as an attribute."""
@@ -68,7 +84,9 @@ class Library:
             return known
         parent, _, base = variable.rpartition("/")
         # The first name is that of a variable named like a dimension which it does not stand for.
-        paths = (f"{parent}/{NOT_COORDINATE}{base}", variable) if base and not _leads_outside(self._file, variable) else ()
+        named = (f"{parent}/{NOT_COORDINATE}{base}", variable) if base else ()
+        # Nothing outside the file that was named is opened.
+        paths = [path for path in named if not leads_outside(self._file, path)]
         # A name that is there but does not open is damage, which h5py's own error tells.
         there = (self._file[p] for p in paths if self._file.get(p, getlink=True) is not None)
         dataset = next((item for item in there if isinstance(item, h5py.Dataset)), None)
@@ -84,10 +102,14 @@ class Library:
         self._datasets[variable] = known = (dataset, dtype, {} if encoding is None else {"_Encoding": encoding})
         return known
 
+    def holds(self, name: str) -> bool:
+        """Tell whether there is something of a name at the top."""
+        return self._file.get(name, getlink=True) is not None
+
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
         dataset, dtype, encoding = self.dataset(variable)
-        if dataset.external or dataset.is_virtual:
+        if borrows(dataset.id):
             refuse_remote(self._path, f"variable {variable!r} has its values in other files")
         if samples_dtype(dataset) is not None:
             return self._rows(variable, box)
@@ -97,8 +119,19 @@ class Library:
         joined = len(box) < len(dataset.shape)
         if joined:
             box = (*box, slice(0, dataset.shape[-1], 1))
+        _check_text(dataset, dtype, counts(box))
+        if variable not in self._checked:
+            check_swelling(dataset.id)
+            self._checked.add(variable)
         values = _read_box(dataset, box)
         return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
+
+    def scanned(self, variable: Variable) -> np.ndarray | None:
+        """Return all values of a variable, None for those in other files, and where a scan takes no such number of bytes."""
+        dataset, dtype, _ = self.dataset(variable.name)
+        if borrows(dataset.id) or not scannable(dataset.shape or (), dtype.itemsize):
+            return None
+        return self.values(variable.name, whole(variable.shape))
 
     def _rows(self, variable: str, box: Box) -> np.ndarray:
         """Return a box of the samples of a variable of rows, or of their sizes; rows that were never written have none."""
@@ -131,16 +164,9 @@ class Library:
         dataset, dtype, _ = self.dataset(variable)
         return None if samples_dtype(dataset) is not None else describe(self._path, dataset, dtype)
 
-    def elsewhere(self, variable: str) -> list[str]:
-        """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
-        dataset = self.dataset(variable)[0]
-        names = [os.fsdecode(name) for name, _, _ in dataset.external or ()]
-        names += (
-            [source.file_name for source in dataset.virtual_sources() if source.file_name != "."] if dataset.is_virtual else []
-        )
-        folder = os.path.dirname(os.path.abspath(self._path))
-        # External files are looked for in the working directory, sources of virtual ones beside the file: both count.
-        return [p for name in names for p in (os.path.join(folder, name), os.path.abspath(name))]
+    def elsewhere(self, variable: str) -> list[Source]:
+        """Return where external and virtual storage is, resolved as HDF5 does: against the folder of this file."""
+        return sources_of(self._path, self.dataset(variable)[0])
 
     def close(self) -> None:
         """Close the file."""
@@ -164,11 +190,22 @@ class HDF5File:
         self._opened: Library | None = None
         # Variables of which was said that no other file has any of their values.
         self._alone: set[str] = set()
+        # The file contradicts itself.
+        self._doubtful = False
         try:
             self._direct = H5File(path)
-        except LEFT:
+        except LEFT as error:
+            self._doubt(error)
+            if self._doubtful:
+                # It may be no file of HDF5 at all.
+                apart.ask(path, "open")
+                return
             with blaming(path), LIBRARY_LOCK:
                 self._library()
+
+    def _doubt(self, error: BaseException) -> None:
+        """Note whether the library is to be kept from crashing this process."""
+        self._doubtful = self._doubtful or (is_doubtful(error) and not is_remote(self._path) and apart.possible())
 
     def _library(self) -> Library:
         """Return the file as h5py has it; the library's lock must be held."""
@@ -176,31 +213,57 @@ class HDF5File:
             self._opened = Library(self._path, _open(self._path))
         return self._opened
 
-    def _told(self, ask: Callable[[H5File], _T], otherwise: Callable[[Library], _T], variable: str) -> _T:
-        """Return what is told without a library, else what the library tells."""
+    def _told(self, ask: Callable[[H5File], _T], otherwise: Callable[[Library, str], _T], variable: str) -> _T:
+        """Return what is told without a library, else what a method of the library tells."""
         if self._direct is not None:
             try:
                 with self._lock:
                     return ask(self._direct)
-            except LEFT:
-                pass
+            except LEFT as error:
+                self._doubt(error)
+        if self._doubtful:
+            told: _T = apart.ask(self._path, otherwise.__name__, variable)
+            return told
         with blaming(self._path, variable), LIBRARY_LOCK:
-            return otherwise(self._library())
+            return otherwise(self._library(), variable)
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
+        found = self._texts(variable)
+        if found is not None:
+            key: Any = (*box, ...)  # without dimensions, too, this is an array
+            return np.asarray(found[key])
+        if self._doubtful:
+            if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
+                raise self._changed(variable)
+            values: np.ndarray = apart.ask(self._path, "values", variable, box)
+            return values
         with blaming(self._path, variable), LIBRARY_LOCK:
             library = self._library()
             if variable in self._alone and library.elsewhere(variable):
                 # Whoever asked has no leave for other files.
-                raise FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
+                raise self._changed(variable)
             return library.values(variable, box)
+
+    def _changed(self, variable: str) -> FormatError:
+        return FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
+
+    def _texts(self, variable: str) -> np.ndarray | None:
+        """Return all texts of variable length without a library, None for other variables, and where it is left to one."""
+        if self._direct is None:
+            return None
+        try:
+            with self._lock:
+                return texts_of(self._direct, variable)
+        except LEFT as error:
+            self._doubt(error)
+            return None
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only view of the mapped file, or None unless it lies there in one piece."""
         if is_remote(self._path):
             return None
-        piece = self._told(lambda file: piece_of(file, variable), lambda library: library.piece(variable), variable)
+        piece = self._told(lambda file: piece_of(file, variable), Library.piece, variable)
         if piece is None:
             return None
         dtype, offset, shape = piece
@@ -211,18 +274,19 @@ class HDF5File:
 
     def chunks(self, variable: str) -> Chunks | None:
         """Return where the values are stored, or None where that cannot be told as `Chunks`."""
-        return self._told(lambda file: table_of(file, variable), lambda library: library.chunks(variable), variable)
+        return self._told(lambda file: table_of(file, variable), Library.chunks, variable)
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
-        """Return the files of external and of virtual storage, resolved as HDF5 does: against the folder of this file."""
+    def elsewhere(self, variable: str) -> Iterable[str]:
+        """Return the files of external and of virtual storage, and those that these name; each is opened after it is told."""
 
-        def without(file: H5File) -> list[str]:
+        def without(file: H5File) -> list[Source]:
             """Return nothing: datasets that have values elsewhere are left to the library, as are links to other files."""
             file.variable(variable)
             self._alone.add(variable)
             return []
 
-        return self._told(without, lambda library: library.elsewhere(variable), variable)
+        told = self._told(without, Library.elsewhere, variable)
+        return followed(told) if told else []
 
     def close(self) -> None:
         """Close the file."""
@@ -233,13 +297,11 @@ class HDF5File:
                 self._opened.close()
 
 
-def _leads_outside(file: Any, path: str) -> bool:
-    """Tell whether a path runs through a link into another file, which nobody named."""
-    import h5py
-
-    parts = path.split("/")
-    starts = ("/".join(parts[:n]) for n in range(1, len(parts) + 1))
-    return any(isinstance(file.get(start, getlink=True), h5py.ExternalLink) for start in starts if start)
+def _check_text(dataset: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Raise ValueError for texts of fixed length that take much memory, and that what is stored does not bear out."""
+    size = math.prod(shape) * dtype.itemsize
+    if dtype.kind == "S" and not believable(size, dataset.id.get_storage_size()):
+        raise ValueError(f"a claim of {size} bytes of text, hardly any stored; write the file anew")
 
 
 def _read_box(dataset: Any, box: Box) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats._hdf5_links import borrows, leads_outside
 from aggarray.formats._hdf5_scan import attribute, is_pure_dimension
 from aggarray.formats.base import LIBRARY_ERRORS, SCAN_ELEMENTS, Variable, stored_values
 from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed, unread
@@ -50,7 +51,11 @@ def _variable(file: Any, name: str) -> Variable | None:
     """Return a coordinate with its values, units and calendar; None unless it is one piece of plain numbers."""
     import h5py
 
+    if leads_outside(file, name):
+        return None
     dataset = h5py.h5d.open(file, name.encode())
+    if borrows(dataset):
+        return None
     kind, space = dataset.get_type(), dataset.get_space()
     if not isinstance(kind, h5py.h5t.TypeIntegerID | h5py.h5t.TypeFloatID) or space.get_simple_extent_type() == h5py.h5s.NULL:
         return None

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import Box, Variable, basename, h5py_file
+from aggarray.formats._hdf5_links import borrows
+from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename, h5py_file
+from aggarray.formats.claims import MOST_INFLATED
 from aggarray.formats.places import File
 
 #: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
@@ -32,11 +34,20 @@ def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
         inner = h5py.check_vlen_dtype(dataset.dtype)
     except TypeError:
         return None
-    if inner is None or dataset.shape is None or len(dataset.shape) != 1:
+    # Rows in other files would have to be read there for their sizes.
+    if inner is None or dataset.shape is None or len(dataset.shape) != 1 or borrows(dataset.id):
         return None
     dtype = np.dtype(inner)
     plain = dtype.names is None and dtype.subdtype is None and dtype.metadata is None
     return np.dtype(dtype.str) if plain and dtype.kind in "biufc" else None
+
+
+def unbelievable(dataset: Any) -> str | None:
+    """Return why the sizes of rows are not looked at: what is stored does not bear out so many. None for any other dataset."""
+    if samples_dtype(dataset) is None:
+        return None
+    most = FREE_CHUNKS + dataset.id.get_storage_size() * MOST_INFLATED // _ELEMENT.itemsize
+    return None if dataset.shape[0] <= most else f"a claim of {dataset.shape[0]} rows, hardly any stored; write the file anew"
 
 
 def as_rows(variable: Variable, sizes: np.ndarray, taken: Collection[str]) -> tuple[Variable, Variable]:
@@ -83,7 +94,7 @@ def _elements(path: str, dataset: Any) -> np.ndarray | None:
     made, (count,) = dataset.id.get_create_plist(), dataset.shape
     if not dataset.id.get_storage_size():
         return np.zeros(count, _ELEMENT)
-    if made.get_nfilters() or dataset.external or dataset.is_virtual or dataset.id.get_type().get_size() != _ELEMENT.itemsize:
+    if made.get_nfilters() or dataset.id.get_type().get_size() != _ELEMENT.itemsize:
         return None
     if made.get_layout() == h5py.h5d.CONTIGUOUS:
         if dataset.id.get_storage_size() != count * _ELEMENT.itemsize:

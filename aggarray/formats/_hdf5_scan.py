@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of
+from aggarray.formats._hdf5_links import DEEPEST, borrows, leads_outside
+from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Structure,
@@ -60,7 +61,7 @@ class _Entry:
     dimensions: tuple[str | None, ...]
 
 
-def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray]) -> Structure:
+def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray | None]) -> Structure:
     """Return the structure of an open h5py file; ``label`` is its format, ``read`` gives the values of a variable."""
     found = _Found()
     _walk(file, "", found, {_address(file)})
@@ -69,7 +70,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
         with blaming(path, name):
             if is_pure_dimension(dataset):
                 continue
-            dtype = samples_dtype(dataset) or plain_dtype(dataset)
+            dtype = unbelievable(dataset) or samples_dtype(dataset) or plain_dtype(dataset)
             if isinstance(dtype, str):
                 found.skipped.append((name, dtype))
             else:
@@ -85,12 +86,14 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
             else:
                 variables += as_rows(variable, sizes_of(path, entry.dataset), found.datasets)
 
-    def read_named(variable: Variable) -> np.ndarray:
+    def read_named(variable: Variable) -> np.ndarray | None:
         """Return the values of a variable; errors name it."""
         with blaming(path, variable.name):
             return read(variable)
 
-    return Structure(path, label, _attributes(file), with_values(variables, read_named), found.groups, tuple(found.skipped))
+    filled, skipped = with_values(variables, read_named), tuple(found.skipped)
+    borrowed = tuple(entry.name for entry in entries if borrows(entry.dataset.id))
+    return Structure(path, label, _attributes(file), filled, found.groups, skipped, elsewhere=borrowed)
 
 
 def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
@@ -99,7 +102,7 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
 
     for key in group:
         name = f"{prefix}{key}"
-        if isinstance(group.get(key, getlink=True), h5py.ExternalLink):
+        if leads_outside(group.file, name):
             # Nothing outside the file that was named is opened.
             found.skipped.append((name, "a link into another file; name that file instead"))
             continue
@@ -110,7 +113,9 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
             continue
         if isinstance(item, h5py.Group):
             address = _address(item)
-            if address not in above:
+            if name.count("/") > DEEPEST:
+                found.skipped.append((name, f"groups within groups, more than {DEEPEST}; write the file anew with fewer"))
+            elif address not in above:
                 above.add(address)
                 found.groups[name] = _attributes(item)
                 _walk(item, f"{name}/", found, above)

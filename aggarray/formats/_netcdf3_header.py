@@ -5,6 +5,7 @@ Nothing that it claims is believed before it is held against the size of the fil
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ _CLASSIC_TYPES = 6
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 0x0A, 0x0B, 0x0C
 _STREAMING = {1: 0xFFFFFFFF, 2: 0xFFFFFFFF, 5: 0xFFFFFFFFFFFFFFFF}
 _HEADER_READ = 1 << 16
+#: NumPy knows so many dimensions.
+_MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,9 @@ def header_of(path: str, file: File) -> Header:
     dimensions = [(cursor.name(), cursor.count()) for _ in cursor.items(_DIMENSIONS, 8)]
     attrs = cursor.attributes()
     raw = [_raw_variable(cursor, dimensions) for _ in cursor.items(_VARIABLES, 20)]
+    for what, names in (("dimensions", [name for name, _ in dimensions]), ("variables", [v.name for v in raw])):
+        if len(set(names)) < len(names):
+            raise cursor.damaged(f"two {what} are named {Counter(names).most_common(1)[0][0]!r}")
     record_size = _record_size(raw, dimensions)
     if records == _STREAMING[cursor.version]:
         # Written as a stream: as many records as the file has room for.
@@ -158,7 +164,7 @@ def header_of(path: str, file: File) -> Header:
 def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Raw:
     name = cursor.name()
     rank = cursor.count()
-    if rank * cursor.count_width > cursor.size - cursor.at:
+    if rank > _MOST_AXES or rank * cursor.count_width > cursor.size - cursor.at:
         raise cursor.damaged(f"variable {name!r} has {rank} dimensions")
     ids = tuple(cursor.count() for _ in range(rank))
     for position, number in enumerate(ids):

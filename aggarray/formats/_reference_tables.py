@@ -90,7 +90,9 @@ class TableReferences:
         except (pyarrow.ArrowException, OSError) as error:
             if isinstance(error, FormatError):
                 raise
-            raise FormatError(f"{path}: damaged table of references ({error}); write the references again") from error
+            raise FormatError(
+                f"{path}: damaged table of references ({' '.join(str(error).split())}); write the references again"
+            ) from error
         return {**columns, **integers}
 
 

@@ -18,10 +18,13 @@ from aggarray.formats._zarr_shards import Codecs, of_shards
 from aggarray.formats.base import LIBRARY_ERRORS, Chunks
 
 #: Codecs that need no parameter to be undone, by their names in both versions.
-_PLAIN = {
+PLAIN = {
     **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4"},
     **{"fletcher32": "fletcher32", "crc32c": "crc32c"},
 }
+
+#: Checksums of numcodecs that stand at either end.
+_CHECKSUMS = ("numcodecs.crc32", "numcodecs.adler32", "numcodecs.crc32c")
 
 
 def describe(store: str, within: str, layout: Layout) -> Chunks | None:
@@ -103,12 +106,15 @@ def _filter(name: str, settings: Mapping[str, Any]) -> Filter | None:
     >>> _filter("zlib", {"level": 1}), _filter("shuffle", {"elementsize": 8}), _filter("delta", {})
     (Filter(name='deflate', parameters=()), Filter(name='shuffle', parameters=(8,)), None)
     """
-    # The checksum of numcodecs may stand at either end, that of Zarr itself stands at the end.
-    name = "" if name == "numcodecs.crc32c" else name.removeprefix("numcodecs.")
+    # Versions of numcodecs differ in where its own stands if nobody says so; that of Zarr itself stands at the end.
+    location = settings.get("location", None if name == "numcodecs.crc32c" else "start")
+    if name in _CHECKSUMS:
+        return Filter(name.removeprefix("numcodecs."), (location,)) if location in ("start", "end") else None
+    name = name.removeprefix("numcodecs.")
     if name == "shuffle":
         size = settings.get("elementsize", 4)
         return Filter("shuffle", (size,)) if type(size) is int and size > 0 else None
-    return Filter(_PLAIN[name]) if name in _PLAIN else None
+    return Filter(PLAIN[name]) if name in PLAIN else None
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:

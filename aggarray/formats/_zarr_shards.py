@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray import remote
-from aggarray.codecs import Filter
+from aggarray.codecs import Filter, known
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._zarr_keys import Keys, Paths, listing, named
 from aggarray.formats.base import Box, Chunks, grid_of, worth_a_table
@@ -60,6 +60,8 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
     index, chunk = _index(codecs.settings or {}), codecs.inner
     folder = join(store, *within.split("/"))
     present = _far_names(shards.grid, keys) if is_remote(folder) else listing(folder, keys)
+    if index is not None and index.checked and not known((Filter("crc32c"),)):
+        return None
     if index is None or present is None or not worth_a_table(shards.grid, len(present)):
         return None
     if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
@@ -88,6 +90,28 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
         raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
     paths = Paths(within, keys, grid, per)
     return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
+
+
+def chunks_in_shard(path: str, data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
+    """Return offset and size of each chunk in the bytes of a shard; nothing where the index is not understood.
+
+    ``settings``: the configuration of the shards, ``outer``: the shape of one. FormatError where the index is damaged.
+    """
+    index, per = _index(settings), grid_of(outer, settings["chunk_shape"])
+    if index is None:
+        return []
+    size = index.size(math.prod(per))
+    if size > len(data):
+        raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {len(data)}; write it again")
+    found = _places(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
+    offsets, sizes = found.reshape(2, -1)
+    return [(int(o), int(n)) for o, n in zip(offsets[offsets >= 0], sizes[offsets >= 0], strict=True)]
+
+
+def is_index(data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> bool:
+    """Tell whether bytes of a shard are as long as its index, which takes the place of a chunk of that length."""
+    index = _index(settings)
+    return index is None or len(data) == index.size(math.prod(grid_of(outer, settings["chunk_shape"])))
 
 
 def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:

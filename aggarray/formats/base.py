@@ -31,10 +31,11 @@ FREE_CHUNKS = 1 << 20
 #: Attributes of the variables that say which samples belong together (CF section 9.3).
 ROWS = frozenset(("sample_dimension", "instance_dimension"))
 
-#: What libraries raise over a damaged file; programming errors of ours and lack of memory pass through.
+#: What libraries raise over a damaged file; programming errors of ours pass through.
 LIBRARY_ERRORS = (
     *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
-    *(struct.error, zlib.error),
+    # The last one: a codec of numcodecs that believes a negative size.
+    *(struct.error, zlib.error, SystemError),
 )
 
 Attributes = Mapping[str, Any]
@@ -69,6 +70,7 @@ class Structure:
     ``sizes`` has the file's dimensions by path, None where the format has none of its own.
     ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
     ``borrowed``: values lie in other files, which a scan leaves alone: who knows which may be read adds coordinates.
+    ``elsewhere``: names of those coordinates alone whose values lie in other files.
     """
 
     uri: str
@@ -81,6 +83,7 @@ class Structure:
     stamp: Stamp | None = None
     assumed: Assumed | None = None
     borrowed: bool = False
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,8 +140,11 @@ class Handle(Protocol):
         That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
         """
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
-        """Return the paths of other files that hold values of a variable: external and virtual storage, links."""
+    def elsewhere(self, variable: str) -> Iterable[str]:
+        """Return the paths of other files that hold values of a variable: external and virtual storage, links.
+
+        What another file has to be opened for comes after its path.
+        """
 
     def close(self) -> None:
         """Close the file; views handed out stay valid."""
@@ -270,6 +276,9 @@ def blaming(path: str, variable: str | None = None) -> Iterator[None]:
         raise
     except LIBRARY_ERRORS as error:
         raise FormatError(f"{path}{f', variable {variable!r}' if variable else ''}: {reason(error)}") from error
+    except MemoryError as error:
+        of = f", variable {variable!r}" if variable else ""
+        raise FormatError(f"{path}{of}: wants more memory than there is; read less of it, or restore the file") from error
 
 
 def reason(error: BaseException) -> str:
@@ -346,20 +355,22 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) ->
 
 
 def with_values(
-    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray], wanted: Collection[str] | None = None
+    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], wanted: Collection[str] | None = None
 ) -> tuple[Variable, ...]:
     """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read.
 
-    ``wanted``: what `scan_values` has named, if somebody has asked it.
+    ``wanted``: what `scan_values` has named, if somebody has asked it. ``read`` returns None for what is not `scannable`.
     """
     wanted = scan_values(variables) if wanted is None else wanted
     return tuple(_with_values(v, read) if v.name in wanted else v for v in variables)
 
 
-def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray]) -> Variable:
+def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | None]) -> Variable:
     try:
         values = read(variable)
     except UnicodeError:
+        return variable
+    if values is None:
         return variable
     values.flags.writeable = False
     v = variable

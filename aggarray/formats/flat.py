@@ -5,7 +5,7 @@ row is picked out of the flat values, and files of rows of different lengths fol
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -75,9 +75,9 @@ class Flat:
             return None
         return replace(table, shape=(table.shape[0] * width,), chunk=(table.chunk[0] * width,))
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
+    def elsewhere(self, variable: str) -> Iterable[str]:
         """Return the paths of other files that hold values."""
-        found: Sequence[str] = getattr(self._handle, "elsewhere", lambda variable: ())(_parts(variable)[0])
+        found: Iterable[str] = getattr(self._handle, "elsewhere", lambda variable: ())(_parts(variable)[0])
         return found
 
     def close(self) -> None:

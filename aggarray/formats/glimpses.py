@@ -58,7 +58,7 @@ GLIMPSED = ("units", "calendar")
 
 
 def glimpsed(
-    path: str, attrs: Attributes, variables: Iterable[Variable], wanted: Wanted, read: Callable[[Variable], np.ndarray]
+    path: str, attrs: Attributes, variables: Iterable[Variable], wanted: Wanted, read: Callable[[Variable], np.ndarray | None]
 ) -> Glimpse | None:
     """Return what is wanted of a file out of what its metadata tell; None where a coordinate is not plainly there.
 

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5 import glimpses, netcdf
-from aggarray.formats._h5.data import LEFT
+from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
+from aggarray.formats._hdf5_links import is_plain
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
+from aggarray.formats._hdf5_swelling import check_swelling
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     LIBRARY_LOCK,
@@ -29,9 +32,9 @@ from aggarray.formats.base import (
     is_characters,
     stored_values,
     stored_variable,
-    whole,
     with_values,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.formats.places import File, make_ready
 from aggarray.remote import is_remote
@@ -63,30 +66,40 @@ class _HDF5:
 
     def scan(self, path: str) -> Structure:
         """Read structure, attributes and coordinate values."""
-        direct = netcdf.scan(path)
-        if direct is not None:
-            return direct
-        make_ready(path)
-        with LIBRARY_LOCK:
-            # netCDF-C reads no files of Python.
-            found = "netCDF4" if is_remote(path) else _scan_netcdf(path)
-            if isinstance(found, Structure):
-                return found
-            with blaming(path), opened(path) as file:
-                library = Library(path, file)
-                return scan_structure(path, file, found, lambda v: library.values(v.name, whole(v.shape)))
+        try:
+            return netcdf.scan(path)
+        except LEFT as error:
+            doubtful = is_doubtful(error)
+        if doubtful and not is_remote(path) and apart.possible():
+            found: Structure = apart.ask(path, "scan")
+            return found
+        return scan_by_libraries(path)
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the coordinates wanted, and open nothing else, by h5py where need be."""
-        seen = glimpses.glimpse(path, wanted)
-        if seen is not None or is_remote(path):
-            return seen
+        try:
+            return glimpses.glimpse(path, wanted)
+        except LEFT as error:
+            if is_doubtful(error) or is_remote(path):
+                return None
         with LIBRARY_LOCK:
             return glimpse_at(path, wanted)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
         return HDF5File(path)
+
+
+def scan_by_libraries(path: str) -> Structure:
+    """Return what netCDF4 sees of a file, h5py where that is not all of it."""
+    make_ready(path)
+    with LIBRARY_LOCK:
+        # netCDF-C reads no files of Python.
+        found = "netCDF4" if is_remote(path) else _doubted(path) or _scan_netcdf(path)
+        if isinstance(found, Structure):
+            return found
+        with blaming(path), opened(path) as file:
+            return scan_structure(path, file, found, Library(path, file).scanned)
 
 
 def holds_group(path: str, name: str) -> bool:
@@ -96,12 +109,22 @@ def holds_group(path: str, name: str) -> bool:
             return False
     try:
         direct = H5File(path)
-    except LEFT:
+    except LEFT as error:
+        if is_doubtful(error) and not is_remote(path) and apart.possible():
+            return bool(apart.ask(path, "holds", None, name))
         return True  # whoever opens it finds out
     try:
         return direct.holds(name)
     finally:
         direct.close()
+
+
+def _doubted(path: str) -> str:
+    """Return the name of the format of a file that netCDF-C could not bear or would read others for; else nothing."""
+    with blaming(path), opened(path) as file:
+        if is_plain(file):
+            return ""
+        return "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
 
 
 # netCDF-4 through netCDF4
@@ -190,12 +213,16 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
         variables.append(stored_variable(name, dtype, source.shape, spans[name], _netcdf_attrs(source), joined))
         sources[name] = source
 
-    def read(variable: Variable) -> np.ndarray:
-        """Return the values of a variable."""
+    def read(variable: Variable) -> np.ndarray | None:
+        """Return the values of a variable, None where a scan takes no such number of bytes."""
         source = sources[variable.name]
+        if not scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
+            return None
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
             raise ValueError("two unlimited dimensions: left to h5py")
+        with opened(path) as file:
+            check_swelling(Library(path, file).dataset(variable.name)[0].id)
         values = np.asarray(source[...])
         joined = len(variable.shape) < source.ndim
         return stored_values(values, variable.attrs, joined).astype(variable.dtype, copy=False)

@@ -28,6 +28,7 @@ from aggarray.formats.base import (
     with_values,
     worth_a_table,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import File
 from aggarray.memory.making import mapped
@@ -35,6 +36,8 @@ from aggarray.remote import is_remote
 
 #: A sparse box is read in spans of at most this many bytes, gaps included.
 _SPAN = 1 << 22
+#: A file with holes may claim texts of any length.
+_LONGEST_TEXT = 1 << 24
 
 
 def _chunks(place: Place) -> Chunks | None:
@@ -122,10 +125,15 @@ class _File:
         place = self._place(variable)
         # Joined text is stored with its length as the last dimension.
         text = whole(place.shape[len(box) :])
+        if text and text[0].stop > _LONGEST_TEXT:
+            raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file anew")
         return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs, joined=bool(text))
 
-    def whole(self, variable: Variable) -> np.ndarray:
-        """Return all values of a variable as they are."""
+    def whole(self, variable: Variable) -> np.ndarray | None:
+        """Return all values of a variable as they are, None where a scan takes no such number of bytes."""
+        place = self._place(variable.name)
+        if not scannable(place.shape, place.stored.itemsize):
+            return None
         return self.values(variable.name, whole(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:

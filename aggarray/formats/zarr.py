@@ -16,7 +16,7 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import describe
-from aggarray.formats._zarr_keys import Layout
+from aggarray.formats._zarr_keys import MOST, Layout
 from aggarray.formats._zarr_nodes import Node, files_of, load, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -34,10 +34,13 @@ from aggarray.formats.base import (
     whole,
     with_values,
 )
+from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import store_mark
 from aggarray.remote import carrier, is_remote, join
 
+#: NumPy knows so many dimensions, and attributes that nest deeper say nothing that CF knows.
+_MOST_AXES, _DEEPEST = 64, 16
 _MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 #: Attributes that other software uses to note dimensions and its own bookkeeping.
@@ -101,7 +104,7 @@ def _names_pickle(meta: Any) -> bool:
 
 def shape_of(node: Node) -> tuple[int, ...]:
     shape = (node.meta or {}).get("shape")
-    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+    if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < MOST for n in shape) or len(shape) > _MOST_AXES:
         raise ValueError(f"damaged metadata: shape {shape!r:.60}")
     return tuple(shape)
 
@@ -120,7 +123,14 @@ def _dimensions(node: Node, rank: int) -> list[str | None]:
 
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as the other formats give them: text, lists of texts, NumPy scalars and arrays."""
-    return {k: _attribute(v) for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
+    kept = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
+    return {k: _attribute(v) for k, v in kept.items() if not _is_deeper(v, _DEEPEST)}
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Tell whether a value of JSON nests more than so deep."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (not most or any(_is_deeper(v, most - 1) for v in inner))
 
 
 def _attribute(value: Any) -> Any:
@@ -215,8 +225,12 @@ class Store:
         known = self._arrays.get(variable)
         if known is not None:
             return known
-        within, node, _ = self._node(variable)
-        array = zarr.open_array(self._stored(within, node), mode="r", zarr_format=node.version)
+        from aggarray.formats._zarr_guard import guarded
+
+        within, node, dtype = self._node(variable)
+        layout = Layout(node.version, node.meta or {}, shape_of(node), dtype)
+        store = guarded(self._stored(within, node), self._path, layout)
+        array = zarr.open_array(store, mode="r", zarr_format=node.version)
         self._arrays[variable] = known = (array, node.attrs)
         return known
 
@@ -238,9 +252,12 @@ class Store:
             box = (*box, slice(0, array.shape[-1], 1))
         return stored_values(np.asarray(array[box]), attrs, joined)
 
-    def whole(self, variable: Variable) -> np.ndarray:
-        """Return all values of a variable; errors name it."""
+    def whole(self, variable: Variable) -> np.ndarray | None:
+        """Return all values of a variable, None where a scan takes no such number of bytes; errors name it."""
         with blaming(self._path, variable.name):
+            _, node, dtype = self._node(variable.name)
+            if not scannable(shape_of(node), dtype.itemsize):
+                return None
             return self.values(variable.name, whole(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
@@ -263,7 +280,7 @@ class Store:
         if is_remote(self._path):
             return ()
         with blaming(self._path, variable):
-            folder = str(self._array(variable)[0].store.root)
+            folder = os.path.join(self._path, self._node(variable)[0])
             entries = (os.path.join(at, name) for at, folders, files in os.walk(folder) for name in (*folders, *files))
             return [os.path.realpath(p) for p in (folder, *entries) if os.path.islink(p)]
 
@@ -291,7 +308,7 @@ def structure_of(
     path: str,
     name: str,
     nodes: Mapping[str, Node],
-    read: Callable[[Variable], np.ndarray],
+    read: Callable[[Variable], np.ndarray | None],
     wanted: Collection[str] | None = None,
 ) -> Structure:
     """Return what metadata describe, ``read`` giving the values of coordinates; ``name``: of the format.

@@ -239,6 +239,9 @@ def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreig
         variable = next(v for v in structure.variables if v.name == name)
         handle = open_file(structure.uri)
         try:
+            # What the index says may lie in other files, which may be read or not as any.
+            for path in getattr(handle, "elsewhere", lambda name: ())(name):
+                how.access.check_named(path, structure.uri)
             return handle.read(name, whole(variable.shape))
         finally:
             handle.close()

@@ -15,6 +15,7 @@ import numpy as np
 
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
+from aggarray.formats.described import text_attribute
 from aggarray.grid import MAX_CELLS
 from aggarray.indexes.cfa04_parts import PartError, parsed_part
 from aggarray.indexes.foreign import Foreign, Source, Values, declared, ordinary, shown, units_of
@@ -48,14 +49,14 @@ class _CFA04:
         for variable in filter(_is_aggregation, structure.variables):
             matrix = _Array(source, variable).matrix()
             plain = ordinary(variable, matrix.dimensions, matrix.shape, _OWN)
-            attrs = {k: v for k, v in plain.attrs.items() if not (k == "cf_role" and v in _ROLES)}
+            attrs = {k: v for k, v in plain.attrs.items() if not (k == "cf_role" and text_attribute(v) in _ROLES)}
             made[variable.name], matrices[variable.name] = replace(plain, attrs=attrs), matrix
-        private = {v.name for v in structure.variables if v.attrs.get("cf_role") in _PRIVATE}
+        private = {v.name for v in structure.variables if text_attribute(v.attrs.get("cf_role")) in _PRIVATE}
         return Foreign(source.rewritten(made, private), matrices)
 
 
 def _is_aggregation(variable: Variable) -> bool:
-    return any(a in variable.attrs for a in _ARRAYS) or variable.attrs.get("cf_role") in _ROLES
+    return any(a in variable.attrs for a in _ARRAYS) or text_attribute(variable.attrs.get("cf_role")) in _ROLES
 
 
 @dataclass(slots=True)

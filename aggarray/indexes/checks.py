@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.encoding import Encoding
+from aggarray.encoding import Encoding, unpacked_dtype
 from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry
 from aggarray.table import Matrix, Template, check_matrix
@@ -21,8 +21,14 @@ def check_array(array: MasterArray) -> None:
     """Raise ValueError unless the parameters of an array are of their kinds and its coordinates of its size."""
     if not _is_text(array.name, array.units, array.calendar):
         raise ValueError("a name, units or a calendar that is no text")
-    if array.fill_value is not None and np.asarray(array.fill_value).astype(array.dtype).ndim:
+    fill = np.asarray(array.fill_value)
+    if fill.ndim:
         raise ValueError("a fill value that is not one value")
+    try:
+        # As reading does it: text that looks like a number, or nothing at all, fills no place.
+        np.copyto(np.empty((), array.dtype), fill, casting="same_kind")
+    except TypeError as error:
+        raise ValueError(f"a fill value that {array.dtype} does not hold") from error
     sizes = dict(zip(array.dimensions, array.shape, strict=True))
     for name, coordinate in array.coords.items():
         pairs = zip(coordinate.dimensions, coordinate.shape, strict=True)
@@ -65,6 +71,8 @@ def check_template(template: Template) -> None:
     stated = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
     if not _is_text(*stated) or not isinstance(template.format, str):
         raise ValueError("units, a calendar or a format that is no text")
+    if template.assumed is not None:
+        raise ValueError("a sub-array that is taken for something: nothing assumed gets into an index")
     own: Any = template.names
     if (
         type(template.declared) is not bool
@@ -81,9 +89,9 @@ def _check_encoding(encoding: Encoding) -> None:
     values: list[Any] = [encoding.scale_factor, encoding.add_offset, *encoding.missing]
     pairs: Any = (encoding.valid, encoding.valid_unpacked)
     for pair in pairs:
-        if pair is not None and not (isinstance(pair, tuple) and len(pair) == 2):
+        if not (isinstance(pair, tuple) and len(pair) == 2):
             raise ValueError("a valid range that is no pair")
-        values += pair or ()
+        values += pair
     if not isinstance(encoding.missing, tuple) or not isinstance(encoding.missing_nan, bool):
         raise ValueError("missing values that are no list")
     if any(v is not None and (isinstance(v, list | tuple | dict) or np.ndim(v)) for v in values):
@@ -92,6 +100,11 @@ def _check_encoding(encoding: Encoding) -> None:
         v is not None and np.asarray(v).dtype.kind not in "biuf" for v in values[:2]
     ):
         raise ValueError("packing or a missing value that is no number")
+    factors = encoding.scale_factor, encoding.add_offset
+    if not all(factor is None or isinstance(factor, np.generic) for factor in factors):
+        raise ValueError("packing by numbers that have no dtype")
+    if encoding.packed and unpacked_dtype(encoding.viewed, *factors) != encoding.dtype:
+        raise ValueError("packing that makes values of another dtype")
     if encoding.viewed.itemsize != encoding.stored.itemsize:
         raise ValueError("values that are viewed as others of another size")
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, reason
+from aggarray.formats.claims import MOST_INFLATED
 from aggarray.formats.places import is_file, looks
 from aggarray.grid import MAX_CELLS
-from aggarray.remote import Reach, current, given, is_remote
+from aggarray.remote import Reach, current, given
 
 #: The group of an index file that is ours.
 GROUP = "aggarray"
@@ -36,8 +37,6 @@ _CHUNK = 1 << 18
 MOST_IMPLIED = 1 << 23
 #: Bytes of a document: a million files, described one by one, take less.
 _LONGEST_DOCUMENT = 1 << 30
-#: No compression by HDF5's own filters makes more than this of a byte.
-_MOST_INFLATED = 1100
 #: How NumPy writes dtypes: byte order, kind, size, and units of times.
 _DTYPE = re.compile(r"[<>|=][biufcmMSU][0-9]{1,8}(\[[0-9]*[a-zA-Z]+\])?")
 _DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1", "blocks": "u1"}
@@ -187,7 +186,7 @@ class Reader:
                 raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
                 raise ValueError(f"{name} has {len(dataset)} elements, not {start} to {start} + {count}")
-            if count * dataset.dtype.itemsize > _MOST_INFLATED * looks(self.path).st_size:
+            if count * dataset.dtype.itemsize > MOST_INFLATED * looks(self.path).st_size:
                 raise ValueError(f"{name} claims {count} elements, more than the file can hold")
             if len(dataset) > _SMALL or name == "blocks":
                 return np.asarray(dataset[start : start + count])
@@ -333,10 +332,14 @@ def stored_generation(path: str) -> int | None:
     if not is_file(path):  # opening a pipe would wait for its other end
         return None
     try:
-        if is_remote(path) and not holds_group(path, GROUP):
+        if not holds_group(path, GROUP):
             return None
         with LIBRARY_LOCK, opened(path) as file:
+            if file.get(GROUP, getlink=True) is None:
+                return None
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
+    except KeyError as error:
+        raise IndexFileError(f"{path}: damaged: {reason(error)}; restore the index or save it again") from error
     except LIBRARY_ERRORS:
         return None
 

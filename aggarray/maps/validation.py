@@ -102,9 +102,13 @@ def listed(items: Any, what: str) -> list[Any]:
             items = None
         if items is None:
             raise ProtocolError(f"{what}: give a list with one of every process, by rank")
-    if not len(items):
+    try:
+        found = list(items)
+    except (OverflowError, MemoryError) as error:
+        raise ProtocolError(f"{what}: {brief(items)} is of more processes than there can be") from error
+    if not found:
         raise ProtocolError(f"{what}: give that of at least one process")
-    return list(items)
+    return found
 
 
 def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: Faults) -> list[_Axis]:

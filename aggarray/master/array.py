@@ -13,7 +13,7 @@ from aggarray.adapters.coverage import plot_coverage
 from aggarray.adapters.handing import to_dask, to_dataarray
 from aggarray.adapters.html import array_html
 from aggarray.conform import cast, convert, fill_for, plain_dtype
-from aggarray.errors import AggregationError, SelectionError, UnitsError
+from aggarray.errors import AggregationError, SelectionError, UnitsError, printable
 from aggarray.frozen import frozen
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
@@ -124,9 +124,10 @@ class MasterArray(Viewable):
         ``exports``: LocalArrays, or anything that exports by ``__distarray__``. What several processes have is the lowest
         rank's. ProtocolError where they do not fit together.
         """
-        found = sections(exports)
-        names = found.names if dimensions is None else dimensions
-        return cls.from_subarrays(found.pieces, dimensions=names, shape=found.shape, name=name).lazy[found.key]
+        found = sections(exports, dimensions)
+        shape, forward = found.shape, found.directions
+        made = cls.from_subarrays(found.pieces, dimensions=found.names, shape=shape, directions=forward, name=name)
+        return made.lazy[found.key]
 
     # Parameters
 
@@ -390,7 +391,7 @@ class MasterArray(Viewable):
         matrix = " x ".join(f"{n} {d}" for d, n in zip(self.pmdimensions, self.pmshape, strict=True)) or "1"
         lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
-        return "\n  ".join(lines)
+        return "\n  ".join(map(printable, lines))
 
 
 def require_array(item: Any) -> MasterArray:

@@ -151,7 +151,7 @@ def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
     position = int(np.argmin(fits))
     edges = array._matrix.edges[0]
     start = int(edges[np.searchsorted(edges, position, side="right") - 1])
-    said = fault.format(array.read(position))
+    said = fault.replace("{}", str(array.read(position)))
     raise FormatError(f"{_where(array, position)}: {said}, in element {position - start}: correct the file")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.access import ANYWHERE, Access
-from aggarray.errors import SelectionError
+from aggarray.errors import SelectionError, printable
 from aggarray.master.cost import slab_costs
 from aggarray.master.subarray import SubArray, subarray_at
 from aggarray.plan import part_of
@@ -121,7 +121,7 @@ class PartitionMatrix:
 
     def __repr__(self) -> str:
         sizes = " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
-        return f"<aggarray.PartitionMatrix {sizes}, {int((self._matrix.refs < 0).sum())} missing>"
+        return printable(f"<aggarray.PartitionMatrix {sizes}, {int((self._matrix.refs < 0).sum())} missing>")
 
 
 def _position(index: Any, size: int, dimension: str) -> int:

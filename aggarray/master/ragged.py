@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aggarray.adapters.coverage import plot_coverage
-from aggarray.errors import AggregationError, SelectionError
+from aggarray.errors import AggregationError, SelectionError, printable
 from aggarray.maps import Distribution
 from aggarray.master.array import MasterArray
 from aggarray.master.geometry import Geometry
@@ -207,7 +207,8 @@ class RaggedMasterArray(MasterArray):
 
     def __repr__(self) -> str:
         lines = MasterArray.__repr__(self).split("\n  ")
-        return "\n  ".join([*lines[:1], f"ragged: {self.size} samples along {self._matrix.dimensions[0]}", *lines[1:]])
+        samples = printable(self._matrix.dimensions[0])
+        return "\n  ".join([*lines[:1], f"ragged: {self.size} samples along {samples}", *lines[1:]])
 
 
 def _read(flat: MasterArray, places: slice | np.ndarray, how: dict[str, Any]) -> np.ndarray:

@@ -15,16 +15,23 @@ from aggarray.master.subarray import SubArray
 
 
 class Sections(NamedTuple):
-    """Sub-arrays at locations side by side, and the key that puts the result in order; ``names`` of the dimensions."""
+    """Sub-arrays at locations side by side, and the key that puts the result in order; ``names`` of the dimensions.
+
+    ``directions``: those of the array that the sections are of, which stay as they are where it runs downwards.
+    """
 
     pieces: list[tuple[list[tuple[int, int]], SubArray]]
     key: tuple[slice | np.ndarray, ...]
     shape: tuple[int, ...]
     names: tuple[str, ...]
+    directions: tuple[bool, ...]
 
 
-def sections(exports: Sequence[Any]) -> Sections:
-    """Return the sections of all processes, by rank, as sub-arrays; ProtocolError where they do not fit together."""
+def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) -> Sections:
+    """Return the sections of all processes, by rank, as sub-arrays; ProtocolError where they do not fit together.
+
+    ``dimensions``: their names in the order of the result, None for those of the first section.
+    """
     locals_ = [one if isinstance(one, LocalArray) else LocalArray.from_distarray(one) for one in listed(exports, "exports")]
     _check(locals_)
     grid = locals_[0].distribution.grid
@@ -44,7 +51,11 @@ def sections(exports: Sequence[Any]) -> Sections:
         ([(e[c], e[c + 1]) for e, c in zip(edges, place, strict=True)], SubArray.from_local(local))
         for local, place in zip(locals_, coords, strict=True)
     ]
-    return Sections(pieces, tuple(key), tuple(e[-1] for e in edges), pieces[0][1].dimensions)
+    first = pieces[0][1]
+    names = first.dimensions if dimensions is None else tuple(dimensions)
+    forward = dict(zip(first.dimensions, first.directions, strict=True))
+    directions = tuple(forward.get(name, True) for name in names)
+    return Sections(pieces, tuple(key), tuple(e[-1] for e in edges), names, directions)
 
 
 def _check(locals_: Sequence[LocalArray]) -> None:

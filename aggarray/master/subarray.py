@@ -10,7 +10,7 @@ import numpy as np
 
 from aggarray.access import ANYWHERE, Access
 from aggarray.encoding import Encoding, default_fill, encoding
-from aggarray.errors import AggregationError, NotFoundError
+from aggarray.errors import AggregationError, NotFoundError, printable
 from aggarray.formats import scan
 from aggarray.formats.described import template_of
 from aggarray.local import LocalArray
@@ -181,7 +181,7 @@ class SubArray(Viewable):
     def __repr__(self) -> str:
         where = "in memory" if self.uri is None else f"{self.variable!r} of {self.uri}"
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
-        return f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">")
+        return printable(f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">"))
 
 
 def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> tuple[tuple[str, ...], tuple[bool, ...]]:

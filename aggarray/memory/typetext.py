@@ -43,14 +43,14 @@ class _Reader:
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
             raise AccessError(f"{type(text).__name__} is no text of a type: give one such as '12 * 73 * float32'")
-        self.text, self.at, self.start = text, 0, 0
+        self.text, self.at, self.start, self.stop = text, 0, 0, len(text.rstrip())
         self.kind, self.token = "", ""
         self.advance()
 
     def advance(self) -> str:
         """Step to the next token; return the one before."""
         before = self.token
-        found = _TOKEN.match(self.text, self.at) if self.text[self.at :].strip() else None
+        found = _TOKEN.match(self.text, self.at) if self.at < self.stop else None
         if found is None:
             self.kind, self.token, self.start = "end", "", len(self.text)
         else:

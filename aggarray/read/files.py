@@ -193,7 +193,7 @@ def with_borrowed(structure: Structure, access: Access) -> Structure:
 
     Raises IndexFileError for one that may not, MissingFileError and FormatError.
     """
-    wanted = {v.name for v in structure.variables if v.values is None} if structure.borrowed else set()
+    wanted = {v.name for v in structure.variables if v.values is None and (structure.borrowed or v.name in structure.elsewhere)}
     wanted &= scan_values(structure.variables) if wanted else set()
     if not wanted:
         return structure

@@ -79,7 +79,8 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
         parts = _parts(stored, numbers)
         for number, part, row in zip(numbers, parts, rows, strict=True):
             if part is not None and len(part) != row.size:
-                raise FormatError(f"chunk {number}: {len(part)} bytes stored where {row.size} should be; restore the file")
+                text = f"{len(part)} bytes stored where {row.size} should be"
+                raise FormatError(f"{_placed(stored, number)}: {text}; restore the file")
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
@@ -230,6 +231,17 @@ def _served(stored: Stored, slab: Slab) -> bool:
     return True
 
 
+def _placed(stored: Stored, number: int) -> str:
+    """Say which chunk a number is of: its index in the grid, and where it lies."""
+    table = stored.table
+    index = ", ".join(str(int(i)) for i in np.unravel_index(number, table.grid)) if table.grid else ""
+    if number in (table.inline or {}):
+        return f"chunk [{index}] in the references"
+    path, _ = file_of(stored, number)
+    within = "" if path == stored.path else f" of {path}"
+    return f"chunk [{index}] at byte {table.offsets[number]}{within}"
+
+
 def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError) -> FormatError:
     """Return an error that names the damaged chunk."""
     table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
@@ -238,5 +250,5 @@ def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError
             if part is not None:
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
-            return FormatError(f"chunk {number} at byte {table.offsets[number]}: {own}; restore the file")
+            return FormatError(f"{_placed(stored, number)}: {own}; restore the file")
     return FormatError(f"{error}; restore the file")

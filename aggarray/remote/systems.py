@@ -197,6 +197,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 
 #: What an error says that is no file: the last of what its own text may repeat of options.
+_LONGEST = 1000
 _SECRET = re.compile(r"(?i)(secret|token|password|key|credential|signature)[^\s,;]*[=:]\s*\S+")
 
 
@@ -218,7 +219,7 @@ def explained(uri: str, error: BaseException, what: str = "cannot be read") -> A
         return FormatError(f"{uri}: cannot be reached ({kind}); check the address and the network")
     if status:
         return FormatError(f"{uri}: {what}: the server answers {status}; try again later")
-    text = _SECRET.sub("...", " ".join(str(error).split()) or kind)
+    text = _SECRET.sub("...", " ".join(str(error).split())[:_LONGEST] or kind)
     return FormatError(f"{uri}: {what}: {text:.200}; check the address and storage_options=")
 
 

@@ -137,7 +137,7 @@ async def links(fs: Any, url: str) -> list[str]:
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
 
-_LINK = re.compile(r"""<a\s(?:[^>]*?\s)?href\s*=\s*["']([^"'#]+)""", re.IGNORECASE)
+_LINK = re.compile(r"""<a\s(?:[^<>]*?\s)?href\s*=\s*["']([^"'#]+)""", re.IGNORECASE)
 
 
 def _options(fs: Any) -> dict[str, Any]:

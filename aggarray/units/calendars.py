@@ -17,10 +17,11 @@ import numpy as np
 
 from aggarray.errors import UnitsError
 
-_SINCE = re.compile(r"\s+since\s+", re.IGNORECASE)
+# Tried once for each stretch of blanks, however long.
+_SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
 _DATE = re.compile(
     r"(?P<year>[+-]?\d{1,7}|\d{8}(?=$|[\sT]))(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
-    r"(?:(?:T|\s+)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2}(?:\.\d*)?))?)?)?"
+    r"(?:(?:T|\s+)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2}(?:\.\d{0,40})?))?)?)?"
     r"(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)|\s+(?P<plain>\d{1,2}:\d{2}))?",
     re.IGNORECASE,
 )

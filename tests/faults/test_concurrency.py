@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 import zarr
 from making import cube, write
-from staging import ROOT
-from works import NEW, OLD, make_data, steps
 
 import aggarray as aa
+from tests.faults.staging import ROOT
+from tests.faults.works import NEW, OLD, make_data, steps
 
 THREADS = 64
 SHAPE = (24, 30, 40)

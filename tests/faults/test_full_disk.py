@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 import zarr
 from making import write
-from staging import Stage
-from works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
 from zarr.storage import LocalStore
 
 import aggarray as aa
@@ -26,6 +24,8 @@ from aggarray.api import extract
 from aggarray.dap import Distribution
 from aggarray.indexes.netcdf import updated
 from aggarray.mpi import ProcessGroup
+from tests.faults.staging import Stage
+from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 

@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 import zarr
 from making import cube, field, write
-from staging import ROOT, Stage
-from works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 
 import aggarray as aa
 from aggarray import helpers
@@ -26,6 +24,8 @@ from aggarray.indexes.atomic import put
 from aggarray.report import page
 from aggarray.report import write as write_page
 from aggarray.scan import scan_files
+from tests.faults.staging import ROOT, Stage
+from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 
 #: So many moments of each work are tried; AGGARRAY_FAULTS=1000 in the environment tries all of them, which takes minutes.
 MOMENTS = int(os.environ.get("AGGARRAY_FAULTS", "4"))

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from making import cube, field, write
-from test_concurrency import KINDS, stored, truth
 
 import aggarray as aa
 from aggarray.api import extract
 from aggarray.indexes.kerchunk_write import _write_table
 from aggarray.source import close_sources
+from tests.faults.test_concurrency import KINDS, stored, truth
 
 #: What may come and go by chance: caches of libraries, and of Python.
 SLACK = 1 << 20

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from making import write
-from staging import NOBODY, Stage
-from works import NEW, OLD, WORKS, Work, make_data, prepared, results, steps
 
 import aggarray as aa
 from aggarray.api import extract
+from tests.faults.staging import NOBODY, Stage
+from tests.faults.works import NEW, OLD, WORKS, Work, make_data, prepared, results, steps
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 #: Works that make their result where nothing is.

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 from making import cube, field, write
-from staging import Outcome, Stage
 
 import aggarray as aa
 from aggarray.api import extract
 from aggarray.report import page
 from aggarray.report import write as write_page
+from tests.faults.staging import Outcome, Stage
 
 OLD, NEW = 1, 3
 _KERCHUNK = """

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._h5.data import KEPT_BYTES, UnmodelledError, require
+from aggarray.formats._h5.data import KEPT_BYTES, UnmodelledError, modelled, require
 from aggarray.formats._h5.types import (
     CHARACTERS,
     ELEMENT,
@@ -64,7 +64,7 @@ def _attribute(message: bytes) -> Attribute:
     require(len(message) >= 9, "an attribute that is cut short")
     version, flags = message[0], message[1]
     # Flags say that datatype or dataspace are shared with others.
-    require(version in (1, 2, 3) and flags == 0, f"an attribute of version {version} with flags {flags}")
+    modelled(version in (1, 2, 3) and flags == 0, f"an attribute of version {version} with flags {flags}")
     lengths = struct.unpack_from("<HHH", message, 2)
     at = 9 if version == 3 else 8
     require(version != 3 or message[8] <= 1, "an odd character set")

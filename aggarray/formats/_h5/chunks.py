@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggarray.formats._h5.arrays import Packed, extensible_array, fixed_array
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, Layout
 from aggarray.formats._h5.trees import CHUNKS, leaf_blocks, records
 from aggarray.formats._h5.types import Space
@@ -139,7 +139,7 @@ def _slots(rows: np.ndarray, layout: Layout, filtered: bool) -> tuple[np.ndarray
 
 def _grid(layout: Layout, space: Space) -> tuple[int, ...]:
     """Return how many chunks there may ever be along each dimension; without end is 0, and only the first may be."""
-    require(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
+    modelled(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 

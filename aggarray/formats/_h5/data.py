@@ -29,8 +29,17 @@ class UnmodelledError(Exception):
     """This file, or something in it, is left to the libraries."""
 
 
+class DoubtfulError(UnmodelledError):
+    """What is stored contradicts itself, or lies where nothing is: libraries that believe it may crash."""
+
+
 #: What is raised over a file that is left to the libraries.
 LEFT = (UnmodelledError, *LIBRARY_ERRORS)
+
+
+def is_doubtful(error: BaseException) -> bool:
+    """Tell whether one of `LEFT` speaks of damage; it may be of bytes that mean nothing, too, taken for what they are not."""
+    return isinstance(error, DoubtfulError) or not isinstance(error, UnmodelledError | OSError | UnicodeDecodeError)
 
 
 class Data:
@@ -60,7 +69,7 @@ class Data:
         self.size, self._head = size, self._head[:size]
 
     def at(self, address: int, count: int) -> bytes:
-        """Return bytes at an address; UnmodelledError where there are not so many."""
+        """Return bytes at an address; DoubtfulError where there are not so many."""
         end = address + count
         if address >= 0 and count >= 0 and end <= len(self._head):
             return self._head[address:end]
@@ -99,14 +108,14 @@ class Data:
 
     def _read(self, address: int, count: int, least: int) -> bytes:
         if address < 0 or count < 0 or address + count > self.size:
-            raise UnmodelledError(f"{count} bytes at {address} of {self.size}")
+            raise DoubtfulError(f"{count} bytes at {address} of {self.size}")
         length = min(max(count, least), self.size - address)
         self._left -= length
         if self._left < 0:
             raise UnmodelledError("more metadata than a scan reads")
         page = self._file.pread(length, self.base + address)
         if len(page) < count:
-            raise UnmodelledError("the file shrinks")
+            raise DoubtfulError("the file shrinks")
         return page
 
 
@@ -122,25 +131,31 @@ def _hash() -> Callable[[bytes], int]:
 
 
 def verify(block: bytes) -> None:
-    """Hold a block against the checksum in its last four bytes; UnmodelledError where they differ."""
+    """Hold a block against the checksum in its last four bytes; DoubtfulError where they differ."""
     if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
-        raise UnmodelledError("a wrong checksum")
+        raise DoubtfulError("a wrong checksum")
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise UnmodelledError unless a condition holds."""
+    """Raise DoubtfulError unless a condition holds that does so in every file which is whole, but for rare ones."""
+    if not condition:
+        raise DoubtfulError(what)
+
+
+def modelled(condition: bool, what: str) -> None:
+    """Raise UnmodelledError unless a condition holds that files may well break."""
     if not condition:
         raise UnmodelledError(what)
 
 
 def little(block: bytes, at: int, width: int) -> int:
-    """Return an unsigned integer of so many bytes; UnmodelledError where they are not there.
+    """Return an unsigned integer of so many bytes; DoubtfulError where they are not there.
 
     >>> little(bytes([1, 2, 1]), 1, 2)
     258
     """
     if at + width > len(block):
-        raise UnmodelledError("a structure that is cut short")
+        raise DoubtfulError("a structure that is cut short")
     return int.from_bytes(block[at : at + width], "little")
 
 

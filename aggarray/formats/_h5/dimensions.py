@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats._h5.data import UnmodelledError, require
+from aggarray.formats._h5.data import UnmodelledError, modelled, require
 from aggarray.formats._h5.facts import Facts
 from aggarray.formats._h5.types import CHARACTERS, PLAIN, TEXTS, Kind, Space
 from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
@@ -77,16 +77,16 @@ def described(items: tuple[Item, ...], prefixes: tuple[str, ...]) -> tuple[tuple
         for d, n in zip(of_item, item.space.shape, strict=True):
             if d.grows:
                 d.length = max(d.length, n)
-            require(n == d.length or d.grows, "a variable that is not as long as its dimension")
+            modelled(n == d.length or d.grows, "a variable that is not as long as its dimension")
     named: dict[str, dict[str, _Dimension]] = {prefix: {} for prefix in prefixes}
     for d in sorted(dimensions.values(), key=lambda d: d.number):
         named[d.prefix][d.name] = d
     spans = {item.path: tuple(d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
-    require(len(spans) == len(axes), "a name that is there twice")
+    modelled(len(spans) == len(axes), "a name that is there twice")
     found = []
     for (number, item), ds in zip(variables, axes, strict=True):
         # netCDF4 looks for dimensions by name, from the group of the variable upwards.
-        require(all(_nearest(named, item.prefix, d.name) is d for d in ds), "a dimension behind another")
+        modelled(all(_nearest(named, item.prefix, d.name) is d for d in ds), "a dimension behind another")
         found.append(_described(number, item, ds, spans))
     return tuple(found), {d.prefix + d.name: d.length for of_group in named.values() for d in of_group.values()}
 
@@ -116,7 +116,7 @@ def _dimensions(items: Sequence[Item]) -> dict[int, _Dimension]:
     for position, item in enumerate(items):
         if not item.facts.scale:
             continue
-        require(bool(item.space.shape) and not item.name.startswith((NOT_COORDINATE, _PHONY)), "an odd dimension")
+        modelled(bool(item.space.shape) and not item.name.startswith((NOT_COORDINATE, _PHONY)), "an odd dimension")
         noted = item.facts.number
         number = following if noted is None else noted
         require(number >= 0 and all(number != d.number for d in found.values()), "an odd number of a dimension")
@@ -137,9 +137,9 @@ def _axes(dimensions: Mapping[int, _Dimension], number: int, item: Item) -> tupl
         require(all(n in noted for n in facts.numbers), "an odd number of a dimension")
         axes = tuple(noted[n] for n in facts.numbers)
     else:
-        require(not rank or (not facts.scale and item.scales is not None), "dimensions without names")
+        modelled(not rank or (not facts.scale and item.scales is not None), "dimensions without names")
         axes = tuple(dimensions[n] for n in item.scales or ())
-    require(len(axes) == rank and all(item.prefix.startswith(d.prefix) for d in axes), "odd dimensions")
+    modelled(len(axes) == rank and all(item.prefix.startswith(d.prefix) for d in axes), "odd dimensions")
     return axes
 
 

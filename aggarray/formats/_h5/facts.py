@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._h5.attributes import Attribute, Element, decoded
-from aggarray.formats._h5.data import UnmodelledError, require
+from aggarray.formats._h5.data import UnmodelledError, modelled, require
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.types import CHARACTERS, PLAIN, REFERENCES, TEXTS, USERS
 from aggarray.formats._h5.values import text_at
@@ -62,9 +62,9 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
     shown = [a for a in attributes if a.name not in _KINDS]
     for attribute in shown:
         doubtful = attribute.name in _DOUBTFUL or attribute.name.lower().startswith("_nczarr")
-        require(attribute.kind in (PLAIN, CHARACTERS, TEXTS) and not doubtful, f"attribute {attribute.name!r}")
+        modelled(attribute.kind in (PLAIN, CHARACTERS, TEXTS) and not doubtful, f"attribute {attribute.name!r}")
     for name, kind in _KINDS.items():
-        require(name not in by_name or by_name[name].kind == kind, f"attribute {name!r}")
+        modelled(name not in by_name or by_name[name].kind == kind, f"attribute {name!r}")
     scale = _is_scale(by_name.get("CLASS"))
     listed = by_name.get("DIMENSION_LIST")
     coordinates = _integers(by_name.get("_Netcdf4Coordinates"))

@@ -3,7 +3,7 @@
 Only what leads to the variable is looked at: the groups that it is in, and the other datasets along its unlimited dimensions.
 """
 
-from aggarray.formats._h5.data import Data, UnmodelledError, require
+from aggarray.formats._h5.data import Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.dimensions import NOT_COORDINATE
 from aggarray.formats._h5.facts import Facts, facts_of
 from aggarray.formats._h5.groups import attributes_of, links_of
@@ -41,9 +41,9 @@ class H5File:
         prefix, _, name = path.rpartition("/")
         names = self._group(prefix)
         address = names.get(name.encode())
-        require(address is not None and name not in ("", "."), "no such dataset")
+        modelled(address is not None and name not in ("", "."), "no such dataset")
         header = header_at(self.data, address or 0)
-        require(_is_dataset(header), "no dataset")
+        modelled(_is_dataset(header), "no dataset")
         return header
 
     def variable(self, path: str) -> Header:
@@ -58,7 +58,7 @@ class H5File:
         if found is None:
             prefix, _, name = path.rpartition("/")
             address = self._group(prefix).get(name.encode()) if name not in ("", ".") else None
-            require(address is not None, "no such group")
+            modelled(address is not None, "no such group")
             found = self._links[path] = self._names(header_at(self.data, address or 0))
         return found
 
@@ -80,10 +80,10 @@ class H5File:
         facts, shape = self.facts(header), list(space.shape)
         if facts.listed is None:
             if facts.scale:
-                require(unlimited == [0], "a scale that is unlimited elsewhere")
+                modelled(unlimited == [0], "a scale that is unlimited elsewhere")
                 return (max(shape[0], self._longest(header, facts)), *shape[1:])
             # Dimensions known by number alone: nothing leads to the other variables that have them.
-            require(facts.numbers is None, "dimensions known by number")
+            modelled(facts.numbers is None, "dimensions known by number")
             return space.shape
         require(len(facts.listed) == len(shape), "an odd list of scales")
         for axis in unlimited:
@@ -97,7 +97,7 @@ class H5File:
 
     def _longest(self, scale: Header, facts: Facts) -> int:
         """Return the length of the unlimited dimension of a scale: that of the longest variable which has it."""
-        require(_is_dataset(scale) and facts.scale, "no scale")
+        modelled(_is_dataset(scale) and facts.scale, "no scale")
         longest = 0 if facts.pure or scale.space is None else scale.space.shape[0]
         for address, axis in facts.users:
             space = header_at(self.data, address).space

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from aggarray.formats._h5.data import LEFT, UnmodelledError
+from aggarray.formats._h5.data import UnmodelledError
 from aggarray.formats._h5.facts import shown_attributes
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.headers import Header
@@ -18,16 +18,11 @@ from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed, unrea
 
 
 def glimpse(path: str, wanted: Wanted) -> Glimpse | None:
-    """Return what is wanted of a file; None where it is left to the library."""
-    try:
-        file = H5File(path)
-    except LEFT:
-        return None
+    """Return what is wanted of a file; one of `data.LEFT` where it is left to the library."""
+    file = H5File(path)
     try:
         attrs = _attributes(file, file.root, wanted.attributes) if wanted.attributes else {}
         return glimpsed(path, attrs, [_variable(file, name) for name in wanted.coordinates], wanted, unread)
-    except LEFT:
-        return None
     finally:
         file.close()
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from operator import attrgetter
 
 from aggarray.formats._h5.attributes import Attribute, attribute_of
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, little, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, little, modelled, require
 from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.heaps import FractalHeap, local_heap
 from aggarray.formats._h5.messages import Link, link_of
@@ -70,7 +70,7 @@ def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
     index = header.attribute_index
     if index is None or index.heap == UNDEFINED:
         return _compact(header)
-    require(not header.attributes and index.tracked, "attributes in two places, or in no order")
+    modelled(not header.attributes and index.tracked, "attributes in two places, or in no order")
     identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size))
     found = FractalHeap(data, index.heap).parsed(identities, attribute_of)
     return _distinct(tuple([found[i] for i in order]))
@@ -95,7 +95,7 @@ def _dense(found: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[int, ...]
     """Return heap IDs, and which of them comes first, second, ..."""
     unpacked = [_ATTRIBUTE.unpack(record) for record in found]
     numbers = [number for _, _, number, _ in unpacked]
-    require(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
+    modelled(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
     require(len(set(numbers)) == len(numbers), "two attributes made at once")
     return tuple(identity for identity, _, _, _ in unpacked), tuple(sorted(range(len(numbers)), key=numbers.__getitem__))
 

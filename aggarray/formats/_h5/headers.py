@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from aggarray.formats._h5.attributes import Attribute, attribute_of
-from aggarray.formats._h5.data import KEPT_BYTES, Data, UnmodelledError, little, require, verify
+from aggarray.formats._h5.data import KEPT_BYTES, Data, UnmodelledError, little, modelled, require, verify
 from aggarray.formats._h5.messages import (
     Fill,
     Index,
@@ -87,7 +87,7 @@ def header_at(data: Data, address: int) -> Header:
     prefix = data.upto(address, 16)
     if prefix[:4] == b"OHDR":
         flags = little(prefix, 5, 1)
-        require(prefix[4] == 2 and flags < 64, "an object header that is not modelled")
+        modelled(prefix[4] == 2 and flags < 64, "an object header that is not modelled")
         start = 6 + (16 if flags & _TIMES else 0) + (4 if flags & _LIMITS else 0)
         width = 1 << (flags & 3)
         start += width
@@ -95,7 +95,7 @@ def header_at(data: Data, address: int) -> Header:
         block = _parsed(data.at(address, start + size + 4), start, bool(flags & _NUMBERED), True)
         return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, bool(flags & _NUMBERED), True))
     version, reserved, count, references, size = struct.unpack_from("<BBHII", prefix)
-    require((version, reserved) == (1, 0) and references == 1, "an object header that is not modelled")
+    modelled((version, reserved) == (1, 0) and references == 1, "an object header that is not modelled")
     block = _parsed(data.at(address + 16, size), 0, False, False)
     found = _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, False, False), count)
     return found
@@ -103,7 +103,7 @@ def header_at(data: Data, address: int) -> Header:
 
 def _continued(data: Data, address: int, size: int) -> bytes:
     block = data.at(address, size)
-    require(block[:4] == b"OCHK" and size >= 8, "an object header that is not modelled")
+    modelled(block[:4] == b"OCHK" and size >= 8, "an object header that is not modelled")
     return block
 
 
@@ -137,7 +137,7 @@ def _parse(block: bytes, start: int, numbered: bool, newer: bool) -> _Block:
     count = 0
     for code, flags, number, body in _messages(block, start, numbered, newer):
         count += 1
-        require(not flags & ~_HARMLESS, "a message that is shared or marked")
+        modelled(not flags & ~_HARMLESS, "a message that is shared or marked")
         if code in _IDLE:
             require(body.startswith(_IDLE[code]), "an odd message")
             continue

@@ -4,7 +4,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, require
+from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, modelled, require
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 #: The filter whose parameter, a level, HDF5 checks.
@@ -69,7 +69,7 @@ class Link:
 
 def layout_of(message: bytes) -> Layout:
     """Return a layout of version 3, 4 or 5."""
-    require(len(message) >= 4 and message[0] in (3, 4, 5), "a layout that is not modelled")
+    modelled(len(message) >= 4 and message[0] in (3, 4, 5), "a layout that is not modelled")
     form = message[1]
     if form == COMPACT:
         size = little(message, 2, 2)
@@ -77,7 +77,7 @@ def layout_of(message: bytes) -> Layout:
         return Layout(COMPACT, size=size, data=message[4 : 4 + size])
     if form == CONTIGUOUS:
         return Layout(CONTIGUOUS, little(message, 2, 8), little(message, 10, 8))
-    require(form == CHUNKED, "a layout that is not modelled")
+    modelled(form == CHUNKED, "a layout that is not modelled")
     return _chunked_3(message) if message[0] == 3 else _chunked_4(message)
 
 
@@ -144,7 +144,7 @@ def fill_of(message: bytes) -> Fill:
 def filters_of(message: bytes) -> tuple[Step, ...]:
     """Return a filter pipeline (type 0x000B), in the order of encoding."""
     version, count = little(message, 0, 1), little(message, 1, 1)
-    require(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
+    modelled(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
     at = 8 if version == 1 else 2
     found = []
     for _ in range(count):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggarray.formats._h5.data import LEFT, UNDEFINED, Data, UnmodelledError, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.dimensions import Item, described, dtype_of, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_of, shown_attributes
 from aggarray.formats._h5.groups import attributes_of, links_of
@@ -48,13 +48,10 @@ class _Found:
     seen: set[int] = field(default_factory=set)
 
 
-def scan(path: str) -> Structure | None:
-    """Return the structure of a netCDF-4 file as netCDF4 shows it, None where it is left to the libraries."""
-    try:
-        with File(path) as file:
-            return _structure(path, file)
-    except LEFT:
-        return None
+def scan(path: str) -> Structure:
+    """Return the structure of a netCDF-4 file as netCDF4 shows it; one of `data.LEFT` where it is left to the libraries."""
+    with File(path) as file:
+        return _structure(path, file)
 
 
 def _structure(path: str, file: File) -> Structure:
@@ -64,7 +61,7 @@ def _structure(path: str, file: File) -> Structure:
     _walk(found, root, header_at(data, root), "")
     items, prefixes = _items(found), tuple(found.groups)
     every, sizes = described(items, prefixes)
-    require(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
+    modelled(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
     variables, wanted = _variables(found, items, prefixes)
     places = {d.path: d for d in every}
     headers = [dataset.header for dataset in found.datasets.values()]
@@ -72,7 +69,7 @@ def _structure(path: str, file: File) -> Structure:
     def read(variable: Variable) -> np.ndarray:
         """Return the values of a variable."""
         place = places[variable.name]
-        require(len(place.lengths) < 2 or place.growing < 2, "two unlimited dimensions")
+        modelled(len(place.lengths) < 2 or place.growing < 2, "two unlimited dimensions")
         values = values_of(data, found.heap, headers[place.number], place.lengths)
         return stored_values(values, variable.attrs, place.joined).astype(variable.dtype, copy=False)
 
@@ -88,13 +85,13 @@ def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
     found.groups[prefix] = facts_of(attributes_of(found.data, header))
     inner = []
     for link in links_of(found.data, header):
-        require(len(link.name) <= _LONGEST_NAME and b"/" not in link.name, "an odd name")
+        modelled(len(link.name) <= _LONGEST_NAME and b"/" not in link.name, "an odd name")
         name = link.name.decode("utf-8")
         item = header_at(found.data, link.address)
         if item.link_index is not None or item.symbols is not None:
             inner.append((link.address, item, f"{prefix}{name}/"))
         else:
-            require(link.address not in found.seen, "a dataset that is there twice")
+            modelled(link.address not in found.seen, "a dataset that is there twice")
             found.seen.add(link.address)
             found.datasets[link.address] = _Dataset(prefix, name, item, facts_of(attributes_of(found.data, item)))
     for group in inner:
@@ -129,7 +126,7 @@ def _check_storage(data: Data, layout: Layout, size: int) -> None:
 
 def _referred(found: _Found, count: int, address: int, number: int) -> int:
     """Return the address of the only scale of a dimension."""
-    require(count == 1, "dimensions with several names")
+    modelled(count == 1, "dimensions with several names")
     packed = found.heap.get(address, number)
     require(len(packed) == 8, "an odd reference")
     return int.from_bytes(packed, "little")

@@ -2,7 +2,7 @@
 
 import struct
 
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require, verify
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require, verify
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: The longest superblock.
@@ -45,13 +45,13 @@ def _old(block: bytes, version: int) -> tuple[int, int, int]:
     """Return base address, end of file and root of versions 0 and 1."""
     _, _, free, root, shared, offsets, lengths, leaf, inner, flags = _OLD.unpack_from(block)
     # The numbers of entries of nodes are those that HDF5 has when nobody says otherwise, as nobody does.
-    require((free, root, shared, offsets, lengths, flags, leaf, inner) == (0, 0, 0, 8, 8, 0, 4, 16), "an odd superblock")
+    modelled((free, root, shared, offsets, lengths, flags, leaf, inner) == (0, 0, 0, 8, 8, 0, 4, 16), "an odd superblock")
     at = _OLD.size
     if version == 1:
-        require(block[at : at + 4] == bytes([32, 0, 0, 0]), "an odd superblock")
+        modelled(block[at : at + 4] == bytes([32, 0, 0, 0]), "an odd superblock")
         at += 4
     base, free_space, end, driver, name, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
-    require(free_space == driver == UNDEFINED and name == 0 and kind <= 1, "an odd superblock")
+    modelled(free_space == driver == UNDEFINED and name == 0 and kind <= 1, "an odd superblock")
     return base, end, address
 
 
@@ -60,5 +60,5 @@ def _new(block: bytes) -> tuple[int, int, int]:
     verify(block[: _NEW.size])
     _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
     # Flags tell of a writer that is at work or died; an extension of settings that hardly a file has.
-    require((offsets, lengths, flags, extension) == (8, 8, 0, UNDEFINED), "an odd superblock")
+    modelled((offsets, lengths, flags, extension) == (8, 8, 0, UNDEFINED), "an odd superblock")
     return base, end, root

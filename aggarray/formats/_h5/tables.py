@@ -3,6 +3,7 @@
 The answers are those of `aggarray.formats._hdf5_chunks.describe`, and by the same rules.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.messages import CHUNKED, COMPACT, CONTIGUOUS, Fill, Layout
-from aggarray.formats._h5.types import PLAIN, Space
+from aggarray.formats._h5.types import PLAIN, TEXTS, Space
+from aggarray.formats._h5.values import values_of
 from aggarray.formats._hdf5_chunks import filters_of, laid_out, without_columns
-from aggarray.formats.base import Chunks, one_chunk
+from aggarray.formats.base import SCAN_ELEMENTS, Chunks, one_chunk, stored_values
 
 
 def table_of(file: H5File, variable: str) -> Chunks | None:
@@ -30,6 +32,17 @@ def table_of(file: H5File, variable: str) -> Chunks | None:
     else:
         found = _chunked(file.data, header, shape, fill)
     return None if found is None or (fill is None and (found.offsets < 0).any()) else found
+
+
+def texts_of(file: H5File, variable: str) -> np.ndarray | None:
+    """Return all texts of variable length, None for other types and for more than a scan reads of one variable."""
+    header = file.variable(variable)
+    if header.kind is None or header.kind.name != TEXTS:
+        return None
+    shape = file.shape(header)
+    if math.prod(shape) > SCAN_ELEMENTS:
+        return None
+    return stored_values(values_of(file.data, file.heap, header, shape), {}, joined=False)
 
 
 def piece_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from aggarray.codecs import Filter, decode
 from aggarray.formats._h5.chunks import Chunk, chunks_of
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.messages import CHUNKED, COMPACT, Fill, Layout
@@ -31,10 +31,10 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
         raise UnmodelledError("no dataset")
     texts = header.kind.name == TEXTS
     dtype = np.dtype(f"V{ELEMENT}") if texts else header.kind.dtype
-    require(dtype is not None and not header.space.empty, "a type that is not modelled")
+    modelled(dtype is not None and not header.space.empty, "a type that is not modelled")
     found = _stored(data, header, header.layout, np.dtype(dtype))
     if shape != found.shape:
-        require((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
+        modelled((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
         longer = _filled(shape, found.dtype, header.fill)
         longer[tuple(slice(0, n) for n in found.shape)] = found
         found = longer

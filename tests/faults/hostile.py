@@ -1,0 +1,80 @@
+"""How are hostile files looked at by processes of their own, and what must be true of all that they say?"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from making import cube, write
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case.
+
+    ``steps``: of each step its name, the class of the error or None, what was said, "done", "told" or "fault", seconds;
+    ``memory``: bytes taken at most; ``crash``: what a process said that ended.
+    """
+
+    case: Any
+    steps: tuple[tuple[Any, ...], ...]
+    seconds: float = 0.0
+    memory: int = 0
+    crash: str = ""
+
+    @property
+    def faults(self) -> list[Any]:
+        """Return what should not have been: steps that failed otherwise than by an error of ours, or a crash."""
+        greedy = [step for step in self.steps if "Unable to allocate" in step[2] or "MemoryError" in step[2]]
+        return [step for step in self.steps if step[3] == "fault"] + greedy + ([self.crash] if self.crash else [])
+
+    @property
+    def texts(self) -> list[str]:
+        """Return all that was said."""
+        return [step[2] for step in self.steps]
+
+
+def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
+    """Look at cases, paths or arguments of `aggarray.open`, by as many processes one after the other as it takes."""
+    left, found = list(cases), []
+    while left:
+        lines = "".join(f"{json.dumps(case)}\n" for case in left)
+        command = [sys.executable, "-m", "tests.faults.hostile_child", str(scratch)]
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=ROOT, check=False)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        ended = [answer for answer in answers if answer != ["begun"]]
+        for case, (steps, seconds, memory) in zip(left, ended, strict=False):
+            found.append(Outcome(case, tuple(map(tuple, steps)), seconds, memory))
+        left = left[len(ended) :]
+        if (left and done.returncode == 0) or not answers:
+            raise RuntimeError(done.stderr)
+        if left:
+            found.append(Outcome(left.pop(0), (), crash=f"{done.returncode}: {done.stderr[-3000:]}"))
+    return found
+
+
+def looked_at(cases: Mapping[str, Any], scratch: Path) -> dict[str, Outcome]:
+    """Look at files by name."""
+    good = [write(scratch / "good.nc", cube([1.0])), str(scratch / "good.zarr")]
+    zarr.create_array(good[1], data=np.arange(3.0), dimension_names=["good"])
+    # The first ones have libraries loaded, which takes memory.
+    return dict(zip(cases, outcomes([*good, *cases.values()], scratch)[2:], strict=True))
+
+
+def unborne(found: Mapping[str, Outcome], memory: int = 96 << 20) -> dict[str, Any]:
+    """Return what was not borne, by name: a crash, another error than ours, more memory than that, or a text that is wild."""
+    told: dict[str, Any] = {}
+    for name, one in found.items():
+        wild = [text[:200] for text in one.texts if any(not c.isprintable() and c != "\n" for c in text)]
+        several = [step[2] for step in one.steps if step[1] is not None and "\n" in step[2]]
+        much = [one.memory] if one.memory > memory else []
+        if one.faults or wild or several or much:
+            told[name] = {"faults": one.faults, "wild": wild, "lines": several, "memory": much}
+    return told

@@ -1,0 +1,108 @@
+"""What becomes of files in which bits are flipped and bytes overwritten, in headers and in data?
+
+Values, or one error that names the file: never a crash, a hang or another exception. Damage of raw values without a
+checksum, and of headers without one that still make sense, cannot be told.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray.formats import _hdf5_apart, hdf5
+from tests.faults.running import Case, faults_in, flips, outcomes
+from tests.making import write
+
+#: What structures begin with that have a checksum in their last four bytes.
+_CHECKED = re.compile(rb"OHDR|OCHK|FAHD|FADB|EAHD|EAIB|EADB|EASB|BTHD|BTLF|BTIN|FRHP|FHDB|FHIB")
+
+
+def test_damage_by_chance(group: list[str], tmp_path: Path) -> None:
+    cases = [case for path in group for case in flips(path, 250 // len(group), 3)]
+    found = outcomes(tmp_path, cases)
+    assert not faults_in(found)
+    assert len(found) == len(cases)
+    assert {one.kind for one in found} >= {"right", "error"}
+
+
+def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path: Path) -> None:
+    """Newer structures of HDF5 have checksums: what is damaged in them is told, or not looked at."""
+    names = ("hdf5-growing-latest", "hdf5-growing-twice-latest", "hdf5-deflate-latest", "hdf5-groups-latest", "netcdf4_many")
+    cases: list[Case] = []
+    for path in map(made, names):
+        data = Path(path).read_bytes()
+        for number, found in enumerate(_CHECKED.finditer(data)):
+            # Links and attributes of groups come first: their blocks are many, and alike.
+            if number % (1 + len(data) // 8000) == 0:
+                cases += [(path, "", ["flip", [[found.start() + 5 + number % 9, 1 << number % 8]]])]
+    assert len(cases) > 40
+    outcome = outcomes(tmp_path, cases)
+    assert not faults_in(outcome)
+    assert not [one for one in outcome if one.kind == "wrong" and not one.told[1]]
+    assert sum(one.kind == "error" for one in outcome) > len(outcome) / 3
+
+
+def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:
+    """Every header of a netCDF-4 file has a checksum: a letter of the units that flips is no other unit."""
+    path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
+    data = path.read_bytes()
+    assert aa.open(path)["tas"].units == "kelvin" and data.count(b"kelvin") == 1
+    path.write_bytes(data.replace(b"kelvin", b"kelvim"))
+    with pytest.raises(aa.FormatError, match=r"a\.nc"):
+        aa.open(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tmp_path: Path) -> None:
+    """netCDF-C 4.10 dies when it closes the first of these."""
+    crashing: list[Case] = [
+        (made("hdf5-groups-earliest"), "", ["flip", [[39036, 2]]]),
+        (made("hdf5-one-chunk-earliest"), "", ["flip", [[10470, 221], [2467, 60]]]),
+    ]
+    found = outcomes(tmp_path, crashing)
+    assert not faults_in(found)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the libraries die over a file depends on what lies in memory; so does it not where they are not asked here."""
+    path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': damaged: the HDF5 library breaks down over it"):
+        _hdf5_apart.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
+    path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
+
+    def here(path: str) -> None:
+        raise AssertionError("in this process")
+
+    monkeypatch.setattr(hdf5, "scan_by_libraries", here)
+    with pytest.raises(aa.FormatError, match=r"a\.nc"):
+        aa.open(path)
+
+
+def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
+    """Blosc's header says how many bytes come out, numcodecs takes them for a number with a sign."""
+    path = tmp_path / "a.zarr"
+    shutil.copytree(made("zarr2-blosc"), path)
+    data = bytearray((path / "lon/0").read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    (path / "lon/0").write_bytes(data)
+    with pytest.raises(aa.FormatError, match=r"a\.zarr, variable 'lon'"):
+        aa.open(path)
+
+
+def test_an_index_whose_group_is_damaged_is_no_data_file(made: Callable[[str], str], tmp_path: Path) -> None:
+    path = tmp_path / "a.nca"
+    shutil.copy(made("index"), path)
+    with h5py.File(path) as file:
+        at = h5py.h5o.get_info(file["aggarray"].id).addr
+    data = bytearray(path.read_bytes())
+    data[at + 20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(aa.IndexFileError, match=r"a\.nca: damaged"):
+        aa.open(path)

@@ -1,0 +1,75 @@
+"""Is anything that a file holds ever run? The source is searched for what would: pickles, eval, YAML, formats of files."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from aggarray.cli import main
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "aggarray").rglob("*.py"))
+
+#: Modules that unpickle: what processes of one program, started by it, send each other, and nothing from a file.
+PICKLES = {
+    *("helpers.py", "wire.py", "remote/reach.py", "adapters/travel.py", "formats/_hdf5_apart.py"),
+    *("transport/base.py", "transport/agreeing.py", "transport/trees.py"),
+}
+#: What runs text or bytes, or lets a library do so.
+FORBIDDEN = {"eval", "exec", "compile", "__import__", "execfile", "system", "popen", "literal_eval"}
+MODULES = {"yaml", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
+
+
+def calls(tree: ast.AST) -> list[tuple[str, str, ast.Call]]:
+    """Return (what it is an attribute of, name, call) of all calls."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Attribute):
+                found.append((ast.unparse(function.value), function.attr, node))
+            elif isinstance(function, ast.Name):
+                found.append(("", function.id, node))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_runs_what_it_reads(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    name = str(path.relative_to(ROOT / "aggarray"))
+    for owner, called, call in calls(tree):
+        assert called not in FORBIDDEN or (owner, called) == ("re", "compile"), ast.unparse(call)
+        assert not any(k.arg == "allow_pickle" for k in call.keywords), ast.unparse(call)
+        assert not any(k.arg == "shell" for k in call.keywords), ast.unparse(call)
+        # A format that a file gives could reach into objects.
+        is_format = called in ("format", "format_map") and owner not in ("", "click")
+        assert not is_format or owner.startswith(("'", '"')), ast.unparse(call)
+    imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    imported |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    assert not {one.partition(".")[0] for one in imported} & MODULES
+    assert "pickle" not in imported or name in PICKLES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 100_000 + "]" * 100_000,
+        "a = " + "{a = " * 5_000 + "1" + "}" * 5_000,
+        ".".join("a" * 3_000) + " = 1",
+        '[input]\nsource = "$(touch mark)"\n[index]\npath = "`touch mark`/x.nca"\n',
+    ],
+    ids=["lists", "tables", "keys", "commands"],
+)
+def test_jobs_are_data(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "job.toml"])
+    err = capsys.readouterr().err
+    assert stop.value.code in (1, 2) and "Traceback" not in err and len(err) < 2000 and not Path("mark").exists()
+
+
+def test_options_for_storage_may_nest_as_they_like(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["info", str(tmp_path / "x.nc"), "--storage", "a=" + "[" * 100_000])
+    assert "no such file" in capsys.readouterr().err

@@ -1,0 +1,100 @@
+"""Does any text of a file or a server keep a regular expression of ours busy for long? Each is given texts made for that.
+
+A process of its own does it, and is given up after far more time than it takes. Regular expressions that users give, in rules,
+are their own.
+"""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+import aggarray as aa
+from aggarray.units import calendars
+
+#: Each line is carried out; what it raises of our errors, or as ValueError, is an answer.
+LINES = r"""
+calendars.is_reference_time("days" + " " * n + "x")
+calendars.is_reference_time("days since " * n)
+calendars.epoch("days" + " " * n + "since" + " " * n + "2000")
+calendars.epoch("days since 2000-01-01 00:00:0." + "0" * n)
+calendars.epoch("days since 2000" + "-1" * n)
+calendars.epoch("days since 2000-01-01 0:0 +" + "1" * n)
+udunits.signature("0" * n + "x")
+udunits.signature("0." + "0" * n + "x")
+udunits.signature("0 " * n)
+udunits.signature("m." * 10_000)
+cfa04_parts.parsed_part("[" * n)
+cfa04_parts.parsed_part("[" + "1," * n)
+cfa04_parts.parsed_part("[[" + "1" * n + "]]")
+cfa04_parts.parsed_part("[[" + "1, " * n + "x]]")
+cfa04_parts.parsed_part("(1)" * n)
+_reference_text.rendered("{{" * n, {}, {})
+_reference_text.rendered("{{'" + "%" * 100 + "' % 1}}", {}, {})
+kerchunk._KEYS.search(b'"refs"' + b" " * n)
+kerchunk._KEYS.search(b'"refs" ' * n)
+web._LINK.findall("<a " * n)
+web._LINK.findall("<a" + " " * n)
+web._LINK.findall("<a href " * n)
+web._LINK.findall("<a x=" + " href" * n)
+systems.explained("s3://b/a", ValueError("key" * n))
+systems.explained("s3://b/a", ValueError("token " * n))
+uris.is_url("a" * n)
+uris.resolve_uri("%2e%2e/" * n, "/data")
+uris.moves({"/a": "/b"}).applied("file:" * n)
+urls.canonical("a" * n + "://")
+urls.canonical("s3://" + "@" * n)
+flat._FLAT.fullmatch("//rows of " * n)
+rules.facet({"table_id": "Table" + " " * n}, "table_id")
+typetext.parse_type("1 * " * 5 * n + "int8")
+typetext.parse_type("'" + "\\" * n)
+typetext.parse_type(" " * n)
+meaning._DATE.fullmatch("2000-01-01T" + "0" * n)
+_references.Names("/a")["%" * n]
+_references.Names("/a")["../" * n]
+remote.canonical("zip://" + "::" * n)
+"""
+
+HEAD = """
+import sys, warnings
+from aggarray import remote
+from aggarray.aggregate import rules
+from aggarray.formats import _reference_text, _references, flat, kerchunk
+from aggarray.indexes import cfa04_parts, uris
+from aggarray.labels import meaning
+from aggarray.memory import typetext
+from aggarray.remote import systems, urls, web
+from aggarray.units import calendars, udunits
+from aggarray.errors import AggarrayError
+n = 200_000
+for line in sys.stdin.read().splitlines():
+    try:
+        exec(line)
+    except (AggarrayError, ValueError):
+        pass
+    print(line, flush=True)
+"""
+
+
+def test_texts_that_make_patterns_go_back_and_forth() -> None:
+    lines = [line for line in LINES.splitlines() if line]
+    command = [sys.executable, "-c", HEAD]
+    try:
+        done = subprocess.run(
+            command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+        )
+        said, why = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as error:
+        said, why = (error.stdout or b"").decode(), "it takes for ever"
+    assert said.splitlines() == lines, why
+
+
+def test_reference_times_mean_what_they_meant() -> None:
+    for text in ("days since 2000-01-01", "  days  since\t2000-01-01 00:00:0.25", "hours SINCE 1999-12-31 24"[:-3]):
+        assert calendars.is_reference_time(text)
+    assert not calendars.is_reference_time("days since") and not calendars.is_reference_time("dayssince 2000")
+    quarter = calendars.epoch("days since 2000-01-01 00:00:0.25").microseconds
+    assert quarter - calendars.epoch("days  since  2000-01-01").microseconds == 250_000
+    with pytest.raises(aa.UnitsError):
+        calendars.epoch("days since 2000-01-01 00:00:0." + "0" * 5000)

@@ -1,0 +1,46 @@
+"""What becomes of files that are cut short, at every length in the header, and at many others?
+
+The values of the file as it was, where nothing of them is missing, or one error that names the file. Never a crash, a hang,
+another exception, or values that nobody has written.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import aggarray as aa
+from tests.faults.running import cuts, faults_in, outcomes
+
+
+def test_files_cut_short(group: list[str], tmp_path: Path) -> None:
+    few = 400 // len(group)
+    cases = [case for path in group for case in list(cuts(path, 8, 1 + few // 20, 1))[:few]]
+    found = outcomes(tmp_path, cases)
+    assert not faults_in(found)
+    assert len(found) == len(cases)
+    # Text that is cut short may be a text, and a store whose attributes are gone a store: all else is told.
+    wrong = [
+        one for one in found if one.kind == "wrong" and not one.case[1].endswith((".json", ".zattrs", ".zgroup", ".zarray"))
+    ]
+    assert not wrong
+    assert sum(one.kind == "error" for one in found) > len(found) / 2
+
+
+def test_every_length_of_headers(made: Callable[[str], str], tmp_path: Path) -> None:
+    paths = [made(name) for name in ("netcdf3-records-CLASSIC", "netcdf3-64BIT_DATA", "hdf5-deflate-earliest", "index")]
+    cases = [case for path in paths for case in cuts(path, 120, 5, 2)]
+    found = outcomes(tmp_path, cases)
+    assert not faults_in(found)
+    assert {one.kind for one in found} == {"error"}
+
+
+@pytest.mark.parametrize("name", ["netcdf3-CLASSIC", "netcdf3-64BIT_DATA"])
+def test_missing_ends_are_told_when_a_file_is_opened(made: Callable[[str], str], tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.nc"
+    shutil.copy(made(name), path)
+    os.truncate(path, path.stat().st_size - 40)
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable '\w+': truncated: its values end at byte \d+"):
+        aa.open(path)

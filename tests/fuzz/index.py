@@ -1,0 +1,192 @@
+"""Is an index of aggarray opened or refused, whatever its documents and columns say?
+
+An input is ``{"document": {...}, "records": {...}, "integers": [...], "texts": text, "values": hexadecimal, "blocks": ...}``:
+what lies in the group of the file. HDF5 itself is left out: a stand-in for h5py's group holds the columns.
+"""
+
+import functools
+import json
+import os
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import h5py
+import numpy as np
+
+import aggarray as aa
+from aggarray import indexes
+from aggarray.access import Access
+from aggarray.api import opening
+from aggarray.api.provenance import DEFAULT_RULES
+from aggarray.formats.base import LIBRARY_LOCK
+from aggarray.indexes.store import GROUP, Reader
+from tests.fuzz.target import Target, check, home, read_some, refusing
+from tests.fuzz.trees import dumped, loaded, mutator
+from tests.making import TIME, cube, write
+
+_NAMES = """
+    is at start step count lengths texts dtype shape edges refs file variable template variables memory starts steps picks
+    dimensions directions coords known rows cuts chosen counts index present geometries templates attributes stamps
+    details named chunks layouts names layout columns tuple list mapping bytes <f4 <f8 <i8 >i2 |b1 <M8[s] <U3 text
+    encoding stored viewed missing valid scale_factor add_offset time lat tas ../x.nc /etc/passwd http://a/b.nc file:///x
+    rules how refusals skipped duplicates K 360_day
+"""
+_WORDS: tuple[Any, ...] = (
+    *_NAMES.split(),
+    *(
+        "days since 2000-01-01",
+        {"is": [0]},
+        {"is": [0, 1]},
+        {"is": []},
+        {"start": 0, "step": 1, "count": 30},
+    ),
+    *(
+        {"at": 0, "count": 3},
+        {"tuple": [1, 2]},
+        {"<f4": 1.0},
+        {"<f8": [1.0, 2.0]},
+    ),
+    *(
+        {"bytes": ["<f4", [1], "00000000"]},
+        {"texts": [[1], ["a"]]},
+        {"mapping": [["a", 1]]},
+    ),
+)
+#: Every file that an index names was changed then.
+_THEN = 1_600_000_000_000_000_000
+
+
+class _Blob(np.ndarray):
+    """A column, as h5py shows a dataset."""
+
+    external = None
+    is_virtual = False
+
+
+class _Group(dict[str, Any]):
+    """The group of an index, as h5py shows it."""
+
+    attrs = {"schema": np.int32(2), "generation": np.int64(1)}  # noqa: RUF012
+
+    def get(self, name: str, default: Any = None, getlink: bool = False) -> Any:
+        """Return a member, or the kind of its link."""
+        return h5py.HardLink() if getlink and name in self else super().get(name, default)
+
+
+class _Reader(Reader):
+    """Reads what an input says."""
+
+    given = _Group()
+
+    @contextmanager
+    def opened(self) -> Any:
+        """Show the columns of the input for the length of a block."""
+        with LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
+            if self._group is None:
+                self._group = self.given
+                stack.callback(setattr, self, "_group", None)
+                self._check_version()
+            yield self
+
+
+def _group(found: Any) -> _Group | None:
+    """Return the columns of an input, None where it has none."""
+    if not isinstance(found, dict):
+        return None
+    made = _Group()
+    try:
+        for name in ("document", "records"):
+            made[name] = np.frombuffer(dumped(found.get(name)), np.uint8).view(_Blob)
+        made["integers"] = np.array(found.get("integers", []), np.int64).view(_Blob)
+        made["texts"] = np.frombuffer(found.get("texts", "").encode("utf-8", "surrogateescape"), np.uint8).view(_Blob)
+        for name in ("values", "blocks"):
+            made[name] = np.frombuffer(bytes.fromhex(found.get(name, "")), np.uint8).view(_Blob)
+    except (TypeError, ValueError, OverflowError, AttributeError, RecursionError):
+        return None
+    return made
+
+
+@functools.cache
+def _files() -> Path:
+    """Write the files that seeds are indexes of; their times are always the same."""
+    folder = home() / "index"
+    folder.mkdir()
+    for number in range(3):
+        times = np.arange(2.0) + 2 * number
+        write(folder / f"c{number}.nc", cube(times), {"title": "a"}, "NETCDF3_CLASSIC")
+        packed = {"units": "K", "scale_factor": 0.5, "_FillValue": np.int16(-9), "valid_max": np.int16(90)}
+        lines = {"time": (("time",), times, TIME), "v": (("time",), np.arange(2, dtype="i2"), packed)}
+        write(folder / f"l{number}.nc", lines, {}, "NETCDF3_CLASSIC")
+        rows = np.array([2, 0, 1], "i4") + np.int32(number)
+        ragged = {
+            "station": (("station",), np.arange(3, dtype="i4") + 3 * number, {"cf_role": "timeseries_id"}),
+            "size": (("station",), rows, {"sample_dimension": "obs"}),
+            "obs": (("obs",), np.arange(rows.sum(), dtype="f4"), {"units": "m"}),
+            "tas": (("obs",), np.arange(rows.sum(), dtype="f4"), {"units": "K", "coordinates": "obs"}),
+        }
+        write(folder / f"r{number}.nc", ragged, {"featureType": "timeSeries"}, "NETCDF3_64BIT_OFFSET")
+    for path in folder.iterdir():
+        os.utime(path, ns=(_THEN, _THEN))
+    (folder / "index.nca").write_bytes(bytes(1 << 13))
+    return folder
+
+
+def run(data: bytes) -> bool:
+    """Open an index; look at it, check it and read from it."""
+    group = _group(loaded(data))
+    if group is None:
+        return False
+    path = str(_files() / "index.nca")
+    how = indexes.Opening(Access(roots=(os.path.realpath(_files()),)))
+    with mock.patch.object(_Reader, "given", group), mock.patch.object(indexes, "Reader", _Reader), refusing() as refused:
+        found = opening._restored(path, how, DEFAULT_RULES, None)
+        repr(found)
+        found._repr_html_()
+        with refusing():
+            found._provenance.structures()
+            found._provenance.others()
+        with refusing():
+            found.check()
+        for array in list(found)[:4]:
+            _look_at(array)
+    return not refused
+
+
+def _look_at(array: aa.MasterArray) -> None:
+    repr(array)
+    for one in (array, *list(array.coords.values())[:3]):
+        with refusing():
+            read_some(one)
+    with refusing():
+        # Those of a ragged array are partitions of its samples.
+        flat = getattr(array, "flat", array)
+        for partition in list(flat.partitions)[:4] if len(flat.partitions) <= 1 << 12 else ():
+            within = (0 <= a <= b <= n for (a, b), n in zip(partition.location, flat.shape, strict=True))
+            check(all(within), f"{partition!r:.200}")
+
+
+def _columns(path: Path) -> bytes:
+    """Return what lies in the group of an index, as an input."""
+    with h5py.File(path) as file:
+        group = {name: np.asarray(file[GROUP][name][...]) for name in file[GROUP]}
+    found: dict[str, Any] = {k: json.loads(group.pop(k).tobytes()) for k in ("document", "records")}
+    found["integers"] = group["integers"].tolist() if "integers" in group else []
+    found["texts"] = group["texts"].tobytes().decode() if "texts" in group else ""
+    return dumped({**found, **{k: group[k].tobytes().hex() for k in ("values", "blocks") if k in group}})
+
+
+def seeds() -> dict[str, bytes]:
+    """Return indexes of arrays with coordinates, of packed and of ragged ones."""
+    folder, found = _files(), {}
+    sources = {"cube": ["c0.nc", "c1.nc", "c2.nc"], "line": ["l0.nc", "l1.nc"], "one": ["l2.nc"], "ragged": ["r0.nc", "r1.nc"]}
+    for name, files in sources.items():
+        path = home() / "index" / f"{name}.nca"
+        aa.open([folder / file for file in files], variables=None).save(path)
+        found[name] = _columns(path)
+        path.unlink()
+    return found
+
+
+TARGETS = (Target("index", run, seeds, mutator(_WORDS), 1 << 15, trees=True),)
