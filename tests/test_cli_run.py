@@ -1,5 +1,6 @@
 """The shell's ``run``: a job is done once, what is new is added, problems are told to whoever called."""
 
+import errno
 import fcntl
 import json
 import os
@@ -15,6 +16,7 @@ from making import cube, write
 import aggarray as aa
 from aggarray.cli import main
 from aggarray.cli._job import KEYS
+from aggarray.cli._running import _append
 
 JOB = """
 log = "job.log"
@@ -94,6 +96,41 @@ def test_a_job_is_done_once_and_what_is_new_is_added(job: Path, capsys: pytest.C
     assert aa.open(folder / "north.nc")["tas"].shape == (13, 2, 2)
     log = (folder / "job.log").read_text().splitlines()
     assert len(log) == 18 and all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d \w+ /", line) for line in log)
+
+
+@pytest.mark.parametrize(
+    "left", ["2", "2026-01-01T0", "2026-01-01T00:00:00+00:00 st", "2026-01-01T00:00:00+00:00 start /job\n2026"]
+)
+def test_a_log_that_a_killed_run_has_begun(left: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half a line ends, or goes away where it is all there is; what is whole stays."""
+    (job.parent / "job.log").write_text(left)
+    assert run(capsys, job)[0] == run(capsys, job)[0] == 0
+    lines = (job.parent / "job.log").read_text().splitlines()
+    assert len(lines) == 12 + 2 * ("\n" in left)
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\S+ \w+ /", line) for line in lines if line != "2026")
+
+
+def test_a_lock_that_a_killed_run_has_left(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, job)
+    lock = job.parent / ".tas.nca.lock"
+    lock.touch()
+    assert run(capsys, job)[1][0] == "index tas.nca: unchanged" and not lock.exists()
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _append(str(tmp_path / "log"), b"first\n")
+    write, written = os.write, list[int]()
+
+    def fill(descriptor: int, content: bytes) -> int:
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(write(descriptor, content[:3]))
+        return 3
+
+    monkeypatch.setattr(os, "write", fill)
+    with pytest.raises(OSError, match="No space left"):
+        _append(str(tmp_path / "log"), b"second\n")
+    assert (tmp_path / "log").read_bytes() == b"first\n" and written == [3]
 
 
 def test_a_dry_run_touches_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -345,7 +345,7 @@ def test_killed_anywhere_and_started_again_the_bytes_are_the_same(tmp_path: Path
         assert files_below(out) == expected
         shutil.rmtree(out) if out.is_dir() else out.unlink()
         shutil.rmtree(tmp_path / f"out.{suffix}.part", ignore_errors=True)
-        step += 2
+        step += 5
     assert kills > 10
 
 

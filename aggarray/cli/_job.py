@@ -126,10 +126,13 @@ def _check_outputs(where: str, job: Job) -> None:
 
 
 def _may_log(path: str) -> bool:
-    """Tell whether there is a log, an empty file or nothing; what else is wrong, writing says."""
+    """Tell whether there is a log, the beginning of one, an empty file or nothing; what else is wrong, writing says."""
+    begun = b"2000-01-01T00:00:00+00:00 start "
     try:
         with open(path, "rb") as file:
-            return re.match(rb"\d{4}-\d\d-\d\dT[\d:.]+\S* \w+ |$", file.readline(200)) is not None
+            first = file.readline(200)
+        # A run that was killed may have left a part of its first line.
+        return re.match(rb"\d{4}-\d\d-\d\dT[\d:.]+\S* \w+ ", first + begun[len(first) :]) is not None
     except FileNotFoundError:
         return True
     except OSError:

@@ -84,6 +84,8 @@ class Run:
 
     def _aggregation(self) -> "Aggregation | None":
         """Return what the inputs hold: from the index, which is brought up to date first."""
+        from aggarray.indexes.atomic import unlock
+
         job = self.job
         if not job.index:
             return open_source(job.source, job.variables, job.opening, job.rules)
@@ -97,6 +99,7 @@ class Run:
         how: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         how |= {name: value for name, value in job.index.items() if name in how}
         if before is not None and _same(before, after) and before._provenance.how == how:
+            unlock(path)
             self.note("index", path, "unchanged")
             return before
         after.save(path, **how)
@@ -164,9 +167,14 @@ class Run:
 
 def _append(path: str, line: bytes) -> None:
     """Add a line to a file, all of it or nothing: half a line would not be known as a log again."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            # The line of a run that was killed: it ends, and goes away where it is all there is.
+            size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
+            os.ftruncate(descriptor, size)
+            line = b"\n" * bool(size) + line
         try:
             while line:
                 line = line[os.write(descriptor, line) :]

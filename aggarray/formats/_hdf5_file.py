@@ -31,6 +31,7 @@ from aggarray.formats.base import (
     Variable,
     blaming,
     counts,
+    h5py_file,
     stored_values,
     whole,
 )
@@ -45,16 +46,14 @@ _T = TypeVar("_T")
 
 def _open(path: str) -> Any:
     """Open a file by h5py; the lock must be held."""
-    import h5py
-
     if is_remote(path):
-        return h5py.File(for_library(path), "r")
+        return h5py_file(for_library(path), "r")
     try:
         # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
-        return h5py.File(path, "r", locking=False)
+        return h5py_file(path, "r", locking=False)
     except OSError:
         # Another part of this process has the file open with locking: the two must agree.
-        return h5py.File(path, "r")
+        return h5py_file(path, "r")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._hdf5_links import borrows
-from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename
+from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename, h5py_file
 from aggarray.formats.claims import MOST_INFLATED
 from aggarray.formats.places import File
 
@@ -135,7 +135,7 @@ def _mislabels() -> bool:
     import h5py
 
     foreign = np.dtype(np.int16).newbyteorder("S")
-    with h5py.File("rows", "w", driver="core", backing_store=False) as file:
+    with h5py_file("rows", "w", driver="core", backing_store=False) as file:
         made = file.create_dataset("rows", (1,), h5py.vlen_dtype(foreign))
         made[0] = np.ones(1, foreign)
         row = made[0]

@@ -19,6 +19,7 @@ from aggarray.assumed import Assumed
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
+from aggarray.formats._lock import h5py_file as h5py_file
 from aggarray.formats._text import bytes_to_text, characters_to_text
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.

@@ -50,9 +50,8 @@ def unwritten(path: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, IndexFileError) or error.strerror is None:
             raise
-        # Other libraries say more than is good.
-        why = error.strerror if error.errno is None else os.strerror(error.errno)
-        raise IndexFileError(f"{path}: cannot be written: {why}; check the folder, its permissions and its space") from error
+        why = f"cannot be written: {error.strerror}; check the folder, its permissions and its space"
+        raise IndexFileError(f"{path}: {why}") from error
 
 
 @contextlib.contextmanager
@@ -62,20 +61,48 @@ def beside(path: str) -> Iterator[str]:
     ``path``: not a link. One process at a time; what others left here that were killed goes away. An error, or an
     interrupt, inside the block leaves what was there, and nothing else. Raises OSError.
     """
+    folder = os.path.dirname(path)
+    with aside(path) as temporary:
+        yield temporary
+        _keep_mode(path, temporary)
+        _flush_all(temporary)
+        put(temporary, path)
+        flush(folder)
+
+
+@contextlib.contextmanager
+def aside(path: str) -> Iterator[str]:
+    """Give a path to make something under that is to be called ``path``, for the length of a block; removed afterwards.
+
+    One process at a time; what others left here that were killed goes away. Raises OSError.
+    """
     folder, name = os.path.split(path)
-    name = os.fsdecode(os.fsencode(name)[:200])  # names have 255 bytes
-    with _locked(os.path.join(folder, f".{name}.lock")):
+    name = _short(name)
+    with _locked(_lock_of(path)):
         for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
             _remove(left)  # whoever holds the lock is the only one who writes: it is from a process that was killed
         temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
         try:
             yield temporary
-            _keep_mode(path, temporary)
-            _flush_all(temporary)
-            put(temporary, path)
-            flush(folder)
         finally:
             surely(lambda: _remove(temporary))
+
+
+def unlock(path: str) -> None:
+    """Remove the lock of a file that needs no writing: whoever was killed has left it, unless somebody holds it now."""
+    lock = _lock_of(os.path.realpath(path))
+    with contextlib.suppress(OSError):  # none there, or a folder that may only be read
+        _give_up(os.open(lock, os.O_RDWR | os.O_CLOEXEC), lock)
+
+
+def _lock_of(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{_short(name)}.lock")
+
+
+def _short(name: str) -> str:
+    """Return the beginning of a name to which more is added: names have 255 bytes."""
+    return os.fsdecode(os.fsencode(name)[:200])
 
 
 def put(new: str, path: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aggarray.formats.base import LIBRARY_LOCK
+from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 
 #: What is tried before anything is written: where there is not even so much space, netCDF-C would not close the file.
 _LEAST = 1 << 16
@@ -79,12 +79,10 @@ def _descriptors(path: str, but: int) -> list[int]:
 @contextmanager
 def updated(path: str) -> Iterator[Any]:
     """Give an ``h5py.File`` to write to for the length of a block; OSError says what went wrong with the disk."""
-    import h5py
-
     with open(path, "r+b", buffering=0) as disk:
         patient = _Patient(disk)
         try:
-            with LIBRARY_LOCK, h5py.File(patient, "r+") as file:
+            with LIBRARY_LOCK, h5py_file(patient, "r+") as file:
                 yield file
         finally:
             if patient.error is not None:

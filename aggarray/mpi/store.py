@@ -1,15 +1,23 @@
-"""How does an array come into a Zarr store that many processes write? One of them makes it; then each puts its block."""
+"""How does an array come into a Zarr store that many processes write? One of them makes it; then each puts its block.
 
+This happens in a folder beside the store. What is whole is renamed: the folder itself, or, into a store that is there, the
+coordinates and then the array.
+"""
+
+import asyncio
 import json
 import os
+import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aggarray.errors import ExchangeError
+from aggarray.indexes.atomic import aside
 from aggarray.mpi.about import About, about_array
 
 #: Shape, shape of a chunk, dtype.
@@ -25,17 +33,27 @@ class _Coordinate(NamedTuple):
 
 
 class Store:
-    """A Zarr store (version 3) at a path, and an array that is added to it under a name."""
+    """A Zarr store (version 3) at a path, and an array that is added to it under a name; leave it, and nothing else is left.
+
+    ``work``: the folder where it is made, which process 0 tells the others.
+    """
 
     def __init__(self, path: str, name: str, known: About) -> None:
         self._path, self._name, self._known = path, name, known
-        self._made: list[str] = []
+        self.work = ""
+        self._real = os.path.realpath(path)
+        self._coords: list[str] = []
+        self._stack = ExitStack()
 
-    def _open(self, mode: str) -> Any:
-        import zarr
+    def __enter__(self) -> "Store":
+        return self
 
-        # What is consolidated knows nothing of what is being added.
-        return zarr.open_group(self._path, mode=mode, zarr_format=3, use_consolidated=False)  # type: ignore[arg-type]
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def _is_new(self) -> bool:
+        return not os.path.exists(os.path.join(self._real, "zarr.json"))
 
     @contextmanager
     def _unwritten(self) -> Iterator[None]:
@@ -49,19 +67,23 @@ class Store:
             )
             raise ExchangeError(text) from error
 
-    def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
-        """Make the store, unless it is there, the array, without values, and its coordinates.
+    def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> str:
+        """Make the array, without values, and its coordinates, beside the store; return where.
 
         ``labels``: for each dimension which of its positions there are, None for all. ExchangeError for a path that is no
-        such store, and where the store has other things of these names.
+        such store, and where the store has other things of these names. Whoever writes to the store meanwhile waits.
         """
         self._check_path()
         with self._unwritten():
+            os.makedirs(os.path.dirname(self._real), exist_ok=True)
+            self.work = self._stack.enter_context(aside(self._real))
             self._create(layout, labels)
+        return self.work
 
     def _create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
-        store = self._open("a")
-        if self._name in store:
+        import zarr
+
+        if os.path.lexists(os.path.join(self._real, self._name)):
             raise ExchangeError(f"{self._path}: there is an array {self._name!r} already: give another name, or remove it")
         known, chosen = self._known, dict(zip(self._known.dimensions, labels, strict=True))
         coords = {
@@ -69,16 +91,21 @@ class Store:
             for key, c in known.coords.items()
             if key != self._name
         }
-        self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
-        new = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
-        try:
-            self._create_array(store, layout)
-            for key, one in new.items():
-                store.create_array(key, data=one.values, dimension_names=one.dimensions, attributes=_plain(one.attributes))
-                self._made.append(key)
-        except Exception:
-            self.remove()
-            raise
+        if not self._is_new:
+            # What is consolidated may not know of everything.
+            store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
+            self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
+            coords = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
+        self._coords = list(coords)
+        _to_the_end(lambda: self._make(layout, coords))
+
+    def _make(self, layout: Layout, coords: Mapping[str, _Coordinate]) -> None:
+        import zarr
+
+        made = zarr.open_group(self.work, mode="w-", zarr_format=3)
+        self._create_array(made, layout)
+        for key, one in coords.items():
+            made.create_array(key, data=one.values, dimension_names=one.dimensions, attributes=_plain(one.attributes))
 
     def _check_path(self) -> None:
         path = self._path
@@ -87,6 +114,8 @@ class Store:
             raise ExchangeError(f"{path}: there is something that is no Zarr store: give another path")
         if there and _node(path) != "group":
             raise ExchangeError(f"{path}: there is a Zarr array that is no store of several: give another path")
+        if os.path.ismount(path):
+            raise ExchangeError(f"{path}: is a disk of its own: give a path in it")
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
         """Raise ExchangeError where an array of the store has a dimension of another size: nobody could read both."""
@@ -122,27 +151,69 @@ class Store:
         store.create_array(
             self._name, shape=shape, chunks=chunks, dtype=dtype, dimension_names=names, attributes=attributes, **more
         )
-        self._made.append(self._name)
 
     def put(self, region: tuple[slice, ...] | None, values: np.ndarray) -> None:
         """Write a block of values; None: this process has none."""
         if region is not None and values.size:
             with self._unwritten():
-                self._open("r+")[self._name][region or ...] = values
+                # A loop of its own ends when nothing more is being written, after an error too.
+                _to_the_end(lambda: asyncio.run(self._put(region, values)))
 
-    def remove(self) -> None:
-        """Remove what `create` has made."""
-        store = self._open("r+")
-        while self._made:
-            del store[self._made.pop()]
+    async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
+        from zarr.api.asynchronous import open_array
+
+        array = await open_array(store=self.work, path=self._name, mode="r+", zarr_format=3)
+        await array.setitem(region or ..., values)
 
     def finish(self) -> None:
-        """Put all metadata into one place, where xarray looks first."""
-        import zarr
+        """Give what is whole its names, and put all metadata into one place, where xarray looks first."""
+        with self._unwritten():
+            if self._is_new:
+                _to_the_end(lambda: _consolidate(self.work))
+                os.rename(self.work, self._real)
+            else:
+                self._add()
 
-        with self._unwritten(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
-            zarr.consolidate_metadata(self._path, zarr_format=3)
+    def _add(self) -> None:
+        _copy_metadata(self._real, self.work)
+        _to_the_end(lambda: _consolidate(self.work))
+        with ExitStack() as undo:
+            for key in (*self._coords, self._name):
+                made, there = os.path.join(self.work, key), os.path.join(self._real, key)
+                undo.callback(_back, there, made)
+                os.rename(made, there)
+            undo.pop_all()
+        os.replace(os.path.join(self.work, "zarr.json"), os.path.join(self._real, "zarr.json"))
+
+
+def _back(there: str, made: str) -> None:
+    """Undo a renaming, if it came to that."""
+    if not os.path.exists(made):
+        os.rename(there, made)
+
+
+def _to_the_end(write: Callable[[], object]) -> None:
+    """Do what zarr does in threads of its own; who is interrupted waits until it is done, and can remove all of it."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+
+
+def _copy_metadata(store: str, to: str) -> None:
+    """Copy what the groups and arrays of a store say of themselves."""
+    os.makedirs(to, exist_ok=True)
+    shutil.copyfile(os.path.join(store, "zarr.json"), os.path.join(to, "zarr.json"))
+    if _node(store) == "group":
+        for name in os.listdir(store):
+            if os.path.exists(os.path.join(store, name, "zarr.json")):
+                _copy_metadata(os.path.join(store, name), os.path.join(to, name))
+
+
+def _consolidate(path: str) -> None:
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part")
+        zarr.consolidate_metadata(path, zarr_format=3)
 
 
 def _node(path: str) -> Any:

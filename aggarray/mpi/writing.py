@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggarrayError, ExchangeError
+from aggarray.errors import ExchangeError
 from aggarray.exchange import incoming, outgoing
 from aggarray.exchange.chunks import chunk_layout
 from aggarray.local import LocalArray
@@ -25,7 +25,8 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
     so that no two touch one; where the distribution is not cut at chunks, sections move between processes first.
     Elements that several hold are the lowest rank's. ``name``: None is the array's own. A store that is there is added to;
     ExchangeError on all processes where it has an array of that name, or other coordinates of the same names, or for what
-    does not fit; nothing is left of an array that could not be written.
+    does not fit. It is made beside the store, and comes into it when it is whole: nothing is left of an array that could not be
+    written, and who is killed meanwhile leaves a hidden folder that goes away with the next write.
     """
     with group_over(comm) as group:
         link = group.section
@@ -42,15 +43,11 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
         source, labels = _numbered(section.distribution)
         dtype = section.dtype.newbyteorder("=")
         chunks, blocks = chunk_layout(source, max(dtype.itemsize, 1))
-        store = Store(os.fspath(path), str(target_name), known)
-        shared(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
-        values = _at_home(link, section, source, blocks, writers)
-        try:
+        with Store(os.fspath(path), str(target_name), known) as store:
+            store.work = shared(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
+            values = _at_home(link, section, source, blocks, writers)
             together(link, lambda: store.put(_block(blocks, _place(link, section, writers)), values))
-        except AggarrayError:
-            shared(link, store.remove)
-            raise
-        shared(link, store.finish)
+            shared(link, store.finish)
 
 
 def _check(name: Any, dtype: np.dtype[Any]) -> None:

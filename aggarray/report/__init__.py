@@ -17,7 +17,7 @@ from aggarray.adapters.markup import escaped
 from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError
-from aggarray.indexes.atomic import beside
+from aggarray.indexes.atomic import beside, unlock
 from aggarray.report._data import packed
 from aggarray.report._sections import body, known_report
 
@@ -63,6 +63,7 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
     """
     target = Path(path)
     if is_there(text, target):
+        unlock(str(target))
         return False
     try:
         with beside(os.path.realpath(target)) as made:

@@ -1,13 +1,17 @@
 """Do many threads, forked and spawned processes, and writers at once get what one alone gets?"""
 
+import importlib
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ import zarr
 from making import cube, write
 
 import aggarray as aa
+from tests.faults.staging import ROOT
 from tests.faults.works import NEW, OLD, make_data, steps
 
 THREADS = 64
@@ -187,7 +192,7 @@ def test_children_read_what_was_opened_before(kind: str, method: str, tmp_path: 
     check_reads(array, 10)
 
 
-@pytest.mark.parametrize("kind", ["hdf5", "zarr"])
+@pytest.mark.parametrize("kind", ["hdf5", "library", "zarr"])
 def test_forks_while_threads_read(kind: str, tmp_path: Path) -> None:
     """Locks that a thread holds at the moment of a fork keep no child waiting."""
     array = stored(kind, tmp_path / "data")
@@ -217,6 +222,71 @@ def test_forks_while_threads_read(kind: str, tmp_path: Path) -> None:
         for thread in threads:
             thread.join(60)
     assert faults == []
+
+
+FORK = """
+import faulthandler, os, sys, threading
+faulthandler.dump_traceback_later(30, exit=True)
+import aggarray.formats.hdf5
+from aggarray.formats.base import LIBRARY_LOCK, h5py_file
+h5py_file("none", "w", driver="core", backing_store=False).close()
+from h5py._objects import phil
+held, forking = threading.Event(), threading.Event()
+os.register_at_fork(before=forking.set)
+def read():
+    with LIBRARY_LOCK:
+        held.set()
+        forking.wait()
+        forking.wait(1)
+        with phil:
+            pass
+thread = threading.Thread(target=read)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    os._exit(0 if LIBRARY_LOCK.acquire(timeout=5) and phil.acquire() else 1)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_while_a_library_reads() -> None:
+    """Deterministic: another thread is about to call h5py, which takes its own lock before a fork, when that is asked for."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", FORK], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
+    """Whoever opens the first one has to put the locks in order."""
+    found = [path.name for path in (ROOT / "aggarray").rglob("*.py") if "h5py.File(" in path.read_text()]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aggarray.read.files._files._lock",
+        "aggarray.read.cache.decoded_chunks._lock",
+        "aggarray.settle._descriptions._lock",
+        "aggarray.source._descriptors._lock",
+        "aggarray.remote.objects._memory.lock",
+        "aggarray.remote.systems._lock",
+    ],
+)
+def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> None:
+    """Deterministic: a child does not wait for a thread that it does not have."""
+    check_reads(stored("hdf5", tmp_path / "data"), 0, 1)
+    place = name.split(".")
+    level = 3 if place[1] in ("read", "remote") else 2
+    module = importlib.import_module(".".join(place[:level]))
+    find = attrgetter(".".join(place[level:]))
+    with find(module):
+        child = os.fork()
+        if not child:
+            os._exit(0 if find(module).acquire(timeout=5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_fork_while_units_are_converted() -> None:

@@ -1,6 +1,9 @@
 """What if the disk is full? One clear error, what was there stays, nothing is left behind, and a later try succeeds."""
 
+import asyncio
 import contextlib
+import errno
+import io
 import os
 import shutil
 import subprocess
@@ -8,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import zarr
 from making import write
+from zarr.storage import LocalStore
 
 import aggarray as aa
 from aggarray import mpi, report
 from aggarray.api import extract
 from aggarray.dap import Distribution
+from aggarray.indexes.netcdf import updated
 from aggarray.mpi import ProcessGroup
 from tests.faults.staging import Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
@@ -143,6 +149,32 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
         np.testing.assert_array_equal(aa.open(place / result)["tas"][...], large["tas"][...])
 
 
+class Full(io.FileIO):
+    """A file of which so many writes succeed."""
+
+    left = 0
+
+    def write(self, content: Any) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(content) or 0
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDF5 keeps a file open that it cannot close, and writes most of it only then."""
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(10)
+    monkeypatch.setattr(Full, "left", count)
+    monkeypatch.setattr("aggarray.indexes.netcdf.open", lambda path, mode, buffering: Full(path, mode), raising=False)
+    before = h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE)
+    with pytest.raises(OSError, match="No space left on device"), updated(path) as file:
+        file["y"] = np.random.default_rng(0).random(500)
+    assert h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE) == before
+
+
 def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 100_000)
     monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 50_000)
@@ -173,3 +205,30 @@ def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregatio
         assert aa.open(place / "s.zarr").names == ("first",)
         put(large["tas"], "tas")
     np.testing.assert_array_equal(zarr.open_group(place / "s.zarr", mode="r")["tas"][:], large["tas"][:])
+
+
+def test_nothing_is_written_any_more_when_an_error_is_told(
+    tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of chunks that zarr writes at once one fails; the others have ended, so that what they leave can be removed."""
+    begun, ended, kept = list[str](), list[str](), LocalStore.set
+
+    async def slowly(store: LocalStore, key: str, value: Any) -> None:
+        if "/c/" not in key:
+            return await kept(store, key, value)
+        begun.append(key)
+        try:
+            if len(begun) == 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            await asyncio.sleep(0.5)
+            await kept(store, key, value)
+        finally:
+            ended.append(key)
+
+    monkeypatch.setattr(LocalStore, "set", slowly)
+    monkeypatch.setattr("aggarray.exchange.chunks._MOST", 1 << 17)
+    with ProcessGroup.serial() as group, pytest.raises(aa.AggarrayError, match="No space left on device"):
+        local = mpi.local(large["tas"], Distribution.regular(large["tas"].shape, "bbb", (1, 1, 1)), group)
+        mpi.write(local, group, tmp_path / "s.zarr", "tas")
+    assert len(begun) > 1 and sorted(begun) == sorted(ended)
+    assert list(tmp_path.iterdir()) == []

@@ -3,20 +3,26 @@
 At exact moments: every step that the writer takes in the folder is one (`staging`), and every byte that it writes.
 """
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from making import cube, write
+import zarr
+from making import cube, field, write
 
 import aggarray as aa
 from aggarray import helpers
 from aggarray.formats.base import Structure
 from aggarray.indexes.atomic import put
+from aggarray.report import page
+from aggarray.report import write as write_page
 from aggarray.scan import scan_files
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
@@ -36,8 +42,7 @@ def check_done(work: Work, place: Path, stage: Stage, folder: Path) -> None:
     again = work.attempt(stage, folder)
     assert (again.status, again.err) == (0, "")
     assert [steps(path) for path in results(work, place)] == [NEW] * len(results(work, place))
-    # Who finds the result up to date does not write: an empty lock of whoever was killed stays.
-    assert rubbish(work, place, *((".i.nca.lock", ".p.html.lock") if work.name in ("run", "view") else ())) == []
+    assert rubbish(work, place) == []
 
 
 @pytest.mark.parametrize("work", BY_NAME)
@@ -89,6 +94,60 @@ def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage)
         done = work.attempt(stage, folder, how="line", at=at, modules=["/aggarray/cli/__init__.py"])
         assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
         check_old_or_new(work, place)
+
+
+# Stores that many processes write
+
+MPI = """
+import sys
+import aggarray as aa
+from aggarray import mpi
+from aggarray.dap import Distribution
+with mpi.ProcessGroup.serial() as group:
+    tas = aa.open(words[0])["tas"]
+    mpi.write(mpi.local(tas, Distribution.regular(tas.shape, "bbb", (1, 1, 1)), group), group, words[1], words[2])
+"""
+
+
+def check_store(path: Path, names: set[str], done: bool = False) -> None:
+    """A store has these arrays, and each is whole; readers that look into every folder find nothing else."""
+    for known in (None, False):
+        store = zarr.open_group(path, mode="r", use_consolidated=known)
+        found = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
+        assert found == names if known is False or done else found <= names
+        for name in found:
+            np.testing.assert_array_equal(store[name][:], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
+
+
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folder: Path, stage: Stage) -> None:
+    """Another array of the store stays what it is; what was killed is swept up by the next write."""
+    place = folder / "mpi"
+    store, before = place / "s.zarr", {"first"} if name == "second" else set()
+
+    def attempt(name: str, **how: object) -> int:
+        return stage.attempt(folder / "data", store, name, code=MPI, below=place, **how).status
+
+    def prepare() -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        assert not before or attempt("first") == 0
+
+    prepare()
+    count = stage.attempt(folder / "data", store, name, code=MPI, below=place, how="count").steps
+    for at in moments(count, MOMENTS):
+        prepare()
+        assert attempt(name, how=how, at=at) != 0
+        done = (store / name).exists()
+        if store.exists():
+            check_store(store, {*before, name} if done else before)
+        else:
+            assert not before
+        assert how == "kill" or [p.name for p in place.iterdir()] in ([], ["s.zarr"])
+        assert attempt("third" if done else name) == 0
+        check_store(store, {*before, name, "third"} if done else {*before, name}, done=True)
+        assert [p.name for p in place.iterdir()] == ["s.zarr"]
 
 
 # Scans
@@ -155,6 +214,17 @@ def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypa
     assert [p for p, _ in found] == paths and all(isinstance(s, Structure) for _, s in found)
     assert helpers.PATIENCE < 60 and set(helpers_of(os.getpid())) <= set(before)
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
+
+
+def test_a_lock_goes_away_unless_somebody_holds_it(tmp_path: Path) -> None:
+    lock = tmp_path / ".p.html.lock"
+    text = page(aa.open(write(tmp_path / "0.nc", cube([0]))))
+    assert write_page(text, tmp_path / "p.html")
+    lock.touch()
+    with open(lock) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not write_page(text, tmp_path / "p.html") and lock.exists()
+    assert not write_page(text, tmp_path / "p.html") and not lock.exists()
 
 
 def test_folders_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

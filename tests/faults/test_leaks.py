@@ -14,6 +14,7 @@ from making import cube, field, write
 
 import aggarray as aa
 from aggarray.api import extract
+from aggarray.indexes.kerchunk_write import _write_table
 from aggarray.source import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
 
@@ -146,6 +147,17 @@ def test_writes_that_fail_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
     check_stays(work, 30)
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
+
+
+def test_tables_that_do_not_fit_on_the_disk_leave_nothing(tmp_path: Path) -> None:
+    """The library that writes Parquet keeps a file of its own open after an error."""
+    (tmp_path / "refs.parq").symlink_to("/dev/full")
+
+    def work() -> None:
+        with pytest.raises(OSError, match="No space left"):
+            _write_table([["a.nc", 0, 8]], str(tmp_path / "refs.parq"))
+
+    check_stays(work, 5)
 
 
 def test_values_are_right_after_all_that(tmp_path: Path) -> None:

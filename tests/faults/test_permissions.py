@@ -5,7 +5,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from making import write
 
 import aggarray as aa
 from aggarray.api import extract
@@ -141,15 +143,25 @@ def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_store_that_was_there_is_never_taken_for_what_is_written(folder: Path, tmp_path: Path, stage: Stage) -> None:
-    """Killed just after the old store and the new one changed places, the result removed: nothing old is read as new."""
-    work = next(w for w in WORKS if w.name == "extract-zarr")
-    place = prepared(work, folder)
-    count = work.attempt(stage, folder, how="count").steps
-    for at in range(max(1, count - 70), count + 1, 4):
-        place = prepared(work, folder)
-        if work.attempt(stage, folder, how="kill", at=at).status == 0:
-            continue
-        shutil.rmtree(place / "x.zarr")
-        extract(aa.open(folder / "data")["tas"], place / "x.zarr")
-        assert steps(place / "x.zarr") == NEW
+def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped just after the old store and the new one changed places, the result removed: nothing old is read as new."""
+    monkeypatch.setattr("aggarray.api.extracting.layout.WHOLE", 200)
+    monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 10_000)
+    monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 5_000)
+    monkeypatch.setattr("aggarray.exchange.blocks._MUCH", 10_000)
+    old, new = (np.random.default_rng(n).random((8, 20, 20)) for n in range(2))
+    tas = [aa.open(write(tmp_path / f"{n}.nc", {"tas": (("t", "y", "x"), v)}))["tas"] for n, v in enumerate((old, new))]
+    out = tmp_path / "x.zarr"
+    extract(tas[0], out)
+
+    def stop(path: str) -> None:
+        if path == str(tmp_path):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("aggarray.api.extracting.place.flush", stop)
+        extract(tas[1], out, exists="overwrite")
+    np.testing.assert_array_equal(aa.open(out)["tas"][...], new)
+    shutil.rmtree(out)
+    extract(tas[1], out)
+    np.testing.assert_array_equal(aa.open(out)["tas"][...], new)

@@ -12,7 +12,7 @@ import numpy as np
 from aggarray.api.extracting.layout import Layout, Variable
 from aggarray.api.extracting.pieces import Pieces, places
 from aggarray.errors import AggregationError
-from aggarray.formats.base import LIBRARY_LOCK
+from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 from aggarray.indexes.netcdf import created, updated
 
 #: Kinds of data types that netCDF has.
@@ -63,9 +63,7 @@ def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) ->
 
 def _odd(layout: Layout, path: str) -> str | None:
     """Say which variable was declared with other filters, or flags, than those that its chunks are encoded by."""
-    import h5py
-
-    with LIBRARY_LOCK, h5py.File(path, "r") as file:
+    with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for variable in layout.variables:
             if variable.chunks is not None:
                 plist = file[variable.name].id.get_create_plist()

@@ -16,7 +16,7 @@ from itertools import product
 
 from aggarray import indexes
 from aggarray.errors import AggregationError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, h5py_file
 from aggarray.indexes.atomic import flush, is_still, put, surely
 from aggarray.remote import carrier
 
@@ -195,14 +195,12 @@ def _read_mark(path: str) -> str | None:
 
 def stored_fingerprint(path: str) -> str | None:
     """Return the fingerprint of what a result was made of, None where there is no such one."""
-    import h5py
-
     try:
         if os.path.isdir(path):
             with open(os.path.join(path, "zarr.json"), encoding="utf-8") as file:
                 found = json.load(file)["attributes"].get(ATTRIBUTE)
         else:
-            with LIBRARY_LOCK, h5py.File(path, "r") as file:
+            with LIBRARY_LOCK, h5py_file(path, "r") as file:
                 found = file.attrs.get(ATTRIBUTE)
     except LIBRARY_ERRORS:
         return None
