@@ -20,6 +20,7 @@ import aggarray as aa
 from aggarray import report
 from aggarray.api import extract
 from aggarray.facts import conformed, table
+from sample_data.damaging import damaged
 from sample_data.handing_on import distributed, elsewhere, four_ranks, profiles, shared, together
 from sample_data.telling import HERE, check, show
 
@@ -324,6 +325,7 @@ def main() -> None:
     profiles()
     elsewhere()
     shared()
+    damaged()
     looked_at()
     print("\nEverything that was claimed was checked.")
 
