@@ -138,7 +138,9 @@ class Encoder:
         matrix = matrix.compact()
         references, column = matrix.references, self.writer.column
         codes = np.append(self.file_codes(references), -1)[references.uri]
-        templates = np.array([self.template(t) for t in references.templates], np.int64)
+        # Some may be of nothing any more: what was assumed, and has been looked at since.
+        used = set(references.template.tolist())
+        templates = np.array([self.template(t) if n in used else -1 for n, t in enumerate(references.templates)], np.int64)
         found = {
             "dimensions": list(matrix.dimensions),
             "directions": list(matrix.directions),
