@@ -134,8 +134,8 @@ def _check_texts(file: Any) -> None:
         for name in item.attrs:
             try:
                 item.attrs[name]
-            except LIBRARY_ERRORS as error:
-                if "heap" in str(error):
+            except LIBRARY_ERRORS:
+                if item.attrs.get_id(name).dtype.hasobject:
                     raise
 
 
