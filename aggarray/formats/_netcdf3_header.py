@@ -158,6 +158,7 @@ def header_of(path: str, file: File) -> Header:
     places = tuple(_place(v, dimensions, (records, record_size), spans) for v in raw)
     for place in places:
         _check_size(path, place, cursor.size)
+    _check_apart(cursor, raw, dimensions, places)
     return Header(attrs, places, {name: size or records for name, size in dimensions})
 
 
@@ -216,6 +217,23 @@ def _check_size(path: str, place: Place, size: int) -> None:
             f"{path}, variable {place.variable.name!r}: truncated: its values end at byte {end}, the file has {size} bytes; "
             "fetch or write it again"
         )
+
+
+def _check_apart(cursor: _Cursor, raw: Sequence[_Raw], dimensions: Sequence[tuple[str, int]], places: Sequence[Place]) -> None:
+    """Raise an error where values begin in the header, or among those of another variable: an offset is wrong."""
+    fixed: list[tuple[int, int, str]] = []
+    records: list[tuple[int, int, str]] = []
+    for variable, place in zip(raw, places, strict=True):
+        if 0 in place.shape:
+            continue
+        record = _is_record(variable, dimensions)
+        span = span_of(place, (1, *place.shape[1:]) if record else place.shape)
+        (records if record else fixed).append((place.begin, place.begin + span, variable.name))
+    end, before = cursor.at, "the header"
+    for begin, stop, name in [*sorted(fixed), *sorted(records)]:
+        if begin < end:
+            raise cursor.damaged(f"the values of {name!r} begin at byte {begin}, where {before} has not ended")
+        end, before = stop, repr(name)
 
 
 def span_of(place: Place, taken: Sequence[int], steps: Sequence[int] | None = None) -> int:

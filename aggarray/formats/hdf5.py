@@ -123,8 +123,26 @@ def _doubted(path: str) -> str:
     """Return the name of the format of a file that netCDF-C could not bear or would read others for; else nothing."""
     with blaming(path), opened(path) as file:
         if is_plain(file):
+            _check_texts(file)
             return ""
         return "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
+
+
+def _check_texts(file: Any) -> None:
+    """Raise OSError for attributes whose texts lie in a damaged heap: netCDF-C damages the memory of this process over them."""
+    for item in (file, *_items_of(file)):
+        for name in item.attrs:
+            try:
+                item.attrs[name]
+            except LIBRARY_ERRORS:
+                if item.attrs.get_id(name).dtype.hasobject:
+                    raise
+
+
+def _items_of(file: Any) -> list[Any]:
+    found: list[Any] = []
+    file.visititems(lambda name, item: found.append(item))
+    return found
 
 
 # netCDF-4 through netCDF4

@@ -44,6 +44,8 @@ def broken(promise: Promise, root: Path) -> str:
         return "hangs"
     finally:
         path.write_text(whole)
+    if done.returncode < 0:
+        return "fails"  # by a signal: what the guard keeps away crashes
     return {0: "PASSES WITHOUT IT", 1: "fails"}.get(done.returncode, f"DOES NOT RUN ({done.stdout[-200:]})")
 
 

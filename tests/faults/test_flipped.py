@@ -106,3 +106,15 @@ def test_an_index_whose_group_is_damaged_is_no_data_file(made: Callable[[str], s
     path.write_bytes(data)
     with pytest.raises(aa.IndexFileError, match=r"a\.nca: damaged"):
         aa.open(path)
+
+
+def test_texts_in_a_damaged_heap_are_kept_from_the_libraries(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
+    whole = path.read_bytes()
+    at = whole.index(b"GCOL")
+    for place in (at, at + 30):  # the signature; the size of the first object
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
+        with pytest.raises(aa.FormatError, match=r"a\.h5: cannot be read"):
+            aa.open(path)

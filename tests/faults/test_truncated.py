@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import aggarray as aa
+from aggarray.formats._netcdf3_header import header_of
+from aggarray.formats.places import File
 from tests.faults.running import cuts, faults_in, outcomes
 
 
@@ -43,4 +45,16 @@ def test_missing_ends_are_told_when_a_file_is_opened(made: Callable[[str], str],
     shutil.copy(made(name), path)
     os.truncate(path, path.stat().st_size - 40)
     with pytest.raises(aa.FormatError, match=r"a\.nc, variable '\w+': truncated: its values end at byte \d+"):
+        aa.open(path)
+
+
+@pytest.mark.parametrize("where", ["header", "other"])
+def test_values_that_lie_in_the_header_or_in_others_are_told(made: Callable[[str], str], tmp_path: Path, where: str) -> None:
+    path = tmp_path / "a.nc"
+    shutil.copy(made("netcdf3-CLASSIC"), path)
+    first, second, *_ = sorted(place.begin for place in header_of(str(path), File(str(path))).places)
+    whole = path.read_bytes()
+    begin = 16 if where == "header" else first
+    path.write_bytes(whole.replace(second.to_bytes(4, "big"), begin.to_bytes(4, "big"), 1))
+    with pytest.raises(aa.FormatError, match=r"a\.nc: damaged netCDF-3 header .* begin at byte \d+, where .* has not ended"):
         aa.open(path)
