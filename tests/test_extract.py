@@ -414,3 +414,22 @@ def test_filters_are_those_of_the_chunks(tmp_path: Path, monkeypatch: pytest.Mon
         extract(tas, tmp_path / "never.nc")
     odd.clear()
     assert extract(tas, tmp_path / "never.nc").resumed == tas.nbytes
+
+
+def test_damage_to_a_store_is_told_wherever_it_is(tmp_path: Path) -> None:
+    """Noise is stored as it is, for nothing makes it smaller: a checksum tells of it, of small arrays and text too."""
+    values = np.random.default_rng(0).random((4, 300)).astype("f4")
+    letters = np.array([b"one", b"two", b"three", b"four"], "S5").view("S1").reshape(4, 5)
+    given = {"name": (("t", "n"), letters), "v": (("t", "x"), values, {"coordinates": "name"})}
+    source = write(tmp_path / "a.nc", {"t": (("t",), np.arange(4.0), {"units": "m"}), **given})
+    extract(aa.open(source)["v"], tmp_path / "out.zarr")
+    np.testing.assert_array_equal(aa.open(tmp_path / "out.zarr")["v"][...], values)
+    np.testing.assert_array_equal(zarr.open_group(tmp_path / "out.zarr")["v"][...], values)
+    for name, read in (("v", lambda a: a["v"][...]), ("t", lambda a: a["v"].coords["t"][...]), ("name", lambda a: a["v"])):
+        chunk = next(p for p in sorted((tmp_path / "out.zarr" / name / "c").rglob("*")) if p.is_file())
+        whole = chunk.read_bytes()
+        for at in range(0, len(whole), 1 + len(whole) // 40):
+            chunk.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(aa.FormatError, match=rf"out\.zarr.*'{name}'"):
+                read(aa.open(tmp_path / "out.zarr"))
+        chunk.write_bytes(whole)

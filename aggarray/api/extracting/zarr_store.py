@@ -18,12 +18,19 @@ _LEVEL = 5
 
 
 def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk: little-endian, its bytes by their place, compressed by zstd.
+    """Encode a chunk: little-endian, its bytes by their place, compressed by zstd, a checksum (CRC32C) behind them.
 
     In a thread that is not the main one, where Blosc works alone: several of its threads would store blocks in any order.
     """
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return bytes(numcodecs.Blosc("zstd", _LEVEL, numcodecs.Blosc.SHUFFLE).encode(little))
+    return _checked(bytes(numcodecs.Blosc("zstd", _LEVEL, numcodecs.Blosc.SHUFFLE).encode(little)))
+
+
+def _checked(packed: bytes) -> bytes:
+    """Return a chunk and its checksum: values that hardly get smaller are stored as they are, and nothing else tells damage."""
+    import google_crc32c  # zarr-python needs it too
+
+    return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
 
 
 def finish(layout: Layout, folder: str, spare: str) -> None:
@@ -44,11 +51,11 @@ def finish(layout: Layout, folder: str, spare: str) -> None:
 
 
 def _whole(variable: Variable) -> bytes:
-    """Return all values of a variable, not compressed."""
+    """Return all values of a variable, not compressed, and their checksum."""
     values = variable.values(...)
     if variable.dtype.kind == "T":
-        return bytes(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel()))
-    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        return _checked(bytes(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel())))
+    return _checked(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def _metadata(variable: Variable) -> dict[str, Any]:
@@ -59,6 +66,7 @@ def _metadata(variable: Variable) -> dict[str, Any]:
     if variable.chunks is not None:
         settings = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": _LEVEL, "shuffle": "shuffle", "blocksize": 0}
         codecs.append({"name": "blosc", "configuration": settings})
+    codecs.append({"name": "crc32c"})
     fill = dtype.type(0 if variable.fill is None else variable.fill) if not text else ""
     return {
         **_head("array"),
