@@ -15,6 +15,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aggarray as aa
 from aggarray import formats
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import Structure, whole
@@ -269,3 +270,24 @@ def test_dimensions_of_netcdf_c(tmp_path: Path) -> None:
     group.create_array("v", shape=(2,), dtype="i4", fill_value=-1, attributes=attributes)
     variable = formats.scan(tmp_path / "store").variables[0]
     assert (variable.dimensions, variable.attrs) == (("x",), {"units": "K", "_FillValue": -1})
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_arrays_that_have_lost_their_metadata_are_told(tmp_path: Path, version: Any, consolidated: bool) -> None:
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
+    for group, name in ((root, "v"), (root, "w"), (root.create_group("inner"), "u")):
+        group.create_array(name, data=np.arange(4.0))
+    (tmp_path / "a.zarr" / "notes").mkdir()
+    if consolidated:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            zarr.consolidate_metadata(tmp_path / "a.zarr")
+    for name in ("w", "inner/u"):
+        (tmp_path / "a.zarr" / name / (".zarray" if version == 2 else "zarr.json")).unlink()
+    agg = aa.open(tmp_path / "a.zarr")
+    if consolidated:  # the store's own copy has all of it
+        assert sorted(agg.names) == ["inner/u", "v", "w"] and not agg.skipped
+    else:
+        assert agg.names == ("v",) and {s.variable for s in agg.skipped} == {"w", "inner/u"}
+        assert all("metadata" in s.reason and "restore" in s.reason for s in agg.skipped)

@@ -5,6 +5,8 @@ damage.
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +15,9 @@ from aggarray.errors import FormatError
 from aggarray.formats.base import basename
 from aggarray.formats.places import contents, folders_in
 from aggarray.remote import is_remote, join
+
+#: What chunks are called, or the folder that they are in.
+_CHUNK = re.compile(r"c|(c\.)?\d+(\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,20 @@ def _walk(folders: Sequence[str], names: Sequence[str], version: int | None = No
             # An array's folder is not listed: it may hold a million chunks.
             below = folders_in(folder)
             yield from _walk([join(folder, b) for b in below], [f"{name}/{b}" if name else b for b in below], node.version)
+
+
+def lost_arrays(path: str, nodes: Mapping[str, Node]) -> list[str]:
+    """Return the folders of a local store that have chunks, but no metadata any more."""
+    if is_remote(path):
+        return []
+    found = []
+    for group in (name for name, node in nodes.items() if node.meta is None):
+        folder = os.path.join(path, group)
+        for name in folders_in(folder) if os.path.isdir(folder) else ():
+            whole = f"{group}/{name}" if group else name
+            if whole not in nodes and any(map(_CHUNK.fullmatch, os.listdir(os.path.join(folder, name)))):
+                found.append(whole)
+    return found
 
 
 def files_of(node: Node) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ import base64
 import os
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import describe
 from aggarray.formats._zarr_keys import MOST, Layout
-from aggarray.formats._zarr_nodes import Node, files_of, load, nodes_of
+from aggarray.formats._zarr_nodes import Node, files_of, load, lost_arrays, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
@@ -347,7 +348,11 @@ class _Zarr:
         """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
         nodes = nodes_of(path)
         version = next(iter(nodes.values()), NO_NODE).version
-        return structure_of(path, f"{self.name}{version}", nodes, Store(path, nodes).whole)
+        found = structure_of(path, f"{self.name}{version}", nodes, Store(path, nodes).whole)
+        lost = [
+            (name, "chunks whose metadata (.zarray, zarr.json) are gone; restore them") for name in lost_arrays(path, nodes)
+        ]
+        return replace(found, skipped=(*found.skipped, *lost)) if lost else found
 
     def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
         """Read the metadata of the root and of the coordinates wanted, and their values."""
