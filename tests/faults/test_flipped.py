@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray import formats
 from aggarray.formats import _hdf5_apart, hdf5
+from aggarray.formats._h5 import netcdf
+from aggarray.formats._h5.data import DoubtfulError
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.making import write
 
@@ -118,3 +121,18 @@ def test_texts_in_a_damaged_heap_are_kept_from_the_libraries(tmp_path: Path) -> 
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
         with pytest.raises(aa.FormatError, match=r"a\.h5: cannot be read"):
             aa.open(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_path: Path) -> None:
+    """Over a heap of texts that contradicts itself h5py runs for ever, and netCDF-C damages memory."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
+    data = path.read_bytes()
+    assert formats.scan(path).variables[0].attrs == {"units": "K"}
+    at = data.index(b"GCOL")
+    for damage in (data[:at] + b"W" + data[at + 1 :], data[: at + 8] + bytes([3]) + data[at + 9 :]):
+        path.write_bytes(damage)
+        with pytest.raises(DoubtfulError):
+            netcdf.scan(str(path))

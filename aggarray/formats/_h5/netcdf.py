@@ -60,8 +60,14 @@ def _structure(path: str, file: File) -> Structure:
     root = root_address(data)
     _walk(found, root, header_at(data, root), "")
     items, prefixes = _items(found), tuple(found.groups)
-    every, sizes = described(items, prefixes)
-    modelled(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
+    try:
+        every, sizes = described(items, prefixes)
+        modelled(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
+    except UnmodelledError:
+        # Left to libraries, which believe what a damaged heap says of texts: damage is told before they are asked.
+        for facts in (*found.groups.values(), *(d.facts for d in found.datasets.values())):
+            shown_attributes(facts, found.heap)
+        raise
     variables, wanted = _variables(found, items, prefixes)
     places = {d.path: d for d in every}
     headers = [dataset.header for dataset in found.datasets.values()]
