@@ -17,8 +17,8 @@ import pytest
 import aggarray as aa
 from aggarray import formats
 from aggarray.formats import _hdf5_apart, hdf5
-from aggarray.formats._h5 import netcdf
 from aggarray.formats._h5.data import DoubtfulError
+from aggarray.formats._h5.survey import survey
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.making import write
 
@@ -135,4 +135,4 @@ def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_pat
     for damage in (data[:at] + b"W" + data[at + 1 :], data[: at + 8] + bytes([3]) + data[at + 9 :]):
         path.write_bytes(damage)
         with pytest.raises(DoubtfulError):
-            netcdf.scan(str(path))
+            survey(str(path))

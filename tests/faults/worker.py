@@ -6,6 +6,7 @@ Memory is limited, and a case that takes too long ends the process with a trace.
 """
 
 import faulthandler
+import gc
 import json
 import os
 import resource
@@ -107,6 +108,8 @@ def _one(source: Path, relative: str, damage: list[Any], target: Path, truth: di
     found = outcome(str(target), truth)
     taken = time.perf_counter() - start
     close_files()
+    # What libraries do over objects that nobody needs any more belongs to the case.
+    gc.collect()
     shutil.rmtree(target) if target.is_dir() else target.unlink()
     return [*found, taken, str(target)]
 
@@ -123,6 +126,7 @@ def main(scratch: str) -> None:
             truths[specimen] = outcome(specimen, None)[1]
             if len(truths) == 1:
                 _limited()
+                gc.freeze()
         print(json.dumps(["begun"]), flush=True)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         # Files that hold references find the others beside them.

@@ -16,8 +16,10 @@ from aggarray.formats._h5.types import (
     CHARACTERS,
     ELEMENT,
     OTHER,
+    OTHER_ROWS,
     PLAIN,
     REFERENCES,
+    ROWS,
     TEXTS,
     USERS,
     Kind,
@@ -28,6 +30,8 @@ from aggarray.formats._h5.types import (
 
 _ELEMENT = struct.Struct("<IQI")
 _USER = struct.Struct("<Qi4x")
+#: Types whose elements lie in the global heap.
+HEAPED = (TEXTS, REFERENCES, ROWS, OTHER_ROWS)
 #: (count, address, number) of variable-length elements.
 Element = tuple[int, int, int]
 
@@ -36,7 +40,7 @@ Element = tuple[int, int, int]
 class Attribute:
     """An attribute: name, what its datatype is, value.
 
-    ``name`` is as stored. ``value`` is None where the elements lie in the global heap (TEXTS, REFERENCES) and where they
+    ``name`` is as stored. ``value`` is None where the elements lie in the global heap (`HEAPED`) and where they
     are not modelled (OTHER). ``raw``: bytes of a fixed-length text in a scalar dataspace; ``terminated``: its type says that
     a NUL ends it. ``users``: (address, dimension) of the datasets that have a scale (USERS).
     """
@@ -86,7 +90,7 @@ def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
     if kind.name == USERS:
         require(len(data) % _USER.size == 0, "an odd attribute")
         return Attribute(name, USERS, users=tuple(_USER.iter_unpack(data)))
-    if kind.name in (TEXTS, REFERENCES):
+    if kind.name in HEAPED:
         require(len(data) % ELEMENT == 0, "an odd attribute")
         return Attribute(name, kind.name, elements=tuple(_ELEMENT.iter_unpack(data)))
     if kind.name == CHARACTERS:

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from aggarray.formats._h5.attributes import Attribute, attribute_of
-from aggarray.formats._h5.data import KEPT_BYTES, Data, UnmodelledError, little, modelled, require, verify
+from aggarray.formats._h5.data import KEPT_BYTES, Data, UnmodelledError, is_doubtful, little, modelled, require, verify
 from aggarray.formats._h5.messages import (
     Fill,
     Index,
@@ -71,6 +71,14 @@ class Header:
     symbols: tuple[int, int] | None = None
 
 
+class _Form(NamedTuple):
+    """How a header is read: attributes have numbers; it is ``newer``, of version 2, a checksum at the end; leniently."""
+
+    numbered: bool
+    newer: bool
+    lenient: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
     """A parsed block: values of messages by type, and where the header goes on (address, size)."""
@@ -82,28 +90,30 @@ class _Block:
     count: int
 
 
-def header_at(data: Data, address: int) -> Header:
-    """Return the header at an address."""
+def header_at(data: Data, address: int, lenient: bool = False) -> Header:
+    """Return the header at an address; ``lenient``: messages that are not modelled are left out, as if they were not there."""
     prefix = data.upto(address, 16)
     if prefix[:4] == b"OHDR":
         flags = little(prefix, 5, 1)
-        modelled(prefix[4] == 2 and flags < 64, "an object header that is not modelled")
+        require(prefix[4] == 2 and flags < 64, "an object header that is not modelled")
         start = 6 + (16 if flags & _TIMES else 0) + (4 if flags & _LIMITS else 0)
         width = 1 << (flags & 3)
         start += width
         size = little(data.at(address, start), start - width, width)
-        block = _parsed(data.at(address, start + size + 4), start, bool(flags & _NUMBERED), True)
-        return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, bool(flags & _NUMBERED), True))
+        form = _Form(bool(flags & _NUMBERED), True, lenient)
+        block = _parsed(data.at(address, start + size + 4), start, form)
+        return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, form))
     version, reserved, count, references, size = struct.unpack_from("<BBHII", prefix)
-    modelled((version, reserved) == (1, 0) and references == 1, "an object header that is not modelled")
-    block = _parsed(data.at(address + 16, size), 0, False, False)
-    found = _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, False, False), count)
-    return found
+    require((version, reserved) == (1, 0), "an object header that is not modelled")
+    modelled(references == 1 or lenient, "an object of several names")
+    form = _Form(False, False, lenient)
+    block = _parsed(data.at(address + 16, size), 0, form)
+    return _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, form), count)
 
 
 def _continued(data: Data, address: int, size: int) -> bytes:
     block = data.at(address, size)
-    modelled(block[:4] == b"OCHK" and size >= 8, "an object header that is not modelled")
+    require(block[:4] == b"OCHK" and size >= 8, "an object header that is not modelled")
     return block
 
 
@@ -122,43 +132,46 @@ def _whole(data: Data, first: _Block, follow: Callable[[int, int], _Block], coun
     return _assembled(tuple(blocks))
 
 
-def _parsed(block: bytes, start: int, numbered: bool, newer: bool) -> _Block:
-    return (_kept if len(block) <= KEPT_BYTES else _parse)(block, start, numbered, newer)
+def _parsed(block: bytes, start: int, form: _Form) -> _Block:
+    return (_kept if len(block) <= KEPT_BYTES else _parse)(block, start, form)
 
 
-def _parse(block: bytes, start: int, numbered: bool, newer: bool) -> _Block:
-    """Parse the messages of a block from ``start`` on; ``newer``: of version 2, a checksum at the end."""
-    if newer:
+def _parse(block: bytes, start: int, form: _Form) -> _Block:
+    """Parse the messages of a block from ``start`` on."""
+    if form.newer:
         verify(block)
     once: list[tuple[int, Any]] = []
     attributes: list[tuple[int | None, Attribute]] = []
     links: list[Link] = []
     more: list[tuple[int, int]] = []
     count = 0
-    for code, flags, number, body in _messages(block, start, numbered, newer):
+    for code, flags, number, body in _messages(block, start, form):
         count += 1
-        modelled(not flags & ~_HARMLESS, "a message that is shared or marked")
-        if code in _IDLE:
-            require(body.startswith(_IDLE[code]), "an odd message")
-            continue
-        if code == _ATTRIBUTE:
-            attributes.append((number, attribute_of(body)))
-        elif code == _LINK:
-            links.append(link_of(body))
-        elif code == _CONTINUATION:
-            more.append((little(body, 0, 8), little(body, 8, 8)))
-        elif code in _ONCE:
-            once.append((code, _ONCE[code](body)))
-        else:
-            raise UnmodelledError(f"message {code:#x}")
+        try:
+            modelled(not flags & ~_HARMLESS, "a message that is shared or marked")
+            if code in _IDLE:
+                require(body.startswith(_IDLE[code]), "an odd message")
+            elif code == _ATTRIBUTE:
+                attributes.append((number, attribute_of(body)))
+            elif code == _LINK:
+                links.append(link_of(body))
+            elif code == _CONTINUATION:
+                more.append((little(body, 0, 8), little(body, 8, 8)))
+            else:
+                modelled(code in _ONCE, f"message {code:#x}")
+                once.append((code, _ONCE[code](body)))
+        except UnmodelledError as error:
+            if not form.lenient or is_doubtful(error):
+                raise
     return _Block(tuple(once), tuple(attributes), tuple(links), tuple(more), count)
 
 
 _kept = lru_cache(maxsize=4096)(_parse)
 
 
-def _messages(block: bytes, at: int, numbered: bool, newer: bool) -> Iterator[tuple[int, int, int | None, bytes]]:
+def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, int | None, bytes]]:
     """Yield type, flags, number and bytes of every message."""
+    numbered, newer, _ = form
     end = len(block) - (4 if newer else 0)
     length = (6 if numbered else 4) if newer else 8
     while at + length <= end:

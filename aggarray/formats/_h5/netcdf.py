@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
+from aggarray.formats._h5.data import Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.dimensions import Item, described, dtype_of, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_of, shown_attributes
 from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
-from aggarray.formats._h5.messages import CHUNKED, Layout
 from aggarray.formats._h5.superblock import root_address
-from aggarray.formats._h5.values import values_of
+from aggarray.formats._h5.values import check_storage, values_of
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
 from aggarray.formats.places import File
 
@@ -60,14 +59,8 @@ def _structure(path: str, file: File) -> Structure:
     root = root_address(data)
     _walk(found, root, header_at(data, root), "")
     items, prefixes = _items(found), tuple(found.groups)
-    try:
-        every, sizes = described(items, prefixes)
-        modelled(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
-    except UnmodelledError:
-        # Left to libraries, which believe what a damaged heap says of texts: damage is told before they are asked.
-        for facts in (*found.groups.values(), *(d.facts for d in found.datasets.values())):
-            shown_attributes(facts, found.heap)
-        raise
+    every, sizes = described(items, prefixes)
+    modelled(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
     variables, wanted = _variables(found, items, prefixes)
     places = {d.path: d for d in every}
     headers = [dataset.header for dataset in found.datasets.values()]
@@ -113,21 +106,13 @@ def _items(found: _Found) -> tuple[Item, ...]:
         if kind is None or space is None or dataset.header.layout is None or space.empty:
             raise UnmodelledError("neither a group nor an ordinary dataset")
         dtype_of(kind)
-        _check_storage(found.data, dataset.header.layout, kind.size * space.count)
+        check_storage(found.data, dataset.header.layout, kind.size * space.count)
         facts = dataset.facts
         scales = None
         if facts.listed is not None and facts.numbers is None and not facts.scale:
             scales = tuple(positions[_referred(found, *element)] for element in facts.listed)
         items.append(Item(dataset.prefix, dataset.name, space, kind, facts, scales))
     return tuple(items)
-
-
-def _check_storage(data: Data, layout: Layout, size: int) -> None:
-    """Refuse values that lie outside of the file or have another size than they should, as HDF5 does when it opens them."""
-    if layout.form != CHUNKED:
-        require(layout.size == size or layout.address == UNDEFINED, "a dataset of odd size")
-    if layout.address != UNDEFINED:
-        require(layout.address + (layout.size or 1) <= data.size, "a dataset outside of the file")
 
 
 def _referred(found: _Found, count: int, address: int, number: int) -> int:

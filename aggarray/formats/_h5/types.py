@@ -11,6 +11,8 @@ import numpy as np
 from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
+#: Rows of numbers, each of its own length; and of what else.
+ROWS, OTHER_ROWS = "rows", "other rows"
 
 #: A variable-length element as stored: count, address of a collection in the global heap, number of the object in it.
 ELEMENT = 16
@@ -25,8 +27,9 @@ class Kind:
     """A datatype, and how many bytes an element has.
 
     ``name`` is PLAIN (numbers), CHARACTERS (text of fixed length), TEXTS (of variable length), REFERENCES (lists of references
-    to objects), USERS (pairs of a reference and a number: who has a scale) or OTHER, which is not modelled. ``dtype`` is
-    as stored, byte order included, None but for PLAIN and CHARACTERS. ``terminated``: CHARACTERS end with a NUL.
+    to objects), ROWS (of numbers), OTHER_ROWS, USERS (pairs of a reference and a number: who has a scale) or OTHER, which is
+    not modelled. ``dtype`` is as stored, byte order included, of ROWS that of their numbers, None but for these, PLAIN and
+    CHARACTERS. ``terminated``: CHARACTERS end with a NUL.
     """
 
     name: str
@@ -84,18 +87,23 @@ def kind_of(message: bytes) -> Kind:
         _check_text(message[1], message[2:4])
         return Kind(CHARACTERS, size, np.dtype(f"S{size}"), not message[1] & 15)
     if number == 9:
-        return Kind(_sequence(message), size)
+        return _sequence(message)
     return Kind(USERS if message.startswith(_users()) else OTHER, size)
 
 
-def _sequence(message: bytes) -> str:
-    """Return which type of variable length this is: HDF5 makes them of bytes and of references, in the same way always."""
+def _sequence(message: bytes) -> Kind:
+    """Return a type of variable length: HDF5 makes them of bytes and of references, in the same way always."""
     require(message[4:8] == bytes([ELEMENT, 0, 0, 0]), "an odd datatype")
     if message[1] & 15 == 1 and message.startswith(_BYTE, 8) and _is_padding(message, 8 + len(_BYTE)):
         _check_text(message[1] >> 4 | (message[2] & 15) << 4, message[3:4] + bytes([message[2] >> 4]))
-        return TEXTS
-    referring = message[1:4] == b"\0\0\0" and message[8:] == _REFERENCE
-    return REFERENCES if referring else OTHER
+        return Kind(TEXTS, ELEMENT)
+    if message[1:4] == b"\0\0\0":
+        if message[8:] == _REFERENCE:
+            return Kind(REFERENCES, ELEMENT)
+        if len(message) >= 16 and message[8] & 15 <= 1:
+            numbers = kind_of(message[8:])
+            return Kind(ROWS if numbers.name == PLAIN else OTHER_ROWS, ELEMENT, numbers.dtype)
+    return Kind(OTHER_ROWS, ELEMENT)
 
 
 @cache

@@ -12,7 +12,7 @@ from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled
 from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.messages import CHUNKED, COMPACT, Fill, Layout
-from aggarray.formats._h5.types import ELEMENT, TEXTS
+from aggarray.formats._h5.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
 from aggarray.formats._hdf5_chunks import filter_of
 
 #: Larger chunks are left to HDF5.
@@ -30,8 +30,9 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
     if header.kind is None or header.space is None or header.layout is None:
         raise UnmodelledError("no dataset")
     texts = header.kind.name == TEXTS
+    modelled(texts or header.kind.name in (PLAIN, CHARACTERS), "a type that is not modelled")
     dtype = np.dtype(f"V{ELEMENT}") if texts else header.kind.dtype
-    modelled(dtype is not None and not header.space.empty, "a type that is not modelled")
+    modelled(not header.space.empty, "a dataset without a dataspace")
     found = _stored(data, header, header.layout, np.dtype(dtype))
     if shape != found.shape:
         modelled((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
@@ -125,3 +126,11 @@ def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
     found = heap.get(address, number)
     require(len(found) == count, "a text of odd length")
     return found.partition(b"\0")[0]
+
+
+def check_storage(data: Data, layout: Layout, size: int) -> None:
+    """Refuse values that lie outside of the file or have another size than they should, as HDF5 does when it opens them."""
+    if layout.form != CHUNKED:
+        require(layout.size == size or layout.address == UNDEFINED, "a dataset of odd size")
+    if layout.address != UNDEFINED:
+        require(layout.address + (layout.size or 1) <= data.size, "a dataset outside of the file")

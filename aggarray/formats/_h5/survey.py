@@ -1,0 +1,82 @@
+"""Does a file that is left to the libraries contradict itself? They believe what it says, and crash or run for ever.
+
+Everything is looked at that leads to values, but for the values: objects and what is in them, texts and other elements of
+variable length of attributes, indexes of the chunks of what a scan reads. What is not modelled is passed over.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aggarray.formats._h5.chunks import stored_chunks
+from aggarray.formats._h5.data import Data, DoubtfulError, UnmodelledError, is_doubtful
+from aggarray.formats._h5.groups import attributes_of, links_of
+from aggarray.formats._h5.headers import Header, header_at
+from aggarray.formats._h5.heaps import GlobalHeap
+from aggarray.formats._h5.messages import CHUNKED
+from aggarray.formats._h5.superblock import root_address
+from aggarray.formats._h5.types import TEXTS
+from aggarray.formats._h5.values import check_storage, text_at
+from aggarray.formats.places import File
+
+#: A scan reads the values of datasets of so many dimensions.
+_SCANNED = 1
+
+
+def survey(path: str) -> None:
+    """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its objects are."""
+    with File(path) as file:
+        data = Data(file)
+        try:
+            _survey(data, root_address(data))
+        except UnmodelledError as error:
+            if is_doubtful(error):
+                raise
+            raise DoubtfulError(str(error)) from error
+
+
+def _survey(data: Data, root: int) -> None:
+    heap = GlobalHeap(data)
+    seen = {root}
+    waiting = [root]
+    while waiting:
+        header = header_at(data, waiting.pop(), lenient=True)
+        _check_attributes(data, heap, header)
+        if header.link_index is None and header.symbols is None:
+            _check_storage(data, header)
+            continue
+        for link in links_of(data, header):
+            if link.address not in seen:
+                seen.add(link.address)
+                waiting.append(link.address)
+
+
+@contextmanager
+def _passing_over() -> Iterator[None]:
+    """Go on after the block over what is not modelled."""
+    try:
+        yield
+    except UnmodelledError as error:
+        if is_doubtful(error):
+            raise
+
+
+def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
+    """Follow what attributes have in a heap."""
+    with _passing_over():
+        for attribute in attributes_of(data, header):
+            for element in attribute.elements:
+                if attribute.kind == TEXTS:
+                    text_at(heap, *element)
+                elif any(element):
+                    heap.get(*element[1:])
+
+
+def _check_storage(data: Data, header: Header) -> None:
+    """Hold the place of a dataset's values against the file."""
+    layout, space, kind = header.layout, header.space, header.kind
+    if layout is None or space is None or kind is None:
+        return
+    check_storage(data, layout, kind.size * space.count)
+    if layout.form == CHUNKED and len(space.shape) <= _SCANNED:
+        with _passing_over():
+            stored_chunks(data, layout, space, bool(header.filters))
