@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.codecs import Filter
-from aggarray.formats._hdf5_scan import is_pure_dimension
+from aggarray.formats._hdf5_links import is_pure_dimension
 from aggarray.formats.base import LIBRARY_ERRORS, Chunks, grid_of, one_chunk, worth_a_table
 
 #: Filters that need no parameter to be undone, by HDF5's number.

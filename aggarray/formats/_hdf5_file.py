@@ -17,11 +17,12 @@ from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
+from aggarray.formats._h5.rows import StoredRows, stored_rows
 from aggarray.formats._h5.tables import piece_of, table_of, texts_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_elsewhere import Source, followed, sources_of
 from aggarray.formats._hdf5_links import borrows, leads_outside
-from aggarray.formats._hdf5_rows import read_samples, rows_of, samples_dtype, sizes_of
+from aggarray.formats._hdf5_rows import padded, read_samples, rows_of, samples_dtype, sizes_of
 from aggarray.formats._hdf5_scan import NOT_COORDINATE, plain_dtype
 from aggarray.formats._hdf5_swelling import check_swelling
 from aggarray.formats.base import (
@@ -141,10 +142,7 @@ class Library:
             known = self._offsets[dataset.name] = offsets_of(sizes_of(self._path, dataset))
         if dataset.name.rpartition("/")[2].removeprefix(NOT_COORDINATE) == variable.rpartition("/")[2]:
             return read_samples(dataset, dtype, known, box).astype(dtype.newbyteorder("="), copy=False)
-        (chosen,) = box
-        sizes = np.zeros(max(chosen.stop, len(known) - 1), np.int64)
-        sizes[: len(known) - 1] = np.diff(known)
-        return sizes[chosen]
+        return padded(np.diff(known), box[0])
 
     def piece(self, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
         """Return dtype, offset and shape of a variable that lies in the file in one piece as it is, None for others."""
@@ -187,6 +185,8 @@ class HDF5File:
         self._path = path
         self._lock = threading.Lock()
         self._direct: H5File | None = None
+        # By variable, and whether it is their sizes.
+        self._rows: dict[str, tuple[StoredRows, bool]] = {}
         self._opened: Library | None = None
         # Variables of which was said that no other file has any of their values.
         self._alone: set[str] = set()
@@ -229,10 +229,9 @@ class HDF5File:
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
-        found = self._texts(variable)
+        found = self._from_heap(variable, box)
         if found is not None:
-            key: Any = (*box, ...)  # without dimensions, too, this is an array
-            return np.asarray(found[key])
+            return found
         if self._doubtful:
             if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
                 raise self._changed(variable)
@@ -248,16 +247,33 @@ class HDF5File:
     def _changed(self, variable: str) -> FormatError:
         return FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
 
-    def _texts(self, variable: str) -> np.ndarray | None:
-        """Return all texts of variable length without a library, None for other variables, and where it is left to one."""
+    def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:
+        """Return texts, or rows of numbers, without a library; None for other variables, and where it is left to one."""
         if self._direct is None:
             return None
         try:
             with self._lock:
-                return texts_of(self._direct, variable)
+                found = None if variable in self._rows else texts_of(self._direct, variable)
+                if found is None:
+                    return self._row_values(self._direct, variable, box)
         except LEFT as error:
             self._doubt(error)
             return None
+        key: Any = (*box, ...)  # without dimensions, too, this is an array
+        return np.asarray(found[key])
+
+    def _row_values(self, direct: H5File, variable: str, box: Box) -> np.ndarray:
+        """Return a box of samples, or of the sizes of rows; one of `LEFT` for other variables."""
+        rows = self._rows.get(variable)
+        if rows is None:
+            name = variable if direct.has(variable) else rows_of(variable) or variable
+            rows = self._rows[variable] = stored_rows(direct, direct.variable(name)), name != variable
+        found, sizes = rows
+        (chosen,) = box
+        if sizes:
+            return padded(np.diff(found.offsets), chosen)
+        values = found.samples(direct.data, chosen.start, chosen.stop)[:: chosen.step or 1]
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only view of the mapped file, or None unless it lies there in one piece."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._hdf5_links import borrows, leads_outside
-from aggarray.formats._hdf5_scan import attribute, is_pure_dimension
+from aggarray.formats._hdf5_links import borrows, is_pure_dimension, leads_outside
+from aggarray.formats._hdf5_scan import attribute
 from aggarray.formats.base import LIBRARY_ERRORS, SCAN_ELEMENTS, Variable, stored_values
 from aggarray.formats.glimpses import GLIMPSED, Glimpse, Wanted, glimpsed, unread
 

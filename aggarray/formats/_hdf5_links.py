@@ -1,4 +1,4 @@
-"""Is all of an HDF5 file in it, and each group at one place?
+"""Is all of an open HDF5 file in it, and each group at one place? Which datasets are nothing but dimensions?
 
 Nothing is opened to find out that a link leads out of a file: opening a pipe or a device would already do harm. netCDF-C
 follows every link, and ends the process over groups that hold themselves: it is given files alone that are `plain`.
@@ -11,6 +11,9 @@ DEEPEST = 64
 #: So many soft links are followed on the way to one thing.
 _MOST_FOLLOWED = 16
 _HERE = (b"", b".")
+
+#: How netCDF-4 marks a dimension scale that stands for no variable.
+_PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 
 def _parts(path: bytes) -> list[bytes]:
@@ -50,6 +53,16 @@ def _kind(group: Any, path: bytes) -> int | None:
         return int(group.links.get_info(path).type)
     except (KeyError, RuntimeError, ValueError):
         return None
+
+
+def is_pure_dimension(dataset: Any) -> bool:
+    """Tell whether a dataset is a dimension of netCDF-4 without a variable."""
+    import h5py
+
+    if not h5py.h5ds.is_scale(dataset.id) or "NAME" not in dataset.attrs:
+        return False
+    name = dataset.attrs["NAME"]
+    return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_PURE_DIMENSION)
 
 
 def borrows(dataset: Any) -> bool:

@@ -5,6 +5,7 @@ and beside it the sizes. These lie in the dataset itself, the samples elsewhere 
 """
 
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -12,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats._h5.data import LEFT, is_doubtful
+from aggarray.formats._h5.file import H5File
+from aggarray.formats._h5.rows import stored_rows
 from aggarray.formats._hdf5_links import borrows
-from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename, h5py_file
+from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename, h5py_file, reason
 from aggarray.formats.claims import MOST_INFLATED
-from aggarray.formats.places import File
 
 #: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
 SIZES, SAMPLES = "_row_size", "_sample"
 
-#: A row as stored: count, address of a collection in the global heap, number of the object in it.
-_ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
+#: Bytes of a row as stored: its count, and where it is.
+_ELEMENT = 16
 #: So many rows are read at a time where their sizes are told by nothing but their values.
 _BLOCK = 1 << 12
 
@@ -46,7 +49,7 @@ def unbelievable(dataset: Any) -> str | None:
     """Return why the sizes of rows are not looked at: what is stored does not bear out so many. None for any other dataset."""
     if samples_dtype(dataset) is None:
         return None
-    most = FREE_CHUNKS + dataset.id.get_storage_size() * MOST_INFLATED // _ELEMENT.itemsize
+    most = FREE_CHUNKS + dataset.id.get_storage_size() * MOST_INFLATED // _ELEMENT
     return None if dataset.shape[0] <= most else f"a claim of {dataset.shape[0]} rows, hardly any stored; write the file anew"
 
 
@@ -77,39 +80,24 @@ def rows_of(name: str) -> str | None:
 def sizes_of(path: str, dataset: Any) -> np.ndarray:
     """Return the size of each row of a dataset, int64; the lock must be held.
 
-    They are taken from where the rows are named, which is read as it is, where no filter is in the way; else from the rows.
+    They are taken from where the rows are named, without a library, where that can be told; else from the rows.
     """
-    stored = _elements(path, dataset)
-    if stored is not None:
-        return stored["count"].astype(np.int64)
+    try:
+        with closing(H5File(path)) as file:
+            return stored_rows(file, file.dataset(dataset.name.strip("/"))).elements["count"].astype(np.int64)
+    except LEFT as error:
+        if is_doubtful(error):
+            raise ValueError(f"damaged rows: {reason(error)}; restore the file") from error
     count = dataset.shape[0]
     parts = (dataset[start : start + _BLOCK] for start in range(0, count, _BLOCK))
     return np.array([len(row) for rows in parts for row in rows], np.int64)
 
 
-def _elements(path: str, dataset: Any) -> np.ndarray | None:
-    """Return the rows as stored, None where these bytes are not had as they are."""
-    import h5py
-
-    made, (count,) = dataset.id.get_create_plist(), dataset.shape
-    if not dataset.id.get_storage_size():
-        return np.zeros(count, _ELEMENT)
-    if made.get_nfilters() or dataset.id.get_type().get_size() != _ELEMENT.itemsize:
-        return None
-    if made.get_layout() == h5py.h5d.CONTIGUOUS:
-        if dataset.id.get_storage_size() != count * _ELEMENT.itemsize:
-            return None
-        with File(path) as file:
-            return np.frombuffer(file.pread(count * _ELEMENT.itemsize, dataset.id.get_offset()), _ELEMENT)
-    if made.get_layout() != h5py.h5d.CHUNKED:
-        return None
-    found, (chunk,) = np.zeros(count, _ELEMENT), dataset.chunks
-    for number in range(dataset.id.get_num_chunks()):
-        (start,) = dataset.id.get_chunk_info(number).chunk_offset
-        _, packed = dataset.id.read_direct_chunk((start,))
-        values = np.frombuffer(packed, _ELEMENT, count=chunk)
-        found[start : start + chunk] = values[: max(0, count - start)]
-    return found
+def padded(sizes: np.ndarray, chosen: slice) -> np.ndarray:
+    """Return some of the sizes of rows; rows that were never written, of an unlimited dimension, have none."""
+    found = np.zeros(max(chosen.stop, len(sizes)), np.int64)
+    found[: len(sizes)] = sizes
+    return found[chosen]
 
 
 def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: Box) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._hdf5_links import DEEPEST, borrows, leads_outside
+from aggarray.formats._hdf5_links import DEEPEST, borrows, is_pure_dimension, leads_outside
 from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -25,9 +25,6 @@ from aggarray.formats.base import (
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
-
-#: How netCDF-4 marks a dimension scale that stands for no variable.
-_PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 _INTERNAL = {
     *("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"),
@@ -138,16 +135,6 @@ def _note_scale(dataset: Any, key: str, found: _Found) -> None:
         found.scales[address] = key
         if "_Netcdf4Dimid" in dataset.attrs:
             found.dimids[int(dataset.attrs["_Netcdf4Dimid"])] = address
-
-
-def is_pure_dimension(dataset: Any) -> bool:
-    """Tell whether a dataset is a dimension of netCDF-4 without a variable."""
-    import h5py
-
-    if not h5py.h5ds.is_scale(dataset.id) or "NAME" not in dataset.attrs:
-        return False
-    name = dataset.attrs["NAME"]
-    return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_PURE_DIMENSION)
 
 
 def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:

@@ -148,7 +148,7 @@ def modelled(condition: bool, what: str) -> None:
         raise UnmodelledError(what)
 
 
-def little(block: bytes, at: int, width: int) -> int:
+def little(block: bytes | memoryview, at: int, width: int) -> int:
     """Return an unsigned integer of so many bytes; DoubtfulError where they are not there.
 
     >>> little(bytes([1, 2, 1]), 1, 2)

@@ -36,6 +36,12 @@ class H5File:
         """Tell whether there is something of a name at the top."""
         return name.encode() in self._links[""]
 
+    def has(self, path: str) -> bool:
+        """Tell whether a group has something of a name, which may be stored under another."""
+        prefix, _, name = path.rpartition("/")
+        names = self._group(prefix)
+        return name.encode() in names or f"{NOT_COORDINATE}{name}".encode() in names
+
     def dataset(self, path: str) -> Header:
         """Return the header of a dataset by its path."""
         prefix, _, name = path.rpartition("/")

@@ -5,7 +5,7 @@ An object header is a chain of blocks of messages. Blocks are parsed once for al
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from aggarray.formats._h5.messages import (
     Link,
     Step,
     attribute_index_of,
+    committed_at,
     fill_of,
     filters_of,
     layout_of,
@@ -48,6 +49,8 @@ _IDLE = {0x00: b"", 0x04: b"", 0x0A: b"\0", 0x12: b"\1\0\0\0"}
 
 #: Flags of messages: constant, not to be shared. Others mean that it lies elsewhere or is known to few.
 _HARMLESS = 1 | 4
+#: The message is another object's; here for the address of that of a datatype.
+_SHARED, _COMMITTED = 2, -1
 #: Flags of the first block of version 2: attributes have numbers; limits of compact storage are given; so are times.
 _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 
@@ -56,7 +59,8 @@ _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 class Header:
     """What the messages of an object say; attributes and links are those in the header itself, in the order of storage.
 
-    ``attributes``: (number, attribute); numbers are None unless they are kept.
+    ``attributes``: (number, attribute); numbers are None unless they are kept. ``committed``: where the datatype has an object
+    of its own, its address.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -69,6 +73,7 @@ class Header:
     link_index: Index | None = None
     attribute_index: Index | None = None
     symbols: tuple[int, int] | None = None
+    committed: int | None = None
 
 
 class _Form(NamedTuple):
@@ -92,6 +97,13 @@ class _Block:
 
 def header_at(data: Data, address: int, lenient: bool = False) -> Header:
     """Return the header at an address; ``lenient``: messages that are not modelled are left out, as if they were not there."""
+    found = _header(data, address, lenient)
+    if found.committed is None or found.kind is not None:
+        return found
+    return replace(found, kind=_header(data, found.committed, True).kind)
+
+
+def _header(data: Data, address: int, lenient: bool) -> Header:
     prefix = data.upto(address, 16)
     if prefix[:4] == b"OHDR":
         flags = little(prefix, 5, 1)
@@ -148,6 +160,9 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
     for code, flags, number, body in _messages(block, start, form):
         count += 1
         try:
+            if code == _KIND and flags & ~_HARMLESS == _SHARED:
+                once.append((_COMMITTED, committed_at(body)))
+                continue
             modelled(not flags & ~_HARMLESS, "a message that is shared or marked")
             if code in _IDLE:
                 require(body.startswith(_IDLE[code]), "an odd message")
@@ -207,4 +222,5 @@ def _assembled(blocks: tuple[_Block, ...]) -> Header:
         once.get(_LINKS),
         once.get(_ATTRIBUTES),
         once.get(_SYMBOLS),
+        once.get(_COMMITTED),
     )

@@ -6,9 +6,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from aggarray.formats._h5.data import KEPT_BYTES, UNDEFINED, Data, UnmodelledError, little, require, verify, width_of
+from aggarray.formats._h5.data import (
+    KEPT_BYTES,
+    UNDEFINED,
+    Data,
+    DoubtfulError,
+    UnmodelledError,
+    little,
+    require,
+    verify,
+    width_of,
+)
 from aggarray.formats._h5.trees import records
 
+#: An object of a collection: its number, how often it is referred to, nothing, its length.
+_OBJECT = struct.Struct("<HHIQ")
 #: Huge objects found by a number in a B-tree of version 2, unfiltered: address, length, number.
 _HUGE_TREE = 1
 _HUGE = struct.Struct("<QQQ")
@@ -18,6 +30,7 @@ _FRACTAL = struct.Struct("<4sBHHBIQQQQQQQQQQQQHQQHHQHI")
 _HUGE_KIND, _TINY = 1, 2
 
 _T = TypeVar("_T")
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 #: A local heap of more free pieces than this is left to the libraries.
 _PIECES = 4096
@@ -188,22 +201,32 @@ class GlobalHeap:
         return found[number]
 
     def _collection(self, address: int) -> dict[int, bytes]:
-        head = self._data.at(address, 16)
-        size = little(head, 8, 8)
-        require(head[:8] == b"GCOL\1\0\0\0" and 16 <= size <= _COLLECTION, "an odd collection")
-        block = self._data.at(address, size)
-        found: dict[int, bytes] = {}
-        at = 16
-        while at + 16 <= size:
-            number, _, reserved, length = struct.unpack_from("<HHIQ", block, at)
-            if number == 0:
-                # What is left is free.
-                require(length == size - at, "an odd collection")
-                break
-            require(length <= size - at - 16 and number not in found and not reserved, "an odd collection")
-            found[number] = block[at + 16 : at + 16 + length]
-            at += 16 + -(-length // 8) * 8
-        return found
+        return objects_of(self._data.at(address, collection_size(self._data.at(address, 16))))
+
+
+def collection_size(head: bytes | memoryview) -> int:
+    """Return the bytes of a collection that begins with these."""
+    size = little(head, 8, 8)
+    require(head[:8] == b"GCOL\1\0\0\0" and 16 <= size <= _COLLECTION, "an odd collection")
+    return size
+
+
+def objects_of(block: _Bytes) -> dict[int, _Bytes]:
+    """Return the objects of a collection by number."""
+    found: dict[int, _Bytes] = {}
+    at, size, unpack = 16, len(block), _OBJECT.unpack_from
+    while at + 16 <= size:
+        number, _, reserved, length = unpack(block, at)
+        if number == 0:
+            # What is left is free.
+            require(length == size - at, "an odd collection")
+            break
+        start = at + 16
+        at = start + (length + 7 & -8)
+        if start + length > size or number in found or reserved:
+            raise DoubtfulError("an odd collection")
+        found[number] = block[start : start + length]
+    return found
 
 
 def local_heap(data: Data, address: int) -> bytes:

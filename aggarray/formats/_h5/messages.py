@@ -205,3 +205,11 @@ def link_of(message: bytes) -> Link:
 def symbols_of(message: bytes) -> tuple[int, int]:
     """Return the addresses of B-tree and local heap of a group of the first kind (type 0x0011)."""
     return little(message, 0, 8), little(message, 8, 8)
+
+
+def committed_at(message: bytes) -> int:
+    """Return the address of the object that has a datatype which others share (a shared message of type 0x0003)."""
+    version, kind = little(message, 0, 1), little(message, 1, 1)
+    # Version 3 also knows of messages in a heap.
+    modelled(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
+    return little(message, 8 if version == 1 else 2, 8)

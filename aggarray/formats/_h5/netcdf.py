@@ -105,6 +105,7 @@ def _items(found: _Found) -> tuple[Item, ...]:
         kind, space = dataset.header.kind, dataset.header.space
         if kind is None or space is None or dataset.header.layout is None or space.empty:
             raise UnmodelledError("neither a group nor an ordinary dataset")
+        modelled(dataset.header.committed is None, "a type of users")
         dtype_of(kind)
         check_storage(found.data, dataset.header.layout, kind.size * space.count)
         facts = dataset.facts

@@ -42,6 +42,14 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
     return _texts(heap, found) if texts else found
 
 
+def elements_of(data: Data, header: Header) -> np.ndarray:
+    """Return where the elements of a dataset of variable length lie: count, address of a collection, number in it."""
+    if header.layout is None:
+        raise UnmodelledError("no dataset")
+    found = _stored(data, header, header.layout, np.dtype(f"V{ELEMENT}"))
+    return np.ascontiguousarray(found).view(_ELEMENT)
+
+
 def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Fill | None) -> np.ndarray:
     """Return an array of nothing but fill value."""
     if fill is None or not fill.defined:
