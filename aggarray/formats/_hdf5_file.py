@@ -253,14 +253,16 @@ class HDF5File:
             return None
         try:
             with self._lock:
-                found = None if variable in self._rows else texts_of(self._direct, variable)
-                if found is None:
+                texts = None
+                if variable not in self._rows and self._direct.has(variable):
+                    texts = texts_of(self._direct, variable)
+                if texts is None:
                     return self._row_values(self._direct, variable, box)
         except LEFT as error:
             self._doubt(error)
             return None
         key: Any = (*box, ...)  # without dimensions, too, this is an array
-        return np.asarray(found[key])
+        return np.asarray(texts[key])
 
     def _row_values(self, direct: H5File, variable: str, box: Box) -> np.ndarray:
         """Return a box of samples, or of the sizes of rows; one of `LEFT` for other variables."""

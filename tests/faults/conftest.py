@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import rarities  # noqa: F401 - enters specimens
 from tests.faults.specimens import SPECIMENS
 from tests.faults.staging import Stage, staged
 from tests.faults.works import make_data

@@ -79,7 +79,11 @@ def _attribute(message: bytes) -> Attribute:
     require(at <= len(message) and lengths[0] > 1 and parts[0].index(0) == lengths[0] - 1, "an odd attribute")
     kind, space = kind_of(parts[1]), space_of(parts[2])
     size = kind.size * space.count
-    require(len(space.shape) <= 1 and at + size <= len(message) < at + size + 8, "an odd attribute")
+    require(at + size <= len(message) < at + size + 8, "an odd attribute")
+    if len(space.shape) > 1:
+        # netCDF-4 knows none of several dimensions.
+        found = _with_value(parts[0][:-1].decode("utf-8"), kind, space, message[at : at + size])
+        return Attribute(found.name, OTHER, elements=found.elements)
     return _with_value(parts[0][:-1].decode("utf-8"), kind, space, message[at : at + size])
 
 
