@@ -225,20 +225,36 @@ def _attributes(item: Any) -> dict[str, Any]:
     for name in item.attrs:
         if name in _INTERNAL:
             continue
-        try:
-            value = attribute(item.attrs[name])
-        except LIBRARY_ERRORS:
-            # An attribute of a type that h5py does not read says nothing that CF knows.
-            continue
+        value = attribute(stored_attribute(item, name))
         if value is not None:
             found[name] = value
     return found
+
+
+def stored_attribute(item: Any, name: str) -> Any:
+    """Return an attribute as h5py has it, None for one of a type that it does not know; OSError where it is damaged."""
+    try:
+        return item.attrs[name]
+    except LIBRARY_ERRORS as error:
+        if _of_unknown_type(item, name):
+            # It says nothing that CF knows.
+            return None
+        raise OSError(f"attribute {name!r}: {reason(error)}") from error
+
+
+def _of_unknown_type(item: Any, name: str) -> bool:
+    try:
+        return item.attrs.get_id(name).dtype is None
+    except LIBRARY_ERRORS as error:
+        return isinstance(error, TypeError)
 
 
 def attribute(value: Any) -> Any:
     """Return an attribute as the other formats give it, None where it is neither number nor text."""
     import h5py
 
+    if value is None:
+        return None
     if isinstance(value, h5py.Empty):
         return "" if value.dtype.kind in "SO" else np.empty(0, value.dtype)
     if isinstance(value, bytes | str):

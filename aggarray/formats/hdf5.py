@@ -20,7 +20,7 @@ from aggarray.formats._h5.survey import survey
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_links import is_plain
-from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure
+from aggarray.formats._hdf5_scan import NOT_COORDINATE, refusal, scan_structure, stored_attribute
 from aggarray.formats._hdf5_swelling import check_swelling
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -132,20 +132,16 @@ def _doubted(path: str) -> str:
     """Return the name of the format of a file that netCDF-C could not bear or would read others for; else nothing."""
     with blaming(path), opened(path) as file:
         if is_plain(file):
-            _check_texts(file)
+            _check_attributes(file)
             return ""
         return "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
 
 
-def _check_texts(file: Any) -> None:
-    """Raise OSError for attributes whose texts lie in a damaged heap: netCDF-C damages the memory of this process over them."""
+def _check_attributes(file: Any) -> None:
+    """Raise OSError for damaged attributes: netCDF-C damages the memory of this process over texts in a damaged heap."""
     for item in (file, *_items_of(file)):
         for name in item.attrs:
-            try:
-                item.attrs[name]
-            except LIBRARY_ERRORS:
-                if item.attrs.get_id(name).dtype.hasobject:
-                    raise
+            stored_attribute(item, name)
 
 
 def _items_of(file: Any) -> list[Any]:

@@ -159,6 +159,20 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
         aa.open(path)
 
 
+def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:
+    """Neither where a link by name has the library asked that is not strict; what h5py does not know at all is left out."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        made = file.create_dataset("tas", data=np.arange(4.0))
+        made.attrs["units"], file["soft"] = "K", h5py.SoftLink("/tas")
+        h5py.h5a.create(made.id, b"odd", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((2,)))
+    assert {v.name: v.attrs["units"] for v in formats.scan(str(path)).variables} == {"tas": "K", "soft": "K"}
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"GCOL", b"GCOW"))
+    with pytest.raises(aa.FormatError, match=r"a\.h5.*attribute 'units'"):
+        aa.open(path)
+
+
 def test_a_survey_finds_no_fault_with_whole_files(made: Callable[[str], str]) -> None:
     doubted = []
     for name in matching("hdf5", "netcdf4"):
