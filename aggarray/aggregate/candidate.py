@@ -275,6 +275,7 @@ def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
 
 @lru_cache(maxsize=4096)
 def canonical_units(units: str | None, calendar: str | None) -> str:
+    """Return how `units.canonical` spells units; few are met, each in many files."""
     return canonical(units, calendar)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from aggarray.aggregate.apart import short_paths
 from aggarray.aggregate.rules import Skipped
-from aggarray.errors import AggarrayError, FormatError, MissingFileError, printable
+from aggarray.errors import AggarrayError, MissingFileError, printable
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.formats.described import text_attribute
-from aggarray.formats.places import looks
+from aggarray.formats.places import looks, resized
 from aggarray.master import MasterArray
 from aggarray.master.ragged import RaggedMasterArray, flat_of
 from aggarray.remote import is_remote
@@ -286,7 +286,7 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
                 yield Problem("changed", uri, f"{uri}: {change}; open or append it anew")
         except MissingFileError as error:
             yield Problem("missing", uri, str(error))
-        except FormatError as error:
+        except AggarrayError as error:  # remote files have more ways not to be there
             yield Problem("unreadable", uri, str(error))
 
 
@@ -294,8 +294,9 @@ def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
     """Say in what a file is not what it was; ``wanted``: look at its bytes too."""
     told = telling_file(uri)
     status = looks(told)
-    if status.st_size != stamp[0]:
-        return f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now"
+    change = resized(status, stamp[0])
+    if change:
+        return change
     # Web servers tell whole seconds.
     unit = 10**9 if is_remote(uri) else 1
     if status.st_mtime_ns // unit != stamp[1] // unit:

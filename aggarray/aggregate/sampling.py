@@ -22,7 +22,8 @@ NAMELESS = "dim_0"
 class Usable(Protocol):
     """Gives a variable of a file as an array, ``flat``: its rows one after the other; None where it cannot be used."""
 
-    def __call__(self, name: str, flat: bool = False) -> MasterArray | None: ...
+    def __call__(self, name: str, flat: bool = False) -> MasterArray | None:
+        """Return the array of a variable."""
 
 
 def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:

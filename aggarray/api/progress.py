@@ -14,6 +14,7 @@ _PAUSE, _WARMUP = 0.1, 0.5
 
 
 def checked_progress(progress: bool | Progress | None, unit: str = "files") -> Progress | None:
+    """Return what is called on the way, None for nothing; AggregationError for what cannot be called."""
     if progress is None or progress is False:
         return None
     if progress is not True and not callable(progress):

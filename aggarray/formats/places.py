@@ -42,6 +42,13 @@ def looks(path: str) -> Looks:
     return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
 
 
+def resized(now: Looks, size: int) -> str | None:
+    """Say how a file of so many bytes is another one now, None where it is as long as it was."""
+    if now.folder:
+        return "changed since it was scanned: a folder is in its place"
+    return None if now.st_size == size else f"changed since it was scanned: {size} bytes then, {now.st_size} now"
+
+
 def is_folder(path: str) -> bool:
     """Tell whether there is a folder."""
     return _is(path, True) if remote.is_remote(path) else os.path.isdir(path)

@@ -104,6 +104,7 @@ def _names_pickle(meta: Any) -> bool:
 
 
 def shape_of(node: Node) -> tuple[int, ...]:
+    """Return the shape that the metadata of an array claim; ValueError for one that no array has."""
     shape = (node.meta or {}).get("shape")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < MOST for n in shape) or len(shape) > _MOST_AXES:
         raise ValueError(f"damaged metadata: shape {shape!r:.60}")

@@ -181,6 +181,7 @@ class Container:
         return coordinate._known is not None or coordinate.nbytes <= _LARGE or self.reason(coordinate) is not None
 
     def variable(self, name: str, dtype: Any, dimensions: Sequence[str], fill: Any = None) -> Any:
+        """Make a variable of netCDF4 whose values are written as they are."""
         made = self.dataset.createVariable(name, str if dtype.kind in "TO" else dtype, tuple(dimensions), fill_value=fill)
         made.set_auto_maskandscale(False)
         return made

@@ -183,6 +183,7 @@ class Source:
         return self.encoding(variable, term).decode(self.stored(variable, term))
 
     def encoding(self, variable: Variable, term: Variable) -> Encoding:
+        """Return how the values of a variable that serves an aggregation variable are encoded."""
         try:
             return encoding(term.dtype, term.attrs, term.name)
         except AggarrayError as error:

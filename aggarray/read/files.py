@@ -15,7 +15,7 @@ from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
 from aggarray.formats.flat import understanding
-from aggarray.formats.places import looks
+from aggarray.formats.places import looks, resized
 from aggarray.options import get_options
 from aggarray.ranges import State
 from aggarray.remote import is_remote
@@ -129,10 +129,9 @@ class OpenFiles:
             return
         told = telling_file(path)
         status = looks(told)
-        if status.st_size != stamp[0]:
-            raise ChangedFileError(
-                f"changed since it was scanned: {stamp[0]} bytes then, {status.st_size} now; open the files anew"
-            )
+        change = resized(status, stamp[0])
+        if change:
+            raise ChangedFileError(f"{change}; open the files anew")
         # Web servers tell whole seconds.
         same = status.st_mtime_ns // _SECOND == stamp[1] // _SECOND if is_remote(path) else status.st_mtime_ns == stamp[1]
         if not same and checksum(told) != stamp[2]:
