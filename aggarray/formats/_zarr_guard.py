@@ -18,7 +18,7 @@ from zarr.storage import WrapperStore
 
 from aggarray.codecs import codecs
 from aggarray.formats._zarr_chunks import PLAIN
-from aggarray.formats._zarr_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of
+from aggarray.formats._zarr_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
 from aggarray.formats._zarr_shards import chunks_in_shard, is_index
 
 #: Text of a chunk has at most so many bytes.
@@ -77,7 +77,7 @@ def bounds_of(layout: Layout) -> Bounds:
     steps, inner = _steps(layout)
     for _, settings in steps:
         for key in _TYPES:
-            if key in settings and np.dtype(settings[key]).itemsize > max(_WIDEST, layout.dtype.itemsize):
+            if key in settings and stated_dtype(settings[key]).itemsize > max(_WIDEST, layout.dtype.itemsize):
                 raise ValueError(f"damaged metadata: a codec of type {settings[key]!r:.60}")
     outer = sides_of(outer_chunk(layout), layout.shape)
     count = math.prod(outer if inner is None else sides_of(inner.get("chunk_shape"), layout.shape))

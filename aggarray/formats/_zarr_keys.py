@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +11,8 @@ import numpy as np
 
 from aggarray.formats.base import grid_of
 
+#: A dtype: byte order, kind, size, unit of times; or its name.
+_STATED = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,8}(\[[0-9]{0,8}[a-zA-Z]+\])?|[a-z]+[0-9]{0,3}")
 #: Chunks are numbered in 64 bits.
 MOST = 2**62
 
@@ -164,3 +167,15 @@ def listing(folder: str, keys: Keys) -> set[str] | None:
                     return None
                 waiting.append(f"{prefix}{entry.name}/")
     return found
+
+
+def stated_dtype(text: Any) -> np.dtype[Any]:
+    """Return the dtype that metadata state; TypeError or ValueError for what states none: NumPy would evaluate much as Python.
+
+    >>> stated_dtype("<f4"), stated_dtype("int16")
+    (dtype('float32'), dtype('int16'))
+    """
+    if not isinstance(text, str) or not _STATED.fullmatch(text):
+        raise ValueError(f"damaged metadata: type {text!r:.60}")
+    dtype: np.dtype[Any] = np.dtype(text)
+    return dtype

@@ -17,7 +17,7 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import describe
-from aggarray.formats._zarr_keys import MOST, Layout
+from aggarray.formats._zarr_keys import MOST, Layout, stated_dtype
 from aggarray.formats._zarr_nodes import Node, files_of, load, lost_arrays, nodes_of
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -71,7 +71,7 @@ def dtype_of(node: Node) -> np.dtype[Any] | str:
 
 
 def _dtype_2(given: Any, meta: Mapping[str, Any]) -> np.dtype[Any] | None:
-    dtype = np.dtype(given) if isinstance(given, str) else None
+    dtype = stated_dtype(given) if isinstance(given, str) else None
     if dtype is not None and dtype.kind == "O":
         text = any(f.get("id") == "vlen-utf8" for f in meta.get("filters") or ())
         return np.dtypes.StringDType() if text else None

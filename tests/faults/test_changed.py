@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray.errors import ChangedFileError
+from aggarray.formats.places import looks, resized
 from tests.faults.specimens import SPECIMENS, values
 from tests.making import write
 
@@ -180,3 +182,15 @@ def test_plain_reads_map_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) ->
             array.read(copy=True, masked=True)
     with pytest.raises((AssertionError, aa.AggarrayError)):
         aa.open(made("netcdf3-CLASSIC"))["tas"].read(copy=False)
+
+
+def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
+    """Even one of as many bytes."""
+    path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0))}))
+    agg = aa.open(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ChangedFileError, match=r"a\.nc, variable 'tas': .*a folder is in its place"):
+        agg["tas"].read()
+    assert [p.kind for p in agg.check().problems] == ["unreadable"]
+    assert resized(looks(str(path)), looks(str(path)).st_size) is not None

@@ -184,6 +184,22 @@ def test_a_survey_finds_no_fault_with_whole_files(made: Callable[[str], str]) ->
     assert set(doubted) == {("hdf5-groups", "a link that is not hard"), ("hdf5-links", "a link that is not hard")}
 
 
+def test_a_survey_looks_at_the_indexes_of_chunks(made: Callable[[str], str], tmp_path: Path) -> None:
+    """The library breaks down over some that are damaged when it opens a dataset."""
+    found = set()
+    for name in ("hdf5-scales-latest", *matching("hdf5-many-chunks")):
+        data, path = Path(made(name)).read_bytes(), tmp_path / "a.h5"
+        survey(made(name))
+        for signature in (b"BTHD", b"FAHD", b"EAHD", b"TREE\1"):
+            at = data.rfind(signature)
+            if at >= 0:
+                path.write_bytes(data[: at + 5] + bytes([data[at + 5] ^ 0x40]) + data[at + 6 :])
+                with pytest.raises(DoubtfulError):
+                    survey(str(path))
+                found.add(signature)
+    assert len(found) == 4
+
+
 @pytest.mark.parametrize("storage", [{}, {"chunks": (2,), "compression": "gzip"}], ids=str)
 def test_damaged_rows_are_told(tmp_path: Path, storage: dict[str, Any]) -> None:
     path = tmp_path / "a.h5"

@@ -160,6 +160,9 @@ def test_metadata_of_all_kinds_are_borne(tmp_path: Path) -> None:
         "unknown codec": second(tmp_path / "mb", b"x", compressor={"id": "os:system"}),
         "objects": second(tmp_path / "mc", b"[1, 2, 3, 4]", dtype="|O", filters=[{"id": "json2"}]),
         "messages": second(tmp_path / "md", b"\xdd\xff\xff\xff\xff", dtype="|O", filters=[{"id": "msgpack2"}]),
+        "type of digits": second(tmp_path / "mf", dtype="9" * 5000 + ","),
+        "type of nothing": second(tmp_path / "mg", dtype=","),
+        "filter of a type": second(tmp_path / "mh", filters=[{"id": "delta", "dtype": "f4,("}]),
         "wild names": third(tmp_path / "me", dimension_names=["a\x1b[2J\u202e\n"]),
     }
     assert unborne(looked_at(files, tmp_path)) == {}

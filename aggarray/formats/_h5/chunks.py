@@ -18,6 +18,8 @@ from aggarray.formats._hdf5_chunks import Stored
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 #: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
 _FEW_ROWS, _FEW_CHUNKS = 4, 32
+#: Of more chunks than this, a survey sees the first ones only.
+_MANY = 1 << 10
 
 
 class Chunk(NamedTuple):
@@ -53,6 +55,23 @@ def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> S
         require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
         require((found.offsets + found.sizes).max() <= data.size, "a chunk outside of the file")
     return found
+
+
+def check_index(data: Data, layout: Layout, space: Space, filtered: bool) -> None:
+    """Raise DoubtfulError for an index of chunks that contradicts itself; of a large one only the beginning is looked at."""
+    require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
+    count = math.prod(-(-n // c) for n, c in zip(space.shape, layout.chunk, strict=False))
+    width = _width(layout, filtered)
+    if layout.address == UNDEFINED:
+        return
+    if count > _MANY and layout.index == TREE_1:
+        next(leaf_blocks(data, layout.address, CHUNKS, 8 * (len(layout.chunk) + 1)))
+    elif count > _MANY and layout.index == FIXED_ARRAY:
+        next(fixed_array(data, layout.address, math.prod(_grid(layout, space)), width, filtered), None)
+    elif count > _MANY and layout.index == EXTENSIBLE_ARRAY:
+        next(extensible_array(data, layout.address, width, filtered), None)
+    else:
+        stored_chunks(data, layout, space, filtered)
 
 
 def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -> list[Chunk] | Stored:

@@ -1,13 +1,13 @@
 """Does a file that is left to the libraries contradict itself? They believe what it says, and crash or run for ever.
 
 Everything is looked at that leads to values, but for the values: objects and what is in them, texts and other elements of
-variable length of attributes, indexes of the chunks of what a scan reads. What is not modelled is passed over.
+variable length of attributes, indexes of chunks. What is not modelled is passed over.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aggarray.formats._h5.chunks import stored_chunks
+from aggarray.formats._h5.chunks import check_index
 from aggarray.formats._h5.data import Data, DoubtfulError, UnmodelledError, is_doubtful
 from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
@@ -17,9 +17,6 @@ from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.types import TEXTS
 from aggarray.formats._h5.values import check_storage, text_at
 from aggarray.formats.places import File
-
-#: A scan reads the values of datasets of so many dimensions.
-_SCANNED = 1
 
 
 def survey(path: str) -> None:
@@ -77,6 +74,6 @@ def _check_storage(data: Data, header: Header) -> None:
     if layout is None or space is None or kind is None:
         return
     check_storage(data, layout, kind.size * space.count)
-    if layout.form == CHUNKED and len(space.shape) <= _SCANNED:
+    if layout.form == CHUNKED:
         with _passing_over():
-            stored_chunks(data, layout, space, bool(header.filters))
+            check_index(data, layout, space, bool(header.filters))
