@@ -19,7 +19,7 @@ _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 #: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
 _FEW_ROWS, _FEW_CHUNKS = 4, 32
 #: Of more chunks than this, a survey sees the first ones only.
-_MANY = 1 << 10
+_MANY = 1 << 12
 
 
 class Chunk(NamedTuple):
