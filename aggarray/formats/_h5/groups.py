@@ -65,13 +65,17 @@ def _name(names: bytes, offset: int) -> bytes:
     return names[offset : names.index(0, offset)]
 
 
-def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
-    """Return the attributes of an object: in the order of their making if it keeps it, else as they are stored."""
+def attributes_of(data: Data, header: Header, in_any_order: bool = False) -> tuple[Attribute, ...]:
+    """Return the attributes of an object: in the order of their making if it keeps it, else as they are stored.
+
+    Those of a heap that keeps no order are not modelled unless they are wanted ``in_any_order``.
+    """
     index = header.attribute_index
     if index is None or index.heap == UNDEFINED:
         return _compact(header)
-    modelled(not header.attributes and index.tracked, "attributes in two places, or in no order")
-    identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size))
+    require(not header.attributes, "attributes in two places")
+    modelled(index.tracked or in_any_order, "attributes in no order")
+    identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size), index.tracked)
     found = FractalHeap(data, index.heap).parsed(identities, attribute_of)
     return _distinct(tuple([found[i] for i in order]))
 
@@ -91,12 +95,12 @@ def _number(entry: tuple[int | None, Attribute]) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _dense(found: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+def _dense(found: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
     """Return heap IDs, and which of them comes first, second, ..."""
     unpacked = [_ATTRIBUTE.unpack(record) for record in found]
     numbers = [number for _, _, number, _ in unpacked]
     modelled(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
-    require(len(set(numbers)) == len(numbers), "two attributes made at once")
+    require(not tracked or len(set(numbers)) == len(numbers), "two attributes made at once")
     return tuple(identity for identity, _, _, _ in unpacked), tuple(sorted(range(len(numbers)), key=numbers.__getitem__))
 
 

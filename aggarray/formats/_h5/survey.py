@@ -60,7 +60,7 @@ def _passing_over() -> Iterator[None]:
 def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
     """Follow what attributes have in a heap."""
     with _passing_over():
-        for attribute in attributes_of(data, header):
+        for attribute in attributes_of(data, header, in_any_order=True):
             for element in attribute.elements:
                 if attribute.kind == TEXTS:
                     text_at(heap, *element)
