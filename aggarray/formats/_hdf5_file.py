@@ -18,6 +18,7 @@ from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.rows import StoredRows, stored_rows
+from aggarray.formats._h5.survey import contradicts_itself
 from aggarray.formats._h5.tables import piece_of, table_of, texts_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_elsewhere import Source, followed, sources_of
@@ -196,7 +197,7 @@ class HDF5File:
             self._direct = H5File(path)
         except LEFT as error:
             self._doubt(error)
-            if self._doubtful:
+            if self._apart():
                 # It may be no file of HDF5 at all.
                 apart.ask(path, "open")
                 return
@@ -206,6 +207,12 @@ class HDF5File:
     def _doubt(self, error: BaseException) -> None:
         """Note whether the library is to be kept from crashing this process."""
         self._doubtful = self._doubtful or (is_doubtful(error) and not is_remote(self._path) and apart.possible())
+
+    def _apart(self) -> bool:
+        """Tell whether another process is to be asked; before the library is opened here, the file is looked at."""
+        if self._opened is None and not self._doubtful and not is_remote(self._path) and apart.possible():
+            self._doubtful = contradicts_itself(self._path)
+        return self._doubtful
 
     def _library(self) -> Library:
         """Return the file as h5py has it; the library's lock must be held."""
@@ -221,7 +228,7 @@ class HDF5File:
                     return ask(self._direct)
             except LEFT as error:
                 self._doubt(error)
-        if self._doubtful:
+        if self._apart():
             told: _T = apart.ask(self._path, otherwise.__name__, variable)
             return told
         with blaming(self._path, variable), LIBRARY_LOCK:
@@ -232,7 +239,7 @@ class HDF5File:
         found = self._from_heap(variable, box)
         if found is not None:
             return found
-        if self._doubtful:
+        if self._apart():
             if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
                 raise self._changed(variable)
             values: np.ndarray = apart.ask(self._path, "values", variable, box)

@@ -16,7 +16,7 @@ from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5 import glimpses, netcdf
 from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
-from aggarray.formats._h5.survey import survey
+from aggarray.formats._h5.survey import contradicts_itself
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
 from aggarray.formats._hdf5_glimpse import glimpse_at
 from aggarray.formats._hdf5_links import is_plain
@@ -70,7 +70,7 @@ class _HDF5:
         try:
             return netcdf.scan(path)
         except LEFT as error:
-            doubtful = is_doubtful(error) or _contradicts_itself(path)
+            doubtful = is_doubtful(error) or contradicts_itself(path)
         if doubtful and not is_remote(path) and apart.possible():
             found: Structure = apart.ask(path, "scan")
             return found
@@ -81,7 +81,7 @@ class _HDF5:
         try:
             return glimpses.glimpse(path, wanted)
         except LEFT as error:
-            if is_doubtful(error) or is_remote(path):
+            if is_doubtful(error) or is_remote(path) or contradicts_itself(path):
                 return None
         with LIBRARY_LOCK:
             return glimpse_at(path, wanted)
@@ -89,14 +89,6 @@ class _HDF5:
     def open(self, path: str) -> Handle:
         """Open for reading values."""
         return HDF5File(path)
-
-
-def _contradicts_itself(path: str) -> bool:
-    try:
-        survey(path)
-    except LEFT as error:
-        return is_doubtful(error)
-    return False
 
 
 def scan_by_libraries(path: str) -> Structure:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,28 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
     monkeypatch.setattr(hdf5, "scan_by_libraries", here)
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan has seen the dimensions alone, and needed no text: h5py runs for ever over some of these."""
+    texts, numbers = np.array(["one", "two", "a longer text"]), np.arange(3.0)
+    path = Path(write(tmp_path / "a.nc", {"name": (("x",), texts), "tas": (("x",), numbers), "x": (("x",), numbers)}))
+    data = path.read_bytes()
+    at = data.index(b"GCOL") + 16
+    # The first object says that it takes all of the collection, and more.
+    path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])
+
+    def here(path: str) -> None:
+        raise AssertionError("in this process")
+
+    monkeypatch.setattr("aggarray.formats._hdf5_file._open", here)
+    file = hdf5.FORMAT.open(str(path))
+    for ask in (lambda: file.chunks("name"), lambda: file.read("name", (slice(0, 3, 1),)), lambda: file.mapped("name")):
+        with suppress(aa.FormatError):
+            assert ask() is None
+    assert file.read("tas", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
+    file.close()
 
 
 def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aggarray.formats._h5.chunks import check_index
-from aggarray.formats._h5.data import Data, DoubtfulError, UnmodelledError, is_doubtful
+from aggarray.formats._h5.data import LEFT, Data, DoubtfulError, UnmodelledError, is_doubtful
 from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
@@ -17,6 +17,15 @@ from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.types import TEXTS
 from aggarray.formats._h5.values import check_storage, text_at
 from aggarray.formats.places import File
+
+
+def contradicts_itself(path: str) -> bool:
+    """Tell whether a file is damaged so that libraries are not to be asked for it in this process."""
+    try:
+        survey(path)
+    except LEFT as error:
+        return is_doubtful(error)
+    return False
 
 
 def survey(path: str) -> None:
