@@ -5,6 +5,7 @@ it; whoever comes second waits, and is told if the index is not the one that he 
 """
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator
 from aggarray.errors import IndexFileError
 from aggarray.indexes.store import stored_generation
 
+#: What file systems say that cannot be told to write at once, most of them of folders.
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EROFS)
 #: From the system's headers: paths count from the working directory; two names change places.
 _HERE, _EXCHANGE = -100, 2
 
@@ -205,11 +208,13 @@ def _keep_mode(old: str, new: str) -> None:
 
 
 def flush(path: str) -> None:
-    """Have a file or folder on the disk before what comes next."""
+    """Have a file or folder on the disk before what comes next. OSError where it does not get there: disks fill up late."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_FLUSH:
+            raise
     finally:
         os.close(descriptor)
 

@@ -149,6 +149,27 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
         np.testing.assert_array_equal(aa.open(place / result)["tas"][...], large["tas"][...])
 
 
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_space_that_is_refused_at_the_last_moment(
+    name: str, number: int, tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems that promise space before they have it say so when all is to be on the disk."""
+    target, writer = WRITERS[name]
+    path = tmp_path / target
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        with pytest.raises(aa.AggarrayError, match=rf"{target}.*({os.strerror(number)}|full)"):
+            writer(large, path)
+    assert not path.exists()
+    writer(large, path)
+    assert path.exists()
+
+
 class Full(io.FileIO):
     """A file of which so many writes succeed."""
 
