@@ -106,7 +106,8 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
         try:
             item = group[key]
         except LIBRARY_ERRORS as error:
-            found.skipped.append((name, f"a link that leads nowhere: {reason(error)}"))
+            there = isinstance(group.get(key, getlink=True), h5py.HardLink)
+            found.skipped.append((name, f"{'damaged' if there else 'a link that leads nowhere'}: {reason(error)}"))
             continue
         if isinstance(item, h5py.Group):
             address = _address(item)
