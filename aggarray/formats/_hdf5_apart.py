@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from typing import Any
 
 from aggarray import errors
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, blaming
+from aggarray.formats.places import looks
 
 #: Seconds that an answer may take, and bytes of memory beyond twice those of the file.
 PATIENCE, ROOM = 15.0, 1 << 31
@@ -34,10 +36,15 @@ def possible() -> bool:
 def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     """Return what the libraries tell of a local file: ``what`` is "scan", "open", or a method of `_hdf5_file.Library`.
 
-    Raises what these raise, and FormatError where they crash, take too long or want too much memory.
+    Raises what these raise, and FormatError where they crash, take too long or want too much memory. Of a file over which they
+    once took too long they are not asked again.
     """
+    this = _marks_of(path)
     with _lock:
-        answer = _helper().answer((path, what, variable, rest))
+        began = time.monotonic()
+        answer = None if this in _endless else _helper().answer((path, what, variable, rest))
+        if answer is None and time.monotonic() - began >= PATIENCE:
+            _endless.append(this)
     if answer is None:
         of = f", variable {variable!r}" if variable else ""
         raise FormatError(f"{path}{of}: damaged: the HDF5 library breaks down over it; restore the file")
@@ -45,6 +52,14 @@ def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     if kind == "error":
         raise getattr(errors, told[0])(told[1])
     return told[0]
+
+
+def _marks_of(path: str) -> tuple[Any, ...]:
+    """Return what tells a file from the one that replaces it."""
+    try:
+        return path, *looks(path)
+    except OSError:
+        return (path,)
 
 
 class _Helper:
@@ -103,6 +118,8 @@ class _Helper:
 
 _lock = threading.Lock()
 _current: _Helper | None = None
+#: The latest files over which the libraries did not come to an end: path and what they were like.
+_endless: deque[tuple[Any, ...]] = deque(maxlen=256)
 
 
 def _helper() -> _Helper:

@@ -91,6 +91,26 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
         aa.open(path)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may have many variables. One that takes its place is asked for as if nothing had been."""
+    asked = []
+
+    def endless(helper: _hdf5_apart._Helper, question: tuple[Any, ...]) -> None:
+        asked.append(question[2])
+
+    path = write(tmp_path / "a.nc", {name: (("x",), np.arange(3.0)) for name in "ab"})
+    with monkeypatch.context() as patched:
+        patched.setattr(_hdf5_apart, "PATIENCE", 0.0)
+        patched.setattr(_hdf5_apart._Helper, "answer", endless)
+        for name in "ab":
+            with pytest.raises(aa.FormatError, match=rf"a\.nc, variable '{name}': damaged: the HDF5 library breaks down"):
+                _hdf5_apart.ask(path, "chunks", name)
+    assert asked == ["a"]
+    os.utime(path, ns=(1, 1))
+    assert _hdf5_apart.ask(path, "values", "b", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
+
+
 def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
     """Blosc's header says how many bytes come out, numcodecs takes them for a number with a sign."""
     path = tmp_path / "a.zarr"
