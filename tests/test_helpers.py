@@ -115,7 +115,7 @@ def slow_here(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
 
 
 def test_helpers_do_their_share_each_file_once(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = slow_here(monkeypatch, 0.05)
+    seen = slow_here(monkeypatch, 0.2)  # helpers take seconds to start on a machine that does other things
     assert all_there(paths, 2)
     assert len(seen) == len(set(seen)) < len(paths) - BATCH / 2
 
