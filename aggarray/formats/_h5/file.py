@@ -30,7 +30,7 @@ class H5File:
             raise
 
     def _names(self, header: Header) -> dict[bytes, int]:
-        return {link.name: link.address for link in links_of(self.data, header)}
+        return {link.name: link.address for link in links_of(self.data, header, hard_only=True)}
 
     def holds(self, name: str) -> bool:
         """Tell whether there is something of a name at the top."""

@@ -17,8 +17,19 @@ _ENTRY = struct.Struct("<QQII16x")
 _ATTRIBUTE = struct.Struct("<8sBII")
 
 
-def links_of(data: Data, header: Header) -> tuple[Link, ...]:
-    """Return the links of a group: in the order of their making if the group keeps it, else by name."""
+def links_of(data: Data, header: Header, hard_only: bool = False) -> tuple[Link, ...]:
+    """Return the links of a group: in the order of their making if the group keeps it, else by name.
+
+    Other links than hard ones are not modelled; ``hard_only``: as if they were not there.
+    """
+    found = _links(data, header)
+    if all(link.address != UNDEFINED for link in found):
+        return found
+    modelled(hard_only, "a link that is not hard")
+    return tuple(link for link in found if link.address != UNDEFINED)
+
+
+def _links(data: Data, header: Header) -> tuple[Link, ...]:
     if header.symbols is not None:
         require(header.link_index is None and not header.links, "a group of two kinds")
         return _symbols(data, *header.symbols)
@@ -50,7 +61,7 @@ def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
         require(head[:6] == b"SNOD\1\0", "an odd group")
         for offset, address, kind, reserved in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
             # 2 is a link by name.
-            require(kind in (0, 1) and reserved == 0, "a link that is not hard")
+            require(kind in (0, 1, 2) and reserved == 0 and (kind == 2) == (address == UNDEFINED), "an odd link")
             found.append(Link(_name(names, offset), address, 0))
         # Names are looked up by the keys around a node.
         inside = found[len(found) - count :]

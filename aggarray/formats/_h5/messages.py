@@ -60,7 +60,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A hard link: name, address of the object header, when it was made among its like (0 where that is not kept)."""
+    """A link: name, address of the object header, when it was made among its like (0 where that is not kept).
+
+    Links by name, or into other files, lead to no address: `UNDEFINED`.
+    """
 
     name: bytes
     address: int
@@ -181,12 +184,12 @@ def attribute_index_of(message: bytes) -> Index:
 
 
 def link_of(message: bytes) -> Link:
-    """Return a link (type 0x0006); UnmodelledError but for hard links."""
+    """Return a link (type 0x0006)."""
     version, flags = little(message, 0, 1), little(message, 1, 1)
     require(version == 1 and flags < 32, "an odd link")
-    at = 2
+    at, kind = 2, 0
     if flags & 8:
-        require(little(message, at, 1) == 0, "a link that is not hard")
+        kind = little(message, at, 1)
         at += 1
     order = 0
     if flags & 4:
@@ -198,8 +201,12 @@ def link_of(message: bytes) -> Link:
     width = 1 << (flags & 3)
     length = little(message, at, width)
     at += width
-    require(length > 0 and at + length + 8 <= len(message), "a link that is cut short")
-    return Link(message[at : at + length], little(message, at + length, 8), order)
+    name = message[at : at + length]
+    at += length
+    # To a hard link belongs an address, to others so many bytes.
+    held = 8 if kind == 0 else 2 + little(message, at, 2)
+    require(length > 0 and at + held <= len(message), "a link that is cut short")
+    return Link(name, UNDEFINED if kind else little(message, at, 8), order)
 
 
 def symbols_of(message: bytes) -> tuple[int, int]:

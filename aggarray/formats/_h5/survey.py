@@ -50,7 +50,7 @@ def _survey(data: Data, root: int) -> None:
         if header.link_index is None and header.symbols is None:
             _check_storage(data, header)
             continue
-        for link in links_of(data, header):
+        for link in links_of(data, header, hard_only=True):
             if link.address not in seen:
                 seen.add(link.address)
                 waiting.append(link.address)
