@@ -77,6 +77,8 @@ def unfolded(found: Any, depth: int = 0) -> Any:
 
 def _array(content: Any) -> np.ndarray:
     kind, values = content
+    if not isinstance(kind, str) or (hasattr(values, "__len__") and len(values) > 1 << 16):
+        raise ValueError("no array that is made in a moment")
     dtype = np.dtypes.StringDType() if kind == "T" else np.dtype(kind)
     return np.array(values, dtype)
 
