@@ -114,7 +114,8 @@ def scan_by_libraries(path: str) -> Structure:
 def holds_group(path: str, name: str) -> bool:
     """Tell whether a file may have a group at its top; of other files than HDF5 a few bytes are read."""
     with File(path) as file:
-        if not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
+        # Of what the system makes up some has no size, and no end: reading it would wait.
+        if not file.size or not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
             return False
     try:
         direct = H5File(path)

@@ -53,6 +53,27 @@ def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path
     assert sum(one.kind == "error" for one in outcome) > len(outcome) / 3
 
 
+def test_a_dataset_that_has_lost_its_dataspace_is_told(tmp_path: Path) -> None:
+    """h5py takes it for a named type, of which nothing is to be read; the coordinate of others would be missing."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        x = file.create_dataset("x", data=np.arange(7.0))
+        x.make_scale("x")
+        file.create_dataset("y", data=np.arange(7.0)).dims[0].attach_scale(x)
+        file["type"] = np.dtype("f8")
+        start = h5py.h5o.get_info(x.id).addr
+    aa.open(path)
+    data = bytearray(path.read_bytes())
+    # The first message of the header, which has no checksum.
+    assert data[start + 16 : start + 18] == b"\1\0"
+    data[start + 16] = 33
+    path.write_bytes(data)
+    with h5py.File(path) as file:
+        assert isinstance(file["x"], h5py.Datatype)
+    with pytest.raises(aa.errors.FormatError, match=r"a\.h5.*x: damaged: values without a dataspace"):
+        aa.open(path)
+
+
 def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:
     """Every header of a netCDF-4 file has a checksum: a letter of the units that flips is no other unit."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
