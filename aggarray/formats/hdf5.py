@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5 import glimpses, netcdf
-from aggarray.formats._h5.data import LEFT, is_doubtful
+from aggarray.formats._h5.data import LEFT, is_doubtful, refuse
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.survey import survey
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
@@ -70,6 +70,7 @@ class _HDF5:
         try:
             return netcdf.scan(path)
         except LEFT as error:
+            refuse(error, path)
             doubtful = is_doubtful(error) or _contradicts_itself(path)
         if doubtful and not is_remote(path) and apart.possible():
             found: Structure = apart.ask(path, "scan")
@@ -95,6 +96,7 @@ def _contradicts_itself(path: str) -> bool:
     try:
         survey(path)
     except LEFT as error:
+        refuse(error, path)
         return is_doubtful(error)
     return False
 
