@@ -177,12 +177,21 @@ def checksum(path: str) -> int:
     """Return a checksum of the head and the tail of a file, where headers lie; of a small file that is all of it."""
     if is_remote(path):
         return _look_far(path)[1]
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        # Opening a pipe would wait for its other end.
+        raise OSError(f"{path}: neither a file nor a folder")
     with open(path, "rb", buffering=0) as file:
-        return _checksum(file.fileno(), file.read(_CHECKED[0]))
+        return _checksum(file.fileno(), _head(file.fileno(), _CHECKED[0]))
 
 
 def _checksum(file: int, head: bytes) -> int:
-    return _digest(head, os.pread(file, _CHECKED[1], max(0, os.fstat(file).st_size - _CHECKED[1])))
+    size = os.fstat(file).st_size
+    return _digest(head, os.pread(file, _CHECKED[1], max(0, size - _CHECKED[1])) if size else b"")
+
+
+def _head(file: int, size: int) -> bytes:
+    """Return the first bytes of a file. Some that the system makes up have no size, and no end: these are not waited for."""
+    return os.pread(file, size, 0) if os.fstat(file).st_size else b""
 
 
 def _digest(head: bytes, tail: bytes) -> int:
@@ -215,7 +224,7 @@ def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
         if not stat.S_ISREG(mode):
             raise FormatError(f"{path}: neither a file nor a folder")
         with open(path, "rb", buffering=0) as file:
-            head = file.read(_CHECKED[0] if checked else HEAD)
+            head = _head(file.fileno(), _CHECKED[0] if checked else HEAD)
             status = os.fstat(file.fileno())
             stamp = (status.st_size, status.st_mtime_ns, _checksum(file.fileno(), head)) if checked else None
     except (FileNotFoundError, NotADirectoryError) as error:

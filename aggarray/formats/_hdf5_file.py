@@ -15,11 +15,11 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats import _hdf5_apart as apart
-from aggarray.formats._h5.data import LEFT, is_doubtful
+from aggarray.formats._h5.data import LEFT, is_doubtful, refuse
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.rows import StoredRows, stored_rows
 from aggarray.formats._h5.survey import contradicts_itself
-from aggarray.formats._h5.tables import piece_of, table_of, texts_of
+from aggarray.formats._h5.tables import check_stored, piece_of, table_of, texts_of
 from aggarray.formats._hdf5_chunks import describe, is_stored_plainly, lies_in_one_piece, offset_of
 from aggarray.formats._hdf5_elsewhere import Source, followed, sources_of
 from aggarray.formats._hdf5_links import borrows, leads_outside
@@ -191,6 +191,8 @@ class HDF5File:
         self._opened: Library | None = None
         # Variables of which was said that no other file has any of their values.
         self._alone: set[str] = set()
+        # Variables whose index of chunks was looked at.
+        self._checked: set[str] = set()
         # The file contradicts itself.
         self._doubtful = False
         try:
@@ -204,8 +206,9 @@ class HDF5File:
             with blaming(path), LIBRARY_LOCK:
                 self._library()
 
-    def _doubt(self, error: BaseException) -> None:
-        """Note whether the library is to be kept from crashing this process."""
+    def _doubt(self, error: BaseException, variable: str | None = None) -> None:
+        """Note whether the library is to be kept from crashing this process; FormatError where it would give other values."""
+        refuse(error, self._path, variable)
         self._doubtful = self._doubtful or (is_doubtful(error) and not is_remote(self._path) and apart.possible())
 
     def _apart(self) -> bool:
@@ -227,7 +230,7 @@ class HDF5File:
                 with self._lock:
                     return ask(self._direct)
             except LEFT as error:
-                self._doubt(error)
+                self._doubt(error, variable)
         if self._apart():
             told: _T = apart.ask(self._path, otherwise.__name__, variable)
             return told
@@ -239,6 +242,7 @@ class HDF5File:
         found = self._from_heap(variable, box)
         if found is not None:
             return found
+        self._check(variable)
         if self._apart():
             if variable in self._alone and apart.ask(self._path, "elsewhere", variable):
                 raise self._changed(variable)
@@ -250,6 +254,17 @@ class HDF5File:
                 # Whoever asked has no leave for other files.
                 raise self._changed(variable)
             return library.values(variable, box)
+
+    def _check(self, variable: str) -> None:
+        """Raise FormatError where the library would not find chunks that are there."""
+        if self._direct is None or variable in self._checked:
+            return
+        try:
+            with self._lock:
+                check_stored(self._direct, variable)
+        except LEFT as error:
+            self._doubt(error, variable)
+        self._checked.add(variable)
 
     def _changed(self, variable: str) -> FormatError:
         return FormatError(f"{self._path}, variable {variable!r}: changed while it was read: open the files anew")
@@ -266,7 +281,7 @@ class HDF5File:
                 if texts is None:
                     return self._row_values(self._direct, variable, box)
         except LEFT as error:
-            self._doubt(error)
+            self._doubt(error, variable)
             return None
         key: Any = (*box, ...)  # without dimensions, too, this is an array
         return np.asarray(texts[key])

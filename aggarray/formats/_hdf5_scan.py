@@ -26,6 +26,9 @@ from aggarray.formats.base import (
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
 
+#: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
+_LAYOUT = 1 << 8
+
 _INTERNAL = {
     *("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"),
     *("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"),
@@ -120,6 +123,15 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
         elif isinstance(item, h5py.Dataset):
             found.datasets[name] = item
             _note_scale(item, key, found)
+        elif _was_dataset(item):
+            raise OSError(f"{name}: damaged: values without a dataspace; restore the file")
+
+
+def _was_dataset(item: Any) -> bool:
+    """Tell whether what h5py takes for a named type says where its values lie: a dataset that has lost its dataspace."""
+    import h5py
+
+    return bool(h5py.h5o.get_info(item.id).hdr.mesg.present & _LAYOUT)
 
 
 def _address(item: Any) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.formats import _hdf5_apart as apart
 from aggarray.formats._h5 import glimpses, netcdf
-from aggarray.formats._h5.data import LEFT, is_doubtful
+from aggarray.formats._h5.data import LEFT, is_doubtful, refuse
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.survey import contradicts_itself
 from aggarray.formats._hdf5_file import HDF5File, Library, opened
@@ -70,6 +70,7 @@ class _HDF5:
         try:
             return netcdf.scan(path)
         except LEFT as error:
+            refuse(error, path)
             doubtful = is_doubtful(error) or contradicts_itself(path)
         if doubtful and not is_remote(path) and apart.possible():
             found: Structure = apart.ask(path, "scan")
@@ -106,7 +107,8 @@ def scan_by_libraries(path: str) -> Structure:
 def holds_group(path: str, name: str) -> bool:
     """Tell whether a file may have a group at its top; of other files than HDF5 a few bytes are read."""
     with File(path) as file:
-        if not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
+        # Of what the system makes up some has no size, and no end: reading it would wait.
+        if not file.size or not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
             return False
     try:
         direct = H5File(path)

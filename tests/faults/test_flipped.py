@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 
@@ -52,6 +53,48 @@ def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path
     assert not faults_in(outcome)
     assert not [one for one in outcome if one.kind == "wrong" and not one.told[1]]
     assert sum(one.kind == "error" for one in outcome) > len(outcome) / 3
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("bit", [9, 20])
+def test_chunks_that_the_library_does_not_find_are_told(tmp_path: Path, many: bool, bit: int) -> None:
+    """Indexes of netCDF-4 have no checksum: where a chunk's place is damaged, the library gives fill value in its stead."""
+    path, size = tmp_path / "a.nc", 600 if many else 20
+    with netCDF4.Dataset(path, "w") as made:
+        made.createDimension("x", size)
+        made.createVariable("tas", "f8", ("x",), chunksizes=(4,))[:] = np.arange(1.0, size + 1)
+    data = bytearray(path.read_bytes())
+    # The key of the third chunk: size, filters, the first element of it, nothing, the address.
+    at = data.index((32).to_bytes(8, "little") + (8).to_bytes(8, "little") + bytes(8)) + 8
+    data[at + bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    with h5py.File(path) as file:
+        assert (np.asarray(file["tas"]) != np.arange(1.0, size + 1)).any()
+    array = aa.open(path)["tas"]
+    for key in (..., slice(None, None, 7)):
+        with pytest.raises(aa.errors.FormatError, match=r"a\.nc, variable 'tas': damaged: .*chunk"):
+            array[key]
+
+
+def test_a_dataset_that_has_lost_its_dataspace_is_told(tmp_path: Path) -> None:
+    """h5py takes it for a named type, of which nothing is to be read; the coordinate of others would be missing."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        x = file.create_dataset("x", data=np.arange(7.0))
+        x.make_scale("x")
+        file.create_dataset("y", data=np.arange(7.0)).dims[0].attach_scale(x)
+        file["type"] = np.dtype("f8")
+        start = h5py.h5o.get_info(x.id).addr
+    aa.open(path)
+    data = bytearray(path.read_bytes())
+    # The first message of the header, which has no checksum.
+    assert data[start + 16 : start + 18] == b"\1\0"
+    data[start + 16] = 33
+    path.write_bytes(data)
+    with h5py.File(path) as file:
+        assert isinstance(file["x"], h5py.Datatype)
+    with pytest.raises(aa.errors.FormatError, match=r"a\.h5.*x: damaged: values without a dataspace"):
+        aa.open(path)
 
 
 def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:

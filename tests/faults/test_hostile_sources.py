@@ -4,6 +4,8 @@ import io
 import json
 import os
 import struct
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from making import write
 
 import aggarray as aa
+from aggarray import formats
+from aggarray.errors import FormatError
 from tests.faults.hostile import looked_at, unborne
 
 # netCDF-3
@@ -82,6 +86,35 @@ def test_what_is_no_file_keeps_nobody(tmp_path: Path) -> None:
     (tmp_path / "loop.nc").symlink_to("loop.nc")
     (tmp_path / "zero.nc").symlink_to("/dev/zero")
     assert unborne(looked_at({p.name: str(p) for p in tmp_path.glob("*.nc")}, tmp_path)) == {}
+
+
+def test_what_is_no_file_keeps_no_index_from_being_saved(tmp_path: Path) -> None:
+    """An index notes what the files are like that were passed over: a pipe is not opened for that."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write(archive / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "K"})})
+    os.mkfifo(archive / "pipe.nc")
+    (archive / "zero.nc").symlink_to("/dev/zero")
+    code = "import sys; from aggarray.cli import main; main(sys.argv[1:])"
+    index = str(tmp_path / "i.nca")
+    for command in (["aggregate", str(archive), "-o", index], ["append", index, str(archive)]):
+        subprocess.run([sys.executable, "-c", code, *command], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    assert aa.open(index)["tas"][:].tolist() == [0, 1, 2]
+
+
+def test_what_the_system_makes_up_is_empty(tmp_path: Path) -> None:
+    """Files without size that hold something, and some have no end, are not read."""
+    (tmp_path / "a.nc").symlink_to("/proc/self/environ")
+    if not os.path.exists(tmp_path / "a.nc"):
+        pytest.skip("no /proc")
+    with pytest.raises(FormatError, match="an empty file"):
+        formats.scan(tmp_path / "a.nc")
+    assert formats.stamp_of(str(tmp_path / "a.nc"))[2] == formats.stamp_of(write_empty(tmp_path / "b"))[2]
+
+
+def write_empty(path: Path) -> str:
+    path.touch()
+    return str(path)
 
 
 # References

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggarray.formats._h5.arrays import Packed, extensible_array, fixed_array
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require, sure
 from aggarray.formats._h5.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, Layout
 from aggarray.formats._h5.trees import CHUNKS, leaf_blocks, records
 from aggarray.formats._h5.types import Space
@@ -50,6 +50,7 @@ def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> S
         numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
         found = Stored(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
     if len(found.offsets):
+        sure(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "a chunk of odd size")
         require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "a chunk outside of the file")
         # One by one first, lest their sum overflow.
         require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
@@ -102,11 +103,12 @@ def _tree_1(data: Data, layout: Layout, few: int) -> list[Chunk] | Stored:
     keys = np.frombuffer(b"".join([block[key + 8 :] + bytes(8) for block in blocks]), "<u8").reshape(rows.shape)
     starts, behind = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
     sides = np.array(layout.chunk, np.uint64)
-    require(not (starts[:, -1].any() or (starts % sides).any() or (behind % sides).any()), "an odd chunk")
-    require(not (starts >> np.uint64(62)).any(), "an odd chunk")
+    # The library looks chunks up by their keys: those that it does not find would be fill value.
+    sure(not (starts[:, -1].any() or (starts % sides).any()), "an odd chunk")
+    require(not ((behind % sides).any() or (starts >> np.uint64(62)).any()), "an odd chunk")
     # Chunks are looked up by the keys around them.
     first = (np.arange(len(rows)), (starts != behind).argmax(axis=1))
-    require(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
+    sure(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
     require(bool((behind[:-1] == starts[1:]).all()), "chunks in an odd order")
     packed = rows[:, 0]
     masks, sizes = (packed >> np.uint64(32)).astype(np.uint32), (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
@@ -122,8 +124,9 @@ def _few(block: bytes, layout: Layout) -> Iterator[Chunk]:
         size, mask, *start, last = key.unpack_from(block, at)
         address = int.from_bytes(block[at + key.size : at + key.size + 8], "little")
         behind = key.unpack_from(block, at + key.size + 8)[2:]
-        require(last == 0 and not any(map(mod, start, chunk)) and not any(map(mod, behind, layout.chunk)), "an odd chunk")
-        require((*start, 0) < behind, "chunks in an odd order")
+        sure(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
+        require(not any(map(mod, behind, layout.chunk)), "an odd chunk")
+        sure((*start, 0) < behind, "chunks in an odd order")
         yield Chunk(tuple(start), address, size, mask)
 
 

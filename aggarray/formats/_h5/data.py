@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.formats.places import File
 from aggarray.source import Range, spans
@@ -33,8 +34,19 @@ class DoubtfulError(UnmodelledError):
     """What is stored contradicts itself, or lies where nothing is: libraries that believe it may crash."""
 
 
+class DamagedError(DoubtfulError):
+    """What is stored contradicts itself, and the libraries would give other values for it without a word."""
+
+
 #: What is raised over a file that is left to the libraries.
 LEFT = (UnmodelledError, *LIBRARY_ERRORS)
+
+
+def refuse(error: BaseException, path: str, variable: str | None = None) -> None:
+    """Raise FormatError over damage for which the libraries would give other values; else do nothing."""
+    if isinstance(error, DamagedError):
+        of = f", variable {variable!r}" if variable else ""
+        raise FormatError(f"{path}{of}: damaged: {error}; restore the file") from error
 
 
 def is_doubtful(error: BaseException) -> bool:
@@ -140,6 +152,12 @@ def require(condition: bool, what: str) -> None:
     """Raise DoubtfulError unless a condition holds that does so in every file which is whole, but for rare ones."""
     if not condition:
         raise DoubtfulError(what)
+
+
+def sure(condition: bool, what: str) -> None:
+    """Raise DamagedError unless a condition holds that does so in every file which is whole."""
+    if not condition:
+        raise DamagedError(what)
 
 
 def modelled(condition: bool, what: str) -> None:

@@ -57,7 +57,9 @@ def _old(block: bytes, version: int) -> tuple[int, int, int]:
 
 def _new(block: bytes) -> tuple[int, int, int]:
     """Return base address, end of file and root of versions 2 and 3."""
-    verify(block[: _NEW.size])
+    # Addresses may be shorter or longer than eight bytes: the checksum comes after four of them.
+    verify(block[: 16 + 4 * block[9]])
+    modelled(block[9] == 8, "an odd superblock")
     _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
     # Flags tell of a writer that is at work or died; an extension of settings that hardly a file has.
     modelled((offsets, lengths, flags, extension) == (8, 8, 0, UNDEFINED), "an odd superblock")

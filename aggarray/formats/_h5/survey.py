@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aggarray.formats._h5.chunks import check_index
-from aggarray.formats._h5.data import LEFT, Data, DoubtfulError, UnmodelledError, is_doubtful
+from aggarray.formats._h5.data import LEFT, Data, DoubtfulError, UnmodelledError, is_doubtful, refuse
 from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
@@ -20,10 +20,14 @@ from aggarray.formats.places import File
 
 
 def contradicts_itself(path: str) -> bool:
-    """Tell whether a file is damaged so that libraries are not to be asked for it in this process."""
+    """Tell whether a file is damaged so that libraries are not to be asked for it in this process.
+
+    FormatError where they would give other values.
+    """
     try:
         survey(path)
     except LEFT as error:
+        refuse(error, path)
         return is_doubtful(error)
     return False
 

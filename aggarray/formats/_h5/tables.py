@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._h5.chunks import stored_chunks
+from aggarray.formats._h5.chunks import check_index, stored_chunks
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.headers import Header
@@ -32,6 +32,13 @@ def table_of(file: H5File, variable: str) -> Chunks | None:
     else:
         found = _chunked(file.data, header, shape, fill)
     return None if found is None or (fill is None and (found.offsets < 0).any()) else found
+
+
+def check_stored(file: H5File, variable: str) -> None:
+    """Raise one of `data.LEFT` for a variable whose index of chunks contradicts itself, or that is not modelled."""
+    header = file.variable(variable)
+    if header.layout is not None and header.space is not None and header.layout.form == CHUNKED:
+        check_index(file.data, header.layout, header.space, bool(header.filters))
 
 
 def texts_of(file: H5File, variable: str) -> np.ndarray | None:
