@@ -316,6 +316,19 @@ def test_what_is_not_modelled_is_refused(tmp_path: Path, write: Callable[[h5py.F
     assert without_library(path) is None
 
 
+@pytest.mark.parametrize("strategy", ["page", "fsm", "aggregate", "none"])
+@pytest.mark.parametrize("persist", [False, True])
+def test_how_free_space_is_managed_changes_nothing(tmp_path: Path, strategy: str, persist: bool) -> None:
+    """Files made for object stores lie in pages, which an extension of the superblock says."""
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w", libver="v110", fs_strategy=strategy, fs_persist=persist) as file:
+        scales(file, compression="gzip")
+        del file["fixed"]
+        file["later"] = np.arange(3.0)
+        file["later"].dims[0].attach_scale(file["x"])
+    check(path)
+
+
 def test_no_scales_is_no_netcdf(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["scalar"] = 1

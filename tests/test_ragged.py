@@ -392,3 +392,20 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "awkward", None)
     with pytest.raises(aa.AggregationError, match=r"to_awkward needs awkward: .*aggarray\[ragged\]"):
         memory.Ragged(np.arange(3), np.array([0, 3])).to_awkward()
+
+
+def test_data_of_more_dimensions_stay_beside_rows(tmp_path: Path) -> None:
+    """What is there of each row alone describes the rows; what has another dimension is data, too."""
+    grid = np.arange(12.0).reshape(3, 4)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        rows = file.create_dataset("rows", (3,), h5py.vlen_dtype("f4"))
+        for i in range(3):
+            rows[i] = np.arange(i + 1.0)
+        file["grid"], file["level"], file["t"] = grid, np.arange(3.0), np.arange(3.0)
+        file["t"].make_scale("t")
+        for name in ("rows", "grid", "level"):
+            file[name].dims[0].attach_scale(file["t"])
+    agg = aa.open(tmp_path / "a.h5")
+    assert sorted(str(a.name) for a in agg) == ["grid", "rows"]
+    np.testing.assert_array_equal(agg["grid"][:], grid)
+    assert set(agg["rows"].coords) >= {"t", "level"}

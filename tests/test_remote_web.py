@@ -385,6 +385,12 @@ def test_folders_and_patterns_that_name_nothing(web: Web) -> None:
         aa.open(f"{web.url}/empty/")
 
 
+def test_a_page_without_an_end(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MOST_PAGE", 10)
+    with pytest.raises(aa.FormatError, match="more than 10 bytes in one object"):
+        aa.open(f"{web.url}/")
+
+
 def test_no_data_file(web: Web) -> None:
     (web.root / "note.txt").write_text("hello")
     (web.root / "nothing.nc").write_bytes(b"")

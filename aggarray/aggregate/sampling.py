@@ -29,7 +29,8 @@ class Usable(Protocol):
 def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:
     """Return the data variables of a file with those along samples as ragged arrays.
 
-    All that a file has along instances hangs on these, and what says whose the samples are is no data any more.
+    All that a file has along instances hangs on these. What has no other dimension, and what says whose the samples are, is no
+    data any more.
     """
     found, samplings = list(arrays), samplings_of(structure)
     told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
@@ -61,7 +62,8 @@ class _File:
             return arrays
         hung = self._hung(whole)
         instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
-        idle = {one.counts, one.index, *(c.name for c in hung.values())}
+        # What has further dimensions is data in its own right, too.
+        idle = {one.counts, one.index, *(c.name for c in hung.values() if len(c.shape) < 2)}
         return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
     def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:

@@ -23,8 +23,10 @@ from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, blaming
 from aggarray.formats.places import looks
 
-#: Seconds that an answer may take, and bytes of memory beyond twice those of the file.
-PATIENCE, ROOM = 15.0, 1 << 31
+#: Seconds that an answer may take, those for each byte of the file, and no more than so many.
+PATIENCE, _PER_BYTE, _MOST_PATIENCE = 15.0, 1e-6, 60.0
+#: Bytes of memory that an answer may take beyond twice those of the file.
+ROOM = 1 << 31
 _PIECE = 1 << 20
 
 
@@ -41,17 +43,26 @@ def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     """
     this = _marks_of(path)
     with _lock:
-        began = time.monotonic()
-        answer = None if this in _endless else _helper().answer((path, what, variable, rest))
-        if answer is None and time.monotonic() - began >= PATIENCE:
+        until = time.monotonic() + patience(path)
+        answer = None if this in _endless else _helper().answer((path, what, variable, rest), until)
+        if answer is None and time.monotonic() >= until:
             _endless.append(this)
     if answer is None:
         of = f", variable {variable!r}" if variable else ""
-        raise FormatError(f"{path}{of}: damaged: the HDF5 library breaks down over it; restore the file")
+        how = f"comes to no end within {patience(path):.0f} seconds" if this in _endless else "breaks down"
+        raise FormatError(f"{path}{of}: damaged: the HDF5 library {how} over it; restore the file")
     kind, *told = answer
     if kind == "error":
         raise getattr(errors, told[0])(told[1])
     return told[0]
+
+
+def patience(path: str) -> float:
+    """Return how many seconds an answer about a file may take: of a large one there is more to tell."""
+    try:
+        return min(PATIENCE + _PER_BYTE * looks(path).st_size, _MOST_PATIENCE)
+    except OSError:
+        return PATIENCE
 
 
 def _marks_of(path: str) -> tuple[Any, ...]:
@@ -74,13 +85,12 @@ class _Helper:
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
 
-    def answer(self, question: Any) -> tuple[Any, ...] | None:
-        """Return an answer, None where there is none."""
+    def answer(self, question: Any, until: float) -> tuple[Any, ...] | None:
+        """Return an answer, None where there is none until some time."""
         stdin = self.process.stdin
         try:
             if stdin is not None:
                 stdin.write(_packed(question))
-            until = time.monotonic() + PATIENCE
             size = int.from_bytes(self._bytes(8, until), "little")
             found: tuple[Any, ...] | None = pickle.loads(self._bytes(size, until))
             return found

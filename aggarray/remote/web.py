@@ -20,6 +20,8 @@ _PASSING = (429, 500, 502, 503, 504)
 MOST_WHOLE = 1 << 26
 #: No object that is read at once (a chunk, metadata) has more bytes.
 MOST_OBJECT = 1 << 31
+#: Nor a page that is searched for links.
+MOST_PAGE = 1 << 26
 _PART = 1 << 20
 _PLAIN = {"Accept-Encoding": "identity"}
 
@@ -60,6 +62,12 @@ async def _asked(fs: Any, url: str) -> Answer:
 async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, tag: str = "") -> bytes:
     """Return a range of a file, or all of it; ``tag``: ChangedFileError where the file has another."""
     return await _patiently(lambda: _got(fs, url, offset, size, tag))
+
+
+async def _page(fs: Any, url: str) -> bytes:
+    async with (await fs.set_session()).get(fs.encode_url(url), allow_redirects=True, **_options(fs)) as response:
+        response.raise_for_status()
+        return await _body(response, url, 0, None, MOST_PAGE)
 
 
 async def _patiently(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -115,17 +123,17 @@ async def _got(fs: Any, url: str, offset: int, size: int | None, tag: str) -> by
         return await _body(response, url, offset, size)
 
 
-async def _body(response: Any, url: str, skip: int, size: int | None) -> bytes:
-    """Return bytes of what a server sends, no more than are wanted."""
-    end = MOST_OBJECT if size is None else skip + size
+async def _body(response: Any, url: str, skip: int, size: int | None, most: int = MOST_OBJECT) -> bytes:
+    """Return bytes of what a server sends, no more than are wanted; FormatError for a whole object of ``most`` or more."""
+    end = most if size is None else skip + size
     parts, there = [], 0
     async for part in response.content.iter_chunked(_PART):
         parts.append(part)
         there += len(part)
         if there >= end:
             break
-    if size is None and there >= MOST_OBJECT:
-        raise FormatError(f"{url}: more than {MOST_OBJECT} bytes in one object; fetch it and open that")
+    if size is None and there >= most:
+        raise FormatError(f"{url}: more than {most} bytes in one object; fetch it and open that")
     return b"".join(parts)[skip:end]
 
 
@@ -133,7 +141,7 @@ async def links(fs: Any, url: str) -> list[str]:
     """Return the addresses that a page links to."""
     from html import unescape
 
-    page = (await get(fs, url)).decode("utf-8", "replace")
+    page = (await _patiently(lambda: _page(fs, url))).decode("utf-8", "replace")
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
 

@@ -55,7 +55,16 @@ def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> S
         # One by one first, lest their sum overflow.
         require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
         require((found.offsets + found.sizes).max() <= data.size, "a chunk outside of the file")
+        _check_apart(found.offsets, found.sizes)
     return found
+
+
+def _check_apart(offsets: np.ndarray, sizes: np.ndarray) -> None:
+    """Raise DamagedError for chunks that lie upon each other, as none of a whole file do: one of them has other values."""
+    if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
+        order = np.argsort(offsets, kind="stable")
+        offsets, sizes = offsets[order], sizes[order]
+        sure(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "chunks that lie upon each other")
 
 
 def check_index(data: Data, layout: Layout, space: Space, filtered: bool) -> None:

@@ -44,11 +44,12 @@ _ONCE: dict[int, Callable[[bytes], Any]] = {
     _SYMBOLS: symbols_of,
     _ATTRIBUTES: attribute_index_of,
 }
-#: Nothing, the older fill value (the newer one is there as well), group info, time of change; and how they begin.
-_IDLE = {0x00: b"", 0x04: b"", 0x0A: b"\0", 0x12: b"\1\0\0\0"}
+#: Nothing, the older fill value (the newer one is there as well), group info, time of change, free space; and how they begin.
+_IDLE = {0x00: b"", 0x04: b"", 0x0A: b"\0", 0x12: b"\1\0\0\0", 0x17: b"\1"}
 
-#: Flags of messages: constant, not to be shared. Others mean that it lies elsewhere or is known to few.
-_HARMLESS = 1 | 4
+#: Flags of messages: constant, not to be shared, to be marked by who does not know it. Others mean that it lies elsewhere, or
+#: is known to few.
+_HARMLESS = 1 | 4 | 16
 #: The message is another object's; here for the address of that of a datatype.
 _SHARED, _COMMITTED = 2, -1
 #: Flags of the first block of version 2: attributes have numbers; limits of compact storage are given; so are times.

@@ -1,8 +1,10 @@
 """Where does an HDF5 file begin, and where is its root group?"""
 
 import struct
+from typing import NamedTuple
 
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require, verify
+from aggarray.formats._h5.headers import header_at
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: The longest superblock.
@@ -13,6 +15,15 @@ _OLD_ADDRESSES = struct.Struct("<QQQQQQII16x")
 _NEW = struct.Struct("<8sBBBBQQQQI")
 
 
+class _Root(NamedTuple):
+    """Base address, end of the file, root group, and an extension of the superblock: settings that few files have."""
+
+    base: int
+    end: int
+    address: int
+    extension: int
+
+
 def root_address(data: Data) -> int:
     """Find the superblock, let addresses count from it, and return the address of the root group's object header."""
     start = _start(data)
@@ -21,14 +32,17 @@ def root_address(data: Data) -> int:
     block = data.upto(0, _LENGTH)
     version = block[8]
     if version in (0, 1):
-        base, end, root = _old(block, version)
+        found = _old(block, version)
     elif version in (2, 3):
-        base, end, root = _new(block)
+        found = _new(block)
     else:
         raise UnmodelledError(f"superblock version {version}")
-    require(base == start and start < end <= start + data.size, "a file that is moved or truncated")
-    data.end(end - start)
-    return root
+    require(found.base == start and start < found.end <= start + data.size, "a file that is moved or truncated")
+    data.end(found.end - start)
+    if found.extension != UNDEFINED:
+        # How free space is managed changes nothing for who reads; other settings are not modelled.
+        header_at(data, found.extension)
+    return found.address
 
 
 def _start(data: Data) -> int:
@@ -41,8 +55,8 @@ def _start(data: Data) -> int:
     raise UnmodelledError("no HDF5 file")
 
 
-def _old(block: bytes, version: int) -> tuple[int, int, int]:
-    """Return base address, end of file and root of versions 0 and 1."""
+def _old(block: bytes, version: int) -> _Root:
+    """Return what versions 0 and 1 say."""
     _, _, free, root, shared, offsets, lengths, leaf, inner, flags = _OLD.unpack_from(block)
     # The numbers of entries of nodes are those that HDF5 has when nobody says otherwise, as nobody does.
     modelled((free, root, shared, offsets, lengths, flags, leaf, inner) == (0, 0, 0, 8, 8, 0, 4, 16), "an odd superblock")
@@ -52,15 +66,15 @@ def _old(block: bytes, version: int) -> tuple[int, int, int]:
         at += 4
     base, free_space, end, driver, name, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
     modelled(free_space == driver == UNDEFINED and name == 0 and kind <= 1, "an odd superblock")
-    return base, end, address
+    return _Root(base, end, address, UNDEFINED)
 
 
-def _new(block: bytes) -> tuple[int, int, int]:
-    """Return base address, end of file and root of versions 2 and 3."""
+def _new(block: bytes) -> _Root:
+    """Return what versions 2 and 3 say."""
     # Addresses may be shorter or longer than eight bytes: the checksum comes after four of them.
     verify(block[: 16 + 4 * block[9]])
     modelled(block[9] == 8, "an odd superblock")
     _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
-    # Flags tell of a writer that is at work or died; an extension of settings that hardly a file has.
-    modelled((offsets, lengths, flags, extension) == (8, 8, 0, UNDEFINED), "an odd superblock")
-    return base, end, root
+    # Flags tell of a writer that is at work or died.
+    modelled((offsets, lengths, flags) == (8, 8, 0), "an odd superblock")
+    return _Root(base, end, root, extension)
