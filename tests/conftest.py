@@ -1,12 +1,17 @@
 """What do all tests share: where the data lie, and how hard hypothesis tries."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# A job in the background ignores interrupts, and what it starts does so too: tests send some.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Benchmarks are programs, not tests; xarray's own tests have a process of their own.
 collect_ignore_glob = ["bench/*", "xarray_suite.py"]

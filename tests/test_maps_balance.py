@@ -51,8 +51,8 @@ def test_the_costliest_run_is_as_cheap_as_can_be(costs: np.ndarray, count: int) 
 def test_longest_first_is_near_the_best(costs: np.ndarray, count: int) -> None:
     ranks = longest_first(costs, count)
     sums = np.bincount(ranks, costs, count)
-    least = max(costs.sum() / count, costs.max(initial=0))
-    assert len(ranks) == len(costs) and sums.max() <= least * (4 / 3 - 1 / (3 * count)) + costs.max(initial=0) / 3
+    # Graham's bound of whoever gives each cost to the least burdened.
+    assert len(ranks) == len(costs) and sums.max() <= costs.sum() / count + (1 - 1 / count) * costs.max(initial=0)
     assert len(set(ranks.tolist())) == min(count, len(costs))
 
 

@@ -114,7 +114,8 @@ class Place:
             raise AggregationError(f"{where}: {why}") from error
 
     def _take_over(self) -> None:
-        names = set(os.listdir(self.part)) if os.path.isdir(self.part) else set()
+        with self._gone_is_taken():
+            names = set(os.listdir(self.part)) if os.path.isdir(self.part) else set()
         marked = _read_mark(os.path.join(self.part, _MARK)) is not None
         # A run that was stopped before it had left its mark has made a lock, which is empty, and at most a part of the mark.
         begun = {n for n in names & {"lock", _MARK} if _is_begun(os.path.join(self.part, n), _BEGIN if n == _MARK else b"")}
@@ -124,7 +125,9 @@ class Place:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with open(os.path.join(self.part, "lock"), "a") as lock:
+        with self._gone_is_taken():
+            opened = open(os.path.join(self.part, "lock"), "a")  # noqa: SIM115 - closed below
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -134,6 +137,14 @@ class Place:
             if not is_still(lock.fileno(), lock.name):
                 raise self._taken()
             yield
+
+    @contextlib.contextmanager
+    def _gone_is_taken(self) -> Iterator[None]:
+        """Whoever removes the folder in this moment was writing it."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self._taken() from error
 
     def _taken(self) -> AggregationError:
         return AggregationError(f"{self.path}: another process is writing it: wait for that to end")

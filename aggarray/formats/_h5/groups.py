@@ -29,6 +29,11 @@ def links_of(data: Data, header: Header, hard_only: bool = False) -> tuple[Link,
     return tuple(link for link in found if link.address != UNDEFINED)
 
 
+def names_of(data: Data, header: Header) -> set[bytes]:
+    """Return the names in a group, of links to elsewhere too."""
+    return {link.name for link in _links(data, header)}
+
+
 def _links(data: Data, header: Header) -> tuple[Link, ...]:
     if header.symbols is not None:
         require(header.link_index is None and not header.links, "a group of two kinds")
