@@ -78,7 +78,10 @@ def integers(values: Any, what: str) -> np.ndarray:
         numbers = array.size == 0 or array.dtype.kind == "i" or (array.dtype.kind == "u" and int(array.max()) <= _LARGEST)
     if not numbers:
         raise ProtocolError(f"{what} {brief(values)} ({array.dtype}): give integers of at most 64 bits")
-    found = array.astype(np.int64) if array.size else np.zeros(array.shape, np.int64)
+    try:
+        found = array.astype(np.int64) if array.size else np.zeros(array.shape, np.int64)
+    except MemoryError as error:
+        raise ProtocolError(f"{what}: {array.size} integers do not fit into memory") from error
     found.flags.writeable = False
     return found
 

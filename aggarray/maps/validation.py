@@ -1,7 +1,7 @@
 """Is what processes export a distributed array? Every fault is named with its process, dimension, key, value and the rule."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,6 +12,9 @@ from aggarray.maps.base import Kind, Map, Part
 from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
 from aggarray.maps.fields import brief, numbers_of
+
+#: More processes than this there are nowhere.
+_MOST_PROCESSES = 1 << 24
 
 
 class _Axis(NamedTuple):
@@ -95,17 +98,14 @@ def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequenc
 
 def listed(items: Any, what: str) -> list[Any]:
     """Return what is given of all processes as a list; ProtocolError where it is none, or empty."""
-    if isinstance(items, Mapping | str | bytes) or not isinstance(items, Sequence):
-        try:
-            items = list(items) if not isinstance(items, Mapping | str | bytes) else None
-        except TypeError:
-            items = None
-        if items is None:
-            raise ProtocolError(f"{what}: give a list with one of every process, by rank")
     try:
-        found = list(items)
-    except (OverflowError, MemoryError) as error:
-        raise ProtocolError(f"{what}: {brief(items)} is of more processes than there can be") from error
+        found = None if isinstance(items, Mapping | str | bytes) else list(islice(items, _MOST_PROCESSES + 1))
+    except TypeError:
+        found = None
+    if found is None:
+        raise ProtocolError(f"{what}: give a list with one of every process, by rank")
+    if len(found) > _MOST_PROCESSES:
+        raise ProtocolError(f"{what}: {brief(items)} is of more processes than there can be")
     if not found:
         raise ProtocolError(f"{what}: give that of at least one process")
     return found

@@ -85,6 +85,8 @@ def _array(content: Any) -> np.ndarray:
 
 def _zeros(content: Any) -> np.ndarray:
     kind, shape = content
+    if not isinstance(shape, list | tuple) or not all(type(n) is int for n in shape):
+        raise ValueError("no shape")
     made = np.broadcast_to(np.zeros((), np.dtype(kind)), tuple(shape))
     return made.copy() if made.size <= 1 << 16 else made
 
