@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import aggarray as aa
 from aggarray import helpers
 from aggarray.formats.base import Structure
 from aggarray.indexes.atomic import put
+from aggarray.mpi.store import _to_the_end
 from aggarray.report import page
 from aggarray.report import write as write_page
 from aggarray.scan import scan_files
@@ -148,6 +150,25 @@ def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folde
         assert attempt("third" if done else name) == 0
         check_store(store, {*before, name, "third"} if done else {*before, name}, done=True)
         assert [p.name for p in place.iterdir()] == ["s.zarr"]
+
+
+def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
+    """Whoever is told removes what was written: nothing may be written any more then."""
+    written: list[str] = []
+
+    def thread() -> None:
+        time.sleep(0.5)
+        written.append("all")
+
+    def write() -> None:
+        other = threading.Thread(target=thread)
+        other.start()
+        threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        other.join()
+
+    with pytest.raises(KeyboardInterrupt):
+        _to_the_end(write)
+    assert written == ["all"]
 
 
 # Scans
