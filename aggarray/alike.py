@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.assumed import Assumed, Fact
+from aggarray.encoding import items_of
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.described import naming
 from aggarray.formats.glimpses import GLIMPSED
@@ -38,7 +39,7 @@ def as_text(value: Any) -> str:
     """
     if value is None or isinstance(value, str):
         return "none" if value is None else repr(value)
-    found = np.asarray(value)
+    found = items_of(value)
     return f"{found.dtype.str} {found.tolist()!r}" if found.dtype.kind in "iufcb" else repr(found.tolist())
 
 

@@ -251,15 +251,27 @@ def _texts(attribute: Any) -> list[str]:
     """List the texts of an attribute; anything else has none."""
     if attribute is None:
         return []
-    items = [i.decode("utf-8", "replace") if isinstance(i, bytes) else i for i in np.asarray(attribute).ravel().tolist()]
+    items = [i.decode("utf-8", "replace") if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
     return [item for item in items if isinstance(item, str)]
+
+
+def items_of(attribute: Any) -> np.ndarray:
+    """Return an attribute as an array; lists in lists of different lengths, which JSON may hold, are objects.
+
+    >>> items_of([1, 2]), items_of([[1], [2, 3]])
+    (array([1, 2]), array([list([1]), list([2, 3])], dtype=object))
+    """
+    try:
+        return np.asarray(attribute)
+    except ValueError:
+        return np.asarray(attribute, object)
 
 
 def _numbers(attribute: Any) -> list[Any]:
     """List the numbers of an attribute as NumPy scalars of its own dtype, numeric text as well; anything else has none."""
     if attribute is None:
         return []
-    flat = np.asarray(attribute).ravel()
+    flat = items_of(attribute).ravel()
     if flat.dtype.kind in _NUMBERS:
         return list(flat.astype(flat.dtype.newbyteorder("=")))
     return [number for text in _texts(attribute) if (number := _parsed(text)) is not None]

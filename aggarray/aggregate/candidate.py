@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.rules import facet
+from aggarray.encoding import items_of
 from aggarray.formats.base import basename
 from aggarray.formats.described import is_decreasing, naming, text_attribute
 from aggarray.master import MasterArray
@@ -287,7 +288,7 @@ def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
 
 def plain_attribute(value: Any) -> str:
     """Return an attribute as text that is equal where the attribute is."""
-    return " ".join(value.split()) if isinstance(value, str) else repr(np.asarray(value).tolist())
+    return " ".join(value.split()) if isinstance(value, str) else repr(items_of(value).tolist())
 
 
 def bounds_of(array: MasterArray) -> dict[str, str]:

@@ -15,6 +15,7 @@ from aggarray.aggregate.candidate import Candidate, identity_of
 from aggarray.aggregate.orient import in_memory, oriented, unplaced_names
 from aggarray.aggregate.rules import Rules
 from aggarray.conform import convert, fill_for
+from aggarray.encoding import items_of
 from aggarray.master import MasterArray
 from aggarray.master.build import common_dtype
 from aggarray.table import Matrix, Parts, ReferenceBuilder, Step
@@ -222,7 +223,7 @@ def same_attribute(a: Any, b: Any) -> bool:
         return bool(isinstance(a, str) and isinstance(b, str) and a == b)
     if a is None or b is None:
         return a is b
-    one, other = np.asarray(a), np.asarray(b)
+    one, other = items_of(a), items_of(b)
     if one.shape != other.shape:
         return False
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")

@@ -101,6 +101,9 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
     import h5py
 
     for key in group:
+        if isinstance(key, bytes):
+            found.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), "a name that is not UTF-8; rename it"))
+            continue
         name = f"{prefix}{key}"
         if leads_outside(group.file, name):
             # Nothing outside the file that was named is opened.

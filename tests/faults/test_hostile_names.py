@@ -121,3 +121,18 @@ def test_tracebacks_of_errors_are_plain_too(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, cwd=ROOT, check=False)
     said = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and "aggarray.errors." in said and said.isprintable()
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_names_of_hdf5_in_another_encoding(libver: str, tmp_path: Path) -> None:
+    """A scale that cannot be named names no dimension; the rest is read."""
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        file["lat"], file[b"l\xe4nge"] = np.arange(2.0), np.arange(3.0)
+        tas = file.create_dataset("tas", data=np.arange(6.0).reshape(2, 3))
+        for axis, name in enumerate(("lat", b"l\xe4nge")):
+            file[name].make_scale()
+            tas.dims[axis].attach_scale(file[name])
+    agg = aa.open(tmp_path / "a.h5")
+    assert agg["tas"][...].tolist() == [[0, 1, 2], [3, 4, 5]] and agg["tas"].dimensions[0] == "lat"
+    ((skipped,),) = [[s for s in agg.skipped if s.variable]]
+    assert skipped.variable == "l\\xe4nge" and "not UTF-8" in skipped.reason

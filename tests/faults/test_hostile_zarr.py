@@ -203,3 +203,23 @@ def test_folders_that_hold_themselves(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / "s.zarr" / name).symlink_to(".", target_is_directory=True)
     assert unborne(looked_at({"links": str(tmp_path / "s.zarr")}, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("trust", ["verify", "assume"])
+@pytest.mark.parametrize("where", ["tas", "time", "."])
+def test_attributes_that_no_other_format_has(where: str, trust: str, tmp_path: Path) -> None:
+    """JSON has lists in lists, of different lengths."""
+    names = ("_FillValue", "missing_value", "valid_range", "scale_factor", "units", "calendar", "standard_name", "cell_methods")
+    names += ("coordinates", "bounds", "flag_values", "axis", "positive", "ancillary_variables", "_Unsigned", "frequency")
+    for number in range(2):
+        group = zarr.open_group(tmp_path / f"{number}.zarr", mode="w", zarr_format=2)
+        for name, units in (("time", "days since 2000-01-01"), ("tas", "K")):
+            array = group.create_array(name, shape=(3,), dtype="f8", chunks=(3,))
+            array[...] = np.arange(3) + 3 * number + 1
+            array.attrs.update({"_ARRAY_DIMENSIONS": ["time"], "units": units})
+        (group if where == "." else group[where]).attrs.update({name: [[1], [2, 3]] for name in names if name != "units"})
+    agg = aa.open(tmp_path, rules=aa.Rules(trust=trust))
+    found = sorted(value for array in agg for value in array[...].tolist())
+    assert found == [1, 2, 3, 4, 5, 6] or {s.variable for s in agg.skipped} == {where}
+    agg.save(tmp_path / "i.nca")
+    assert repr(aa.open(tmp_path / "i.nca")) == repr(agg) and agg.check() is not None
