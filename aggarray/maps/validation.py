@@ -14,7 +14,7 @@ from aggarray.maps.export import Parsed, read_export
 from aggarray.maps.fields import brief, numbers_of
 
 #: More processes than this there are nowhere.
-_MOST_PROCESSES = 1 << 24
+_MOST_PROCESSES = 1 << 22
 
 
 class _Axis(NamedTuple):
@@ -99,11 +99,12 @@ def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequenc
 def listed(items: Any, what: str) -> list[Any]:
     """Return what is given of all processes as a list; ProtocolError where it is none, or empty."""
     try:
-        found = None if isinstance(items, Mapping | str | bytes) else list(islice(items, _MOST_PROCESSES + 1))
-    except TypeError:
-        found = None
-    if found is None:
-        raise ProtocolError(f"{what}: give a list with one of every process, by rank")
+        if isinstance(items, Mapping | str | bytes):
+            raise TypeError
+        # There may be no end of them.
+        found = list(islice(items, _MOST_PROCESSES + 1))
+    except TypeError as error:
+        raise ProtocolError(f"{what}: give a list with one of every process, by rank") from error
     if len(found) > _MOST_PROCESSES:
         raise ProtocolError(f"{what}: {brief(items)} is of more processes than there can be")
     if not found:
