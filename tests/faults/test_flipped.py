@@ -299,6 +299,19 @@ def test_a_survey_finds_no_fault_with_whole_files(made: Callable[[str], str]) ->
         survey(made(name))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
+@pytest.mark.parametrize("version", ["earliest", "latest"])
+def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: Callable[[str], str], tmp_path: Path) -> None:
+    """Over a damaged list of them the library ends the process when that ends."""
+    data, path = Path(made(f"hdf5-virtual-{version}")).read_bytes(), tmp_path / "a.h5"
+    at = data.index(b"part_1", data.index(b"GCOL"))
+    path.write_bytes(data[:at] + b"qart_1" + data[at + 6 :])
+    with pytest.raises(DoubtfulError, match="checksum"):
+        survey(str(path))
+    with pytest.raises(aa.FormatError, match=r"a\.h5"):
+        aa.open(path)["joined"].read()
+
+
 @pytest.mark.parametrize("many", [1 << 12, 10])
 def test_a_survey_looks_at_the_indexes_of_chunks(
     made: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int

@@ -25,6 +25,7 @@ from aggarray.formats._h5.messages import (
     link_index_of,
     link_of,
     symbols_of,
+    virtual_at,
 )
 from aggarray.formats._h5.types import Kind, Space, kind_of, space_of
 
@@ -52,6 +53,8 @@ _IDLE = {0x00: b"", 0x04: b"", 0x0A: b"\0", 0x12: b"\1\0\0\0", 0x17: b"\1"}
 _HARMLESS = 1 | 4 | 16
 #: The message is another object's; here for the address of that of a datatype.
 _SHARED, _COMMITTED = 2, -1
+#: Instead of a layout.
+_VIRTUAL = -2
 #: Flags of the first block of version 2: attributes have numbers; limits of compact storage are given; so are times.
 _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 
@@ -61,7 +64,7 @@ class Header:
     """What the messages of an object say; attributes and links are those in the header itself, in the order of storage.
 
     ``attributes``: (number, attribute); numbers are None unless they are kept. ``committed``: where the datatype has an object
-    of its own, its address.
+    of its own, its address. ``virtual``: where in the global heap the sources of values are listed that lie in other datasets.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -75,6 +78,7 @@ class Header:
     attribute_index: Index | None = None
     symbols: tuple[int, int] | None = None
     committed: int | None = None
+    virtual: tuple[int, int] | None = None
 
 
 class _Form(NamedTuple):
@@ -164,6 +168,9 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
             if code == _KIND and flags & ~_HARMLESS == _SHARED:
                 once.append((_COMMITTED, committed_at(body)))
                 continue
+            if code == _LAYOUT and form.lenient and (place := virtual_at(body)) is not None:
+                once.append((_VIRTUAL, place))
+                continue
             modelled(not flags & ~_HARMLESS, "a message that is shared or marked")
             if code in _IDLE:
                 require(body.startswith(_IDLE[code]), "an odd message")
@@ -224,4 +231,5 @@ def _assembled(blocks: tuple[_Block, ...]) -> Header:
         once.get(_ATTRIBUTES),
         once.get(_SYMBOLS),
         once.get(_COMMITTED),
+        once.get(_VIRTUAL),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, modelled, require
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
+_VIRTUAL = 3
 #: The filter whose parameter, a level, HDF5 checks.
 _DEFLATE = 1
 #: Chunks in a B-tree of version 1; the numbers below it are those of layout versions 4 and 5.
@@ -220,3 +221,10 @@ def committed_at(message: bytes) -> int:
     # Version 3 also knows of messages in a heap.
     modelled(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
     return little(message, 8 if version == 1 else 2, 8)
+
+
+def virtual_at(message: bytes) -> tuple[int, int] | None:
+    """Return where in the global heap a virtual layout lists its sources (address, number); None for other layouts."""
+    if message[1:2] != bytes([_VIRTUAL]):
+        return None
+    return little(message, 2, 8), little(message, 10, 4)

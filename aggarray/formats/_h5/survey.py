@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aggarray.formats._h5.chunks import check_index
-from aggarray.formats._h5.data import LEFT, Data, DoubtfulError, UnmodelledError, is_doubtful, refuse
+from aggarray.formats._h5.data import LEFT, UNDEFINED, Data, DoubtfulError, UnmodelledError, is_doubtful, refuse, verify
 from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
@@ -53,6 +53,9 @@ def _survey(data: Data, root: int) -> None:
         _check_attributes(data, heap, header)
         if header.link_index is None and header.symbols is None:
             _check_storage(data, header)
+            if header.virtual is not None and header.virtual[0] != UNDEFINED:
+                # The list ends with a checksum.
+                verify(heap.get(*header.virtual))
             continue
         for link in links_of(data, header, hard_only=True):
             if link.address not in seen:
