@@ -312,6 +312,20 @@ def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: C
         aa.open(path)["joined"].read()
 
 
+def test_a_survey_knows_types_of_variable_length(tmp_path: Path) -> None:
+    """There are sequences and texts; the library dies over attributes that are said to be of neither."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
+    data = path.read_bytes()
+    at = data.index(b"units\0\0\0") + 8
+    assert data[at] == 0x19 and data[at + 1] & 15 == 1
+    survey(str(path))
+    path.write_bytes(data[: at + 1] + b"\x7f" + data[at + 2 :])
+    with pytest.raises(DoubtfulError):
+        survey(str(path))
+
+
 @pytest.mark.parametrize("many", [1 << 12, 10])
 def test_a_survey_looks_at_the_indexes_of_chunks(
     made: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int

@@ -93,7 +93,8 @@ def kind_of(message: bytes) -> Kind:
 
 def _sequence(message: bytes) -> Kind:
     """Return a type of variable length: HDF5 makes them of bytes and of references, in the same way always."""
-    require(message[4:8] == bytes([ELEMENT, 0, 0, 0]), "an odd datatype")
+    # It is a sequence, or a text: the library dies over elements that are neither.
+    require(message[4:8] == bytes([ELEMENT, 0, 0, 0]) and message[1] & 15 <= 1, "an odd datatype")
     if message[1] & 15 == 1 and message.startswith(_BYTE, 8) and _is_padding(message, 8 + len(_BYTE)):
         _check_text(message[1] >> 4 | (message[2] & 15) << 4, message[3:4] + bytes([message[2] >> 4]))
         return Kind(TEXTS, ELEMENT)
