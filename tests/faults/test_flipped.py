@@ -30,6 +30,10 @@ from tests.making import write
 _CHECKED = re.compile(rb"OHDR|OCHK|FAHD|FADB|EAHD|EAIB|EADB|EASB|BTHD|BTLF|BTIN|FRHP|FHDB|FHIB")
 
 
+def _here(path: str) -> None:
+    raise AssertionError(f"a library is asked for {path} in this process")
+
+
 def test_damage_by_chance(group: list[str], tmp_path: Path) -> None:
     cases = [case for path in group for case in flips(path, 250 // len(group), 3)]
     found = outcomes(tmp_path, cases)
@@ -129,10 +133,7 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
         _hdf5_apart.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
-    def here(path: str) -> None:
-        raise AssertionError("in this process")
-
-    monkeypatch.setattr(hdf5, "scan_by_libraries", here)
+    monkeypatch.setattr(hdf5, "scan_by_libraries", _here)
     with pytest.raises(aa.FormatError, match=r"a\.nc"):
         aa.open(path)
 
@@ -219,10 +220,7 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
     data = path.read_bytes()
     path.write_bytes(data.replace(b"GCOL", b"GCOW"))
 
-    def here(path: str) -> None:
-        raise AssertionError("in this process")
-
-    monkeypatch.setattr(hdf5, "scan_by_libraries", here)
+    monkeypatch.setattr(hdf5, "scan_by_libraries", _here)
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)
 
@@ -237,10 +235,7 @@ def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatc
     # The first object says that it takes all of the collection, and more.
     path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])
 
-    def here(path: str) -> None:
-        raise AssertionError("in this process")
-
-    monkeypatch.setattr("aggarray.formats._hdf5_file._open", here)
+    monkeypatch.setattr("aggarray.formats._hdf5_file._open", _here)
     file = hdf5.FORMAT.open(str(path))
     for ask in (lambda: file.chunks("name"), lambda: file.read("name", (slice(0, 3, 1),)), lambda: file.mapped("name")):
         with suppress(aa.FormatError):
