@@ -244,6 +244,18 @@ def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatc
     file.close()
 
 
+def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left to the library as it is, which may take its time over it."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        for number in range(300):
+            file.create_group(f"group_{number}")["data"] = np.arange(3.0)
+    monkeypatch.setattr("aggarray.formats._h5.data.MOST", 1 << 14)
+    survey(str(path))
+    monkeypatch.setattr(_hdf5_apart, "ask", _here)
+    assert len(formats.scan(str(path)).variables) == 300
+
+
 def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:
     """Neither where a link by name has the library asked that is not strict; what h5py does not know at all is left out."""
     path = tmp_path / "a.h5"

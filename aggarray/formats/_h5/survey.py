@@ -33,15 +33,16 @@ def contradicts_itself(path: str) -> bool:
 
 
 def survey(path: str) -> None:
-    """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its objects are."""
+    """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its root group is."""
     with File(path) as file:
         data = Data(file)
         try:
-            _survey(data, root_address(data))
+            root = root_address(data)
         except UnmodelledError as error:
             if is_doubtful(error):
                 raise
             raise DoubtfulError(str(error)) from error
+        _survey(data, root)
 
 
 def _survey(data: Data, root: int) -> None:
@@ -49,18 +50,24 @@ def _survey(data: Data, root: int) -> None:
     seen = {root}
     waiting = [root]
     while waiting:
-        header = header_at(data, waiting.pop(), lenient=True)
-        _check_attributes(data, heap, header)
-        if header.link_index is None and header.symbols is None:
-            _check_storage(data, header)
-            if header.virtual is not None and header.virtual[0] != UNDEFINED:
-                # The list ends with a checksum.
-                verify(heap.get(*header.virtual))
-            continue
-        for link in links_of(data, header, hard_only=True):
-            if link.address not in seen:
-                seen.add(link.address)
-                waiting.append(link.address)
+        # Of a file with more metadata than are read here, what comes last is passed over as well.
+        with _passing_over():
+            inside = _check_object(data, heap, waiting.pop()) - seen
+            seen |= inside
+            waiting += inside
+
+
+def _check_object(data: Data, heap: GlobalHeap, address: int) -> set[int]:
+    """Look at an object; return the addresses of those in it."""
+    header = header_at(data, address, lenient=True)
+    _check_attributes(data, heap, header)
+    if header.link_index is not None or header.symbols is not None:
+        return {link.address for link in links_of(data, header, hard_only=True)}
+    _check_storage(data, header)
+    if header.virtual is not None and header.virtual[0] != UNDEFINED:
+        # The list ends with a checksum.
+        verify(heap.get(*header.virtual))
+    return set()
 
 
 @contextmanager
