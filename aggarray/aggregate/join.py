@@ -18,9 +18,10 @@ from aggarray.conform import convert, fill_for
 from aggarray.encoding import items_of
 from aggarray.master import MasterArray
 from aggarray.master.build import common_dtype
+from aggarray.master.lazy import bounds_named
 from aggarray.table import Matrix, Parts, ReferenceBuilder, Step
 from aggarray.tiling import Cells, gather, tile
-from aggarray.units import conversion, normal_calendar
+from aggarray.units import between, normal_calendar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +56,7 @@ def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
     pieces = [oriented(c, own, list(order.values()), upwards) for c, own in zip(found, names, strict=True)]
     boxes = _boxes(pieces, order, frame, upwards)
     master = assemble(pieces, boxes, rules, [c.uri for c in found])
-    return replace(master, coords=_coords(found, frame, rules, (order, upwards, master.file_attrs, names)))
+    return replace(master, coords=_coords(found, frame, rules, (order, upwards, master.file_attrs, names), master))
 
 
 def _order(first: Candidate, frame: Frame) -> dict[str, str]:
@@ -150,9 +151,12 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
     first = pieces[0]
     units = next((rules.units[n] for n in names if n is not None and n in rules.units), first.units)
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
-    distinct = {(p.units, p.calendar): p for p in pieces}
-    changes = [conversion(*pair, units, calendar) for pair in distinct]
-    return Step(units, calendar, common_dtype(list({p.dtype: None for p in pieces}), changes))
+    distinct = {(p.units, p.calendar, id(p.attrs)): p for p in pieces}
+    steps = dict.fromkeys(p._step for p in distinct.values())
+    kinds = {step.temperature for step in steps}
+    wanted = replace(first._step, units=units, calendar=calendar, temperature=kinds.pop() if len(kinds) == 1 else None)
+    changes = [between(step, wanted) for step in steps]
+    return replace(wanted, dtype=common_dtype(list({p.dtype: None for p in pieces}), changes))
 
 
 def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
@@ -161,7 +165,7 @@ def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
     for piece in pieces if step.dtype.kind in "iu" and step.dtype.itemsize < 8 else ():
         if piece._known is None or (piece.units, piece.calendar) == (step.units, step.calendar):
             continue
-        values, mask = convert(*piece._known, Step(piece.units, piece.calendar, piece.dtype), wide)
+        values, mask = convert(*piece._known, piece._step, wide)
         used = values if mask is None else values[~mask]
         limits = np.iinfo(step.dtype)
         if used.size and not limits.min <= used.min() <= used.max() <= limits.max:
@@ -171,7 +175,7 @@ def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
 
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:
     """Keep what an array had been converted to as a step of its sub-arrays, where the master is not that itself."""
-    own = Step(piece.units, piece.calendar, piece.dtype)
+    own = piece._step
     if own == step or all(t.last_step == own and not t.guessed for t in piece._matrix.references.templates):
         return piece
     return piece._stepped(step)
@@ -191,7 +195,7 @@ def _known(
             return None
         block, absent = piece._known
         if (piece.units, piece.calendar, piece.dtype) != (step.units, step.calendar, step.dtype):
-            block, absent = convert(block, absent, Step(piece.units, piece.calendar, piece.dtype), step)
+            block, absent = convert(block, absent, piece._step, step)
         values[where] = block if absent is None else np.where(absent, fill, block)
         mask[where] = False if absent is None else absent
     values.flags.writeable = False
@@ -234,14 +238,26 @@ def same_attribute(a: Any, b: Any) -> bool:
 Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Sequence[Mapping[str, str]]]
 
 
-def _coords(found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented) -> dict[str, MasterArray]:
-    """Return the coordinates of a master: joined where they span a joined dimension, else the first's."""
+def _coords(
+    found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented, master: MasterArray
+) -> dict[str, MasterArray]:
+    """Return the coordinates of a master: joined where they span a joined dimension, else the first's.
+
+    Bounds follow what they are the bounds of: the master itself, or one of the coordinates.
+    """
     first = found[0]
     matches = [match_coordinates(first, c) for c in found]
-    return {
-        name: _joined(found, matches, name, (_spanned(first, name, frame), frame), rules, as_master)
-        for name in first.array.coords
-    }
+    parents = {bounds: name for name, bounds in first.bounds.items()}
+    itself = bounds_named(first.array)
+    coords: dict[str, MasterArray] = {}
+    for name in sorted(first.array.coords, key=lambda n: n in parents or n in itself):
+        wanted = rules
+        if name in parents or name in itself:
+            parent = coords[parents[name]] if name in parents else master
+            own, units = first.array.coords[name], parent.units
+            wanted = replace(rules, units={} if units is None or own.units == units else {str(own.name): units})
+        coords[name] = _joined(found, matches, name, (_spanned(first, name, frame), frame), wanted, as_master)
+    return {name: coords[name] for name in first.array.coords}
 
 
 def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:

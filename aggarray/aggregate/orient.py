@@ -29,10 +29,13 @@ def oriented(
         return item
     matrix, known = rename(item._matrix, names), item._known
     by_name = {names.get(p.name, p.name): p for p in found.places.values()}
+    pairs = _pairs(found, item)
     for name in order:
         place = by_name.get(name)
         if place is not None and name in turned and name in matrix.dimensions:
             matrix, known = _turn(matrix, known, name, turned[name], place)
+            if pairs and turned[name] == place.flipped and place.size > 1:
+                matrix, known = reverse(matrix, 1), known and tuple(None if k is None else k[:, ::-1] for k in known)
     for name in reversed(order):
         if name not in matrix.dimensions:
             matrix = expand(matrix, name)
@@ -40,6 +43,13 @@ def oriented(
     wanted = [matrix.axis(d) for d in order]
     known = known and tuple(None if k is None else k.transpose(wanted) for k in known)  # type: ignore[assignment]
     return replace(item, _matrix=transpose(matrix, wanted), _known=known)
+
+
+def _pairs(found: Candidate, item: MasterArray) -> bool:
+    """Tell whether a coordinate is bounds of two vertices, which run as the dimension runs that they bound (CF 7.1)."""
+    dimensions = item._matrix.dimensions
+    places = {p.name for p in found.places.values()}
+    return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in places and dimensions[1] not in places
 
 
 def _is_oriented(

@@ -14,11 +14,11 @@ from aggarray.aggregate.candidate import (
     FLAGS,
     Candidate,
     Signature,
-    canonical_units,
     describe_difference,
     facets_in,
     identity_of,
     plain_attribute,
+    quantity_of,
     uri_of,
 )
 from aggarray.aggregate.join import assemble
@@ -70,7 +70,7 @@ def _described(array: MasterArray, prefix: str) -> Signature:
     return {
         f"{prefix}identity": identity_of(array),
         f"{prefix}kind of data": "number" if array.dtype.kind in "iufcb" else array.dtype.kind,
-        f"{prefix}units": canonical_units(array.units, array.calendar),
+        f"{prefix}units": quantity_of(array),
         **{f"{prefix}attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs},
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.aggregate.bounds import in_units_of
 from aggarray.aggregate.sampling import with_rows
 from aggarray.alike import own_number
 from aggarray.assumed import Assumed
@@ -22,8 +23,9 @@ from aggarray.formats.flat import flat_name
 from aggarray.frozen import FrozenDict, Itself, frozen, interned
 from aggarray.master import MasterArray
 from aggarray.roles import Names, Roles, roles_of
-from aggarray.table import Template, single
-from aggarray.units import normal_calendar
+from aggarray.table import Step, Template, single
+from aggarray.units import normal_calendar, temperature_of
+from aggarray.units.temperature import DIFFERENCE
 
 #: Attributes that are parameters of an array, not descriptions of it.
 PARAMETERS = frozenset(
@@ -142,7 +144,7 @@ class _File:
         name, assumed = variable.name, self.structure.assumed
         own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
         parent = self.variables.get(self._parents.get(name, ""))
-        units = None if parent is None else (parent.attrs.get("units"), parent.attrs.get("calendar"))
+        units = None if parent is None else _quantity(parent)
         key = tuple(self._directions(variable)) if own else None, units, name.rpartition("/")[0] or None
         known = kind.arrays.get(name)
         if known is None or known[0] is not variable or known[1] != key:
@@ -157,23 +159,26 @@ class _File:
     def _array(self, variable: Variable, directions: Sequence[bool] | None = None) -> MasterArray:
         parent = self.variables.get(self._parents.get(variable.name, ""))
         template = template_of(variable, self.structure, self._directions(variable) if directions is None else directions)
-        if parent is not None:
-            units = template.units if template.units is not None else text_attribute(parent.attrs.get("units"))
-            calendar = text_attribute(variable.attrs.get("calendar", parent.attrs.get("calendar")))
-            template = replace(template, units=units, calendar=normal_calendar(units, calendar))
+        quantity = None if parent is None else _quantity(parent)
+        if quantity is not None:
+            units = template.units if template.units is not None else quantity.units
+            calendar = text_attribute(variable.attrs.get("calendar")) or quantity.calendar
+            kind = quantity.temperature if template.temperature is None else template.temperature
+            template = replace(template, units=units, calendar=normal_calendar(units, calendar), temperature=kind)
         decoding = template.encoding
-        return MasterArray(
+        made = MasterArray(
             variable.name,
             decoding.dtype,
             template.units,
             template.calendar,
             fill_for(decoding.dtype, decoding.fill_value),
             single(template, self.structure.uri, variable.name, self._stamps, self._seen),
-            _descriptions(variable.attrs),
+            _described(variable.attrs, template),
             self._file_attrs(variable),
             {},
             None if variable.values is None else _decoded(template, variable.values),
         )
+        return made if quantity is None or quantity.units is None else in_units_of(made, quantity, self._parents[variable.name])
 
     def _file_attrs(self, variable: Variable) -> Attributes:
         group = variable.name.rpartition("/")[0]
@@ -208,6 +213,21 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
         values = values.view()
         values.flags.writeable = False
     return values, mask
+
+
+def _quantity(coordinate: Variable) -> Step:
+    """Return what the values of a coordinate are, and so those of its bounds (CF 7.1); the dtype is no part of that."""
+    units = text_attribute(coordinate.attrs.get("units"))
+    calendar = normal_calendar(units, text_attribute(coordinate.attrs.get("calendar")))
+    return Step(units, calendar, np.dtype("f8"), temperature=temperature_of(units, coordinate.attrs))
+
+
+def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
+    """Return the attributes of an array: the kind of a temperature is stated where other attributes imply it (CF 3.1.2)."""
+    found, kind = _descriptions(attrs), template.temperature
+    if kind is None or (kind == temperature_of(template.units, found) and (kind != DIFFERENCE or "units_metadata" in found)):
+        return found
+    return interned({**found, "units_metadata": f"temperature: {template.temperature}"})
 
 
 def _descriptions(attrs: Attributes) -> FrozenDict[Any]:

@@ -13,7 +13,6 @@ from aggarray.formats.base import Structure
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Scanned, scan_files
 from aggarray.settle import settled
-from aggarray.table import Step
 from aggarray.trust import Judges, scan_trusting
 
 
@@ -78,5 +77,5 @@ def settled_array(array: MasterArray) -> MasterArray:
 def _settled(array: MasterArray) -> MasterArray:
     if not any(t.assumed is not None for t in array._matrix.references.templates):
         return array
-    step: Any = Step(array.units, array.calendar, array.dtype)
+    step: Any = array._step
     return replace(array, _matrix=settled(array._matrix, None, step, array._access))

@@ -7,7 +7,7 @@ from typing import Any
 from aggarray.encoding import encoding
 from aggarray.formats.base import Structure, Variable
 from aggarray.table import Template
-from aggarray.units import normal_calendar
+from aggarray.units import normal_calendar, temperature_of
 
 
 def template_of(variable: Variable, structure: Structure, directions: Sequence[bool] | None = None) -> Template:
@@ -30,6 +30,7 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
         structure.format,
         declared=structure.assumed is not None,
         assumed=structure.assumed,
+        temperature=temperature_of(units, attrs),
     )
     return _shared(template)
 

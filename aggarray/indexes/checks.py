@@ -11,6 +11,7 @@ from aggarray.encoding import Encoding, unpacked_dtype
 from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry
 from aggarray.table import Matrix, Template, check_matrix
+from aggarray.units import KINDS
 
 
 def _is_text(*items: Any) -> bool:
@@ -71,6 +72,8 @@ def check_template(template: Template) -> None:
     stated = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
     if not _is_text(*stated) or not isinstance(template.format, str):
         raise ValueError("units, a calendar or a format that is no text")
+    if not {template.temperature, *(s.temperature for s in template.steps)} <= {None, *KINDS}:
+        raise ValueError("a kind of temperature that there is not")
     if template.assumed is not None:
         raise ValueError("a sub-array that is taken for something: nothing assumed gets into an index")
     own: Any = template.names

@@ -199,7 +199,9 @@ class Encoder:
 
 def _step(step: Step) -> list[Any]:
     decoding = None if step.encoding is None else _encoding(step.encoding)
-    return [step.units, step.calendar, _dtype_text(step.dtype), decoding]
+    # What an index of temperature differences says in addition, earlier versions refuse rather than misread.
+    kind = () if step.temperature is None else (step.temperature,)
+    return [step.units, step.calendar, _dtype_text(step.dtype), decoding, *kind]
 
 
 def _encoding(encoding: Encoding) -> Any:
@@ -209,6 +211,8 @@ def _encoding(encoding: Encoding) -> Any:
 
 def _template(template: Template) -> dict[str, Any]:
     found = {f.name: plain(getattr(template, f.name)) for f in fields(Template) if f.name not in ("encoding", "steps")}
+    if template.temperature is None:
+        del found["temperature"]
     return {**found, "encoding": _encoding(template.encoding), "steps": [_step(s) for s in template.steps]}
 
 
@@ -312,7 +316,7 @@ def _renumbered(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
 
 def _untemplate(found: Mapping[str, Any]) -> Template:
     others = {k: unplain(v) for k, v in found.items() if k not in ("encoding", "steps")}
-    steps = tuple(Step(u, c, _dtype(d), None if e is None else _unencoding(e)) for u, c, d, e in found["steps"])
+    steps = tuple(Step(u, c, _dtype(d), None if e is None else _unencoding(e), *kind) for u, c, d, e, *kind in found["steps"])
     made = Template(**others, encoding=_unencoding(found["encoding"]), steps=steps)
     check_template(made)
     return made

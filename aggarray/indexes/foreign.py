@@ -88,6 +88,10 @@ def seated(array: MasterArray, matrix: Matrix) -> MasterArray:
     for axis, forward in enumerate(array.directions):
         if forward != matrix.directions[axis]:
             matrix = relabel(matrix, axis)
+    own, references = array._matrix.references.templates[0].last_step, matrix.references
+    if own != array._step:  # bounds in units of their own, which follow their coordinate
+        steps = [replace(t, steps=(*t.steps, own)) for t in references.templates]
+        matrix = replace(matrix, references=references.with_templates(steps))
     return replace(array, _matrix=matrix, _known=None)
 
 

@@ -21,7 +21,7 @@ from aggarray.plan import Indices, part_of
 from aggarray.read.blocks import raise_named
 from aggarray.read.tables import find_table, gather
 from aggarray.table import Template
-from aggarray.units import conversion
+from aggarray.units import between
 
 #: So many references at most are made of an array by cutting chunks without codecs.
 _MOST = 10_000_000
@@ -137,7 +137,7 @@ def _conforms(array: MasterArray, piece: Piece) -> None:
     template, matrix = piece.template, array._matrix
     if template.steps:
         refuse(array, piece, "values converted by to_units, astype or an aggregation variable")
-    if not conversion(template.units, template.calendar, array.units, array.calendar).identity:
+    if not between(template, array._step).identity:
         ours, theirs = (" ".join(filter(None, (o.units, o.calendar))) or "none" for o in (array, template))
         refuse(array, piece, f"units {theirs!r} where the array has {ours!r}")
     order = [d for d in matrix.dimensions if d in template.dimensions]

@@ -18,7 +18,7 @@ from aggarray.frozen import frozen
 from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.master.build import Wanted, declared_fill, from_subarrays
-from aggarray.master.lazy import Lazy, names_of, needless, select_known, select_matrix
+from aggarray.master.lazy import Lazy, bounds_named, bounds_turned, names_of, needless, select_known, select_matrix
 from aggarray.master.locating import located
 from aggarray.master.origin import Origin, found_again
 from aggarray.master.partitions import PartitionMatrix
@@ -30,7 +30,7 @@ from aggarray.read import Target
 from aggarray.selection import Range, Selector, normalise
 from aggarray.table import Matrix, Step
 from aggarray.tiling import reverse, transpose
-from aggarray.units import datetime_kind, datetimes, is_reference_time, normal_calendar
+from aggarray.units import datetime_kind, datetimes, is_reference_time, normal_calendar, temperature_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -113,7 +113,8 @@ class MasterArray(Viewable):
         names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
         matrix, step = from_subarrays(list(pieces), names, shape, directions, wanted)
         declared = fill_value if fill_value is not None else declared_fill(matrix)
-        return cls(name, step.dtype, step.units, step.calendar, fill_for(step.dtype, declared), matrix)
+        attrs = {} if step.temperature is None else {"units_metadata": f"temperature: {step.temperature}"}
+        return cls(name, step.dtype, step.units, step.calendar, fill_for(step.dtype, declared), matrix, attrs)
 
     @classmethod
     def from_locals(
@@ -205,7 +206,12 @@ class MasterArray(Viewable):
 
     @property
     def _target(self) -> Target:
-        return Target(Step(self.units, self.calendar, self.dtype), self.fill_value, self._access)
+        return Target(self._step, self.fill_value, self._access)
+
+    @property
+    def _step(self) -> Step:
+        """What the values are: units, calendar, dtype, and the kind of a temperature."""
+        return Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
@@ -281,7 +287,8 @@ class MasterArray(Viewable):
 
     def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
         """Apply the same change to the array and to its coordinates."""
-        return replace(change(self), coords={name: change(c) for name, c in self.coords.items()})
+        changed, coords = change(self), {name: change(c) for name, c in self.coords.items()}
+        return replace(changed, coords=bounds_turned(self.coords, coords, self, changed))
 
     def transpose(self, *dimensions: str) -> "MasterArray":
         """Return the array with its dimensions in another order; without arguments reversed. Coordinates keep theirs."""
@@ -316,13 +323,17 @@ class MasterArray(Viewable):
     def to_units(self, units: str, calendar: str | None = None) -> "MasterArray":
         """Return the array in other units: floating arrays keep their dtype, integers become float64.
 
-        Raises UnitsError where the units or calendars do not convert, or the values are no numbers.
+        A temperature difference has no offset (CF 3.1.2); bounds of the array itself follow it (CF 7.1). Raises
+        UnitsError where the units or calendars do not convert, or the values are no numbers.
         """
         calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
-        step = Step(units, calendar, np.dtype("f8") if self.dtype.kind in "iu" else self.dtype)
+        now = self._step
+        step = replace(now, units=units, calendar=calendar, dtype=np.dtype("f8") if self.dtype.kind in "iu" else self.dtype)
         # Without any values: whether units and dtype go together is known before a file is read.
-        convert(np.empty(0, self.dtype), None, self._target.step, step)
-        return self._after("to_units", (units, calendar), self._stepped(step))
+        convert(np.empty(0, self.dtype), None, now, step)
+        own = {n: self.coords[n].to_units(units, calendar) for n in bounds_named(self) if n in self.coords}
+        changed = replace(self._stepped(step), coords={**self.coords, **own} if own else self.coords)
+        return self._after("to_units", (units, calendar), changed)
 
     def astype(self, dtype: Any) -> "MasterArray":
         """Return the array in another data type, cast as NumPy does; missing values stay missing.
@@ -331,11 +342,11 @@ class MasterArray(Viewable):
         """
         wanted = plain_dtype(dtype)
         cast(np.empty(0, self.dtype), None, wanted)
-        return self._after("astype", (wanted,), self._stepped(Step(self.units, self.calendar, wanted)))
+        return self._after("astype", (wanted,), self._stepped(replace(self._step, dtype=wanted)))
 
     def _stepped(self, step: Step) -> "MasterArray":
         """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
-        now = Step(self.units, self.calendar, self.dtype)
+        now = self._step
         references = self._matrix.references
         templates = [t if needless(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
         matrix = replace(self._matrix, references=references.with_templates(templates))

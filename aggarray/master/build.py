@@ -16,7 +16,8 @@ from aggarray.errors import AggregationError, UnitsError
 from aggarray.master.subarray import SubArray
 from aggarray.table import Matrix, Parts, ReferenceBuilder, References, Step, Template
 from aggarray.tiling import Cells, tile
-from aggarray.units import Conversion, conversion, normal_calendar
+from aggarray.units import Conversion, between, normal_calendar
+from aggarray.units.temperature import MIXED, combined
 
 Location = Sequence[tuple[int, int]]
 
@@ -183,13 +184,22 @@ def _common_step(references: References, wanted: Wanted) -> Step:
         units, calendar = first.units, calendar or first.calendar
     calendar = normal_calendar(units, calendar)
     dtypes = [template.encoding.dtype for template in references.templates]
-    changes = [_checked(references, t, partial(conversion, t.units, t.calendar, units, calendar)) for t in references.templates]
-    step = Step(units, calendar, common_dtype(dtypes, changes) if wanted.dtype is None else wanted.dtype)
+    kind = next((t.temperature for t in references.templates if t.temperature is not None), None)
+    step = Step(units, calendar, np.dtype("f8"), temperature=kind)
+    changes = [_checked(references, t, partial(_change, t, step)) for t in references.templates]
+    step = replace(step, dtype=common_dtype(dtypes, changes) if wanted.dtype is None else wanted.dtype)
     for template in references.templates:
         # Without any values: whether units and dtypes go together is known before a file is read.
         nothing = np.empty(0, template.encoding.dtype)
         _checked(references, template, partial(conform, nothing, None, template, step))
     return step
+
+
+def _change(template: Template, step: Step) -> Conversion:
+    """Return the conversion of a template; UnitsError where there is none, or where it is not the same quantity."""
+    if combined(template.temperature, step.temperature) == MIXED:
+        raise UnitsError(f"units {template.units!r}: a temperature difference and a temperature on its scale do not join")
+    return between(template, step)
 
 
 def _checked(references: References, template: Template, work: Callable[[], Any]) -> Any:

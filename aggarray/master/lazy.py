@@ -1,17 +1,18 @@
 """What do lazy operations do to the matrix, the known values and the templates of an array?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.errors import SelectionError
+from aggarray.formats.base import basename
 from aggarray.master.reading import Known
 from aggarray.plan import along, runs
 from aggarray.selection import Range, Selector, as_range, normalise
 from aggarray.table import Matrix, Step, Template
 from aggarray.tiling import reverse, select
-from aggarray.units import conversion
+from aggarray.units import between
 
 if TYPE_CHECKING:
     from aggarray.master.array import MasterArray
@@ -50,8 +51,30 @@ def needless(template: Template, now: Step, step: Step) -> bool:
         return True
     if before.dtype.kind not in "iu" or now.dtype.kind not in "iu" or (now.units, now.calendar) != (step.units, step.calendar):
         return False
-    change = conversion(before.units, before.calendar, now.units, now.calendar)
+    change = between(before, now)
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
+
+
+def bounds_named(array: "MasterArray") -> tuple[str, ...]:
+    """Return the name of the bounds that an array has itself (CF 7.1, 7.4): one, or none."""
+    stated = array.attrs.get("bounds", array.attrs.get("climatology"))
+    return (basename(stated),) if isinstance(stated, str) else ()
+
+
+def bounds_turned(
+    before: "Mapping[str, MasterArray]", now: "Mapping[str, MasterArray]", *itself: "MasterArray"
+) -> "dict[str, MasterArray]":
+    """Return coordinates with pairs of bounds that run as their coordinates now do (CF 7.1).
+
+    ``before``, ``now``: the coordinates before and after an operation; ``itself``: the array likewise, which may have bounds.
+    """
+    turned = dict(now)
+    for one, other in (itself, *((c, now[name]) for name, c in before.items())):
+        if one.ndim == other.ndim == 1 and one.directions != other.directions:
+            for name, bounds in ((n, now[n]) for n in bounds_named(one) if n in now):
+                if bounds.ndim == 2 and bounds.shape[1] == 2:
+                    turned[name] = bounds._turned({bounds.dimensions[1]: Range(1, 2, -1)})
+    return turned
 
 
 def names_of(dimensions: Sequence[Any]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from aggarray.read.grouping import by_file, settle
 from aggarray.read.target import Target
 from aggarray.selection import Selector, result_shape
 from aggarray.table import Matrix, Step, Template
-from aggarray.units import conversion
+from aggarray.units import between
 
 
 def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool = False) -> np.ndarray | str:
@@ -73,7 +73,7 @@ def _as_stored(template: Template, step: Step) -> bool:
     """Tell whether stored values are those of the master but for byte order and missing values."""
     encoding = template.encoding
     plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == step.dtype
-    return plain and conversion(template.units, template.calendar, step.units, step.calendar).identity
+    return plain and between(template, step).identity
 
 
 def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:

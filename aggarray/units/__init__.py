@@ -15,13 +15,17 @@ from aggarray.units.calendars import (
     normal_calendar,
     same_calendar,
 )
-from aggarray.units.compare import canonical, conversion, equivalent, same, why_not
+from aggarray.units.compare import between, canonical, comparable, conversion, equivalent, same, why_not
 from aggarray.units.convert import Conversion
+from aggarray.units.temperature import KINDS, reason_of, temperature_of
 
 __all__ = [
+    "KINDS",
     "Conversion",
     "Epoch",
+    "between",
     "canonical",
+    "comparable",
     "conversion",
     "datetime_kind",
     "datetimes",
@@ -30,7 +34,9 @@ __all__ = [
     "from_datetime",
     "is_reference_time",
     "normal_calendar",
+    "reason_of",
     "same",
     "same_calendar",
+    "temperature_of",
     "why_not",
 ]

@@ -16,6 +16,7 @@ import cftime
 import numpy as np
 
 from aggarray.errors import UnitsError
+from aggarray.units.udunits import seconds_of
 
 # Tried once for each stretch of blanks, however long.
 _SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
@@ -26,6 +27,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _DAY = 86_400_000_000
+_YEAR = Fraction("365.242198781") * _DAY
 #: Day 2299161, 1582-10-15: from here on the standard calendar is the proleptic Gregorian one.
 CUTOVER = 2_299_161 * _DAY
 _UNIX = 2_440_588 * _DAY
@@ -51,14 +53,16 @@ _STEPS: dict[str, Fraction] = {
         (3_600_000_000, "hour hours hr hrs h"),
         (_DAY, "day days d"),
         (7 * _DAY, "week weeks"),
-        (365 * _DAY, "common_year common_years"),
+        # CF 4.4, UDUNITS: the tropical year and its twelfth, whatever the calendar; neither is a year or month of a calendar.
+        (_YEAR, "year years yr yrs a tropical_year tropical_years"),
+        (_YEAR / 12, "month months mon mons"),
     )
     for name in names.split()
 }
-_MONTHS, _YEARS = ("month", "months", "mon", "mons"), ("year", "years", "yr", "yrs", "a")
-_YEAR_DAYS = {"360_day": 360, "noleap": 365, "all_leap": 366}
 _LEAST = (("year", 0), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0))
 _TOP = 2**63
+#: Units of time whose ratio to a microsecond has larger numbers do not multiply exactly in float64.
+_LONGEST = 2**53
 
 
 def plain_text(units: Any) -> str | None:
@@ -105,18 +109,12 @@ class Epoch:
     """Reference time units taken apart.
 
     ``calendar``: its first name; ``microseconds``: the reference on the calendar's own axis (day number * 86400e6; one axis
-    for standard and proleptic_gregorian); ``step``: microseconds per unit, or the unit's name where its length varies.
+    for standard and proleptic_gregorian); ``step``: microseconds per unit.
     """
 
     calendar: str
     microseconds: int
-    step: Fraction | str
-
-    def length(self) -> Fraction:
-        """Return the microseconds per unit; UnitsError where they vary."""
-        if isinstance(self.step, str):
-            raise UnitsError(f"a {self.step} has no fixed length in the {self.calendar} calendar: use units of days")
-        return self.step
+    step: Fraction
 
 
 @lru_cache(maxsize=4096)
@@ -132,19 +130,20 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
         raise UnitsError(f"units {units!r} are not a reference time: write them as 'days since 2000-01-01'")
     if name not in _CLASSES:
         raise UnitsError(f"units {units!r}: calendar {calendar!r} is not known; known are {', '.join((*_CLASSES, *_ALIASES))}")
-    return Epoch(name, _instant(rest[0], name, units), _step(unit, name, units))
+    return Epoch(name, _instant(rest[0], name, units), _step(unit, units))
 
 
-def _step(unit: str, calendar: str, units: str) -> Fraction | str:
+def _step(unit: str, units: str) -> Fraction:
+    """Return the microseconds of a unit of time: those of every calendar are the same."""
     plain = "s" if unit == "S" else unit.lower()
-    days = _YEAR_DAYS.get(calendar)
-    if plain in _MONTHS:
-        return Fraction(30 * _DAY) if calendar == "360_day" else "month"
-    if plain in _YEARS:
-        return Fraction(days * _DAY) if days else "year"
-    if plain not in _STEPS:
+    found = _STEPS.get(plain)
+    seconds = seconds_of(unit) if found is None else None
+    if seconds is not None:
+        # Decimal as UDUNITS defines them: 86164.09 s, not the nearest binary number.
+        found = Fraction(repr(seconds)) * 1_000_000
+    if found is None or max(found.as_integer_ratio()) >= _LONGEST:
         raise UnitsError(f"units {units!r}: {unit!r} is not a unit of time; use days, hours, minutes or seconds")
-    return _STEPS[plain]
+    return found
 
 
 def _instant(text: str, calendar: str, units: str) -> int:
@@ -191,7 +190,7 @@ def datetime_kind(units: str, calendar: str | None, low: float | None, high: flo
         return "cftime"
     for value in (low, high):
         if value is not None and math.isfinite(value):
-            moment = _exact(value) * base.length() + base.microseconds
+            moment = _exact(value) * base.step + base.microseconds
             if abs(moment - _UNIX) >= _TOP or (base.calendar == "standard" and moment < CUTOVER):
                 return "cftime"
     return "numpy"
@@ -201,7 +200,7 @@ def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -
     """Turn values of reference time units into dates, exact to the microsecond.
 
     ``kind``: "numpy" gives datetime64[us], NaN as NaT; "cftime" an object array of cftime dates, NaN as None. Any shape.
-    Raises UnitsError for values that the dates of that kind cannot hold, and for months and years of varying length.
+    Raises UnitsError for values that the dates of that kind cannot hold.
 
     >>> datetimes(np.array([0.1]), "days since 2000-01-01", None, "numpy")
     array(['2000-01-01T02:24:00.000000'], dtype='datetime64[us]')
@@ -233,7 +232,7 @@ def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
 
 def _microseconds(values: np.ndarray, base: Epoch, origin: int, units: str) -> np.ndarray:
     """Return whole microseconds since an origin as int64, NaN as the least (NaT)."""
-    step = base.length()
+    step = base.step
     gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     used = values[~gone]
     for end in (used.min(), used.max()) if used.size else ():
@@ -271,7 +270,7 @@ def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
         moment, name = _moment(value)
     if name != base.calendar and not ({name, base.calendar} <= set(MIXABLE) and moment >= CUTOVER):
         raise UnitsError(f"{value!r} is a date of the {name or 'unknown'} calendar, units {units!r} are of the {base.calendar}")
-    return float((moment - base.microseconds) / base.length())
+    return float((moment - base.microseconds) / base.step)
 
 
 def _moment(value: Any) -> tuple[Fraction, str]:

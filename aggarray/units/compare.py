@@ -3,15 +3,36 @@
 Each pair is compared once, and the answer, a conversion or the reason why there is none, is cached.
 """
 
+import re
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
 from aggarray.errors import UnitsError
 from aggarray.units.calendars import CUTOVER, MIXABLE, calendar_name, epoch, is_reference_time, plain_text, same_calendar
 from aggarray.units.convert import Conversion
+from aggarray.units.temperature import DIFFERENCE, MIXED, ON_SCALE, combined, has_temperature, is_pure
 from aggarray.units.udunits import signature, through_udunits
+
+_WORD = re.compile(r"[^\W\d]+")
+
+
+class Quantity(Protocol):
+    """What values mean: units, calendar, and the kind of a temperature."""
+
+    @property
+    def units(self) -> str | None:
+        """Units, None for none."""
+
+    @property
+    def calendar(self) -> str | None:
+        """Calendar of reference times."""
+
+    @property
+    def temperature(self) -> str | None:
+        """Kind of a temperature, one of `temperature.KINDS`, None where it is not stated."""
 
 
 def _compare_plain(a: str, b: str) -> Conversion | str:
@@ -54,16 +75,45 @@ def _compare_times(a: str, calendar_a: str | None, b: str, calendar_b: str | Non
         first, second = epoch(a, calendar_a), epoch(b, calendar_b)
         if first == second:
             return Conversion()
-        step = second.length()
-        slope, offset = first.length() / step, (first.microseconds - second.microseconds) / step
-        limit = float((CUTOVER - first.microseconds) / first.length()) if mixed else None
+        slope, offset = first.step / second.step, (first.microseconds - second.microseconds) / second.step
+        limit = float((CUTOVER - first.microseconds) / first.step) if mixed else None
     except UnitsError as error:
         return str(error)
     return Conversion(slope, offset, limit)
 
 
+def _compare_temperatures(a: str, b: str, kind: str | None) -> Conversion | str:
+    """Return the conversion of temperatures of one kind: only those on their scale have an offset (CF 3.1.2)."""
+    found = _compare_plain(a, b)
+    if isinstance(found, str) or kind is None or not has_temperature(a) or (kind == ON_SCALE and is_pure(a)):
+        return found
+    if kind == MIXED:
+        return "one is a temperature difference, the other a temperature on its scale"
+    if found.through is None and (kind == DIFFERENCE or zeros(a) == zeros(b)):
+        return Conversion(found.slope)
+    if kind == DIFFERENCE:
+        return "a temperature difference has no logarithm"
+    if kind == ON_SCALE:
+        return "a temperature on its scale, multiplied by another quantity, keeps the zero of its scale (CF 3.1.2)"
+    return "whether the temperature is on its scale or a difference is not known; units_metadata has to state it (CF 3.1.2)"
+
+
 @lru_cache(maxsize=4096)
-def _compare(units_a: str | None, calendar_a: str | None, units_b: str | None, calendar_b: str | None) -> Conversion | str:
+def zeros(units: str) -> tuple[float, ...]:
+    """Return where the units of temperature among units have their zeros, in kelvin.
+
+    >>> zeros("degC"), zeros("mK"), zeros("W m-2 degC-1")
+    ((273.15,), (0.0,), (273.15,))
+    """
+    words = [units] if is_pure(units) else [word for word in _WORD.findall(units) if signature(word) == "K"]
+    found = (_compare_plain(word, "K") for word in words)
+    return tuple(sorted(float(one.offset) for one in found if isinstance(one, Conversion)))
+
+
+@lru_cache(maxsize=4096)
+def _compare(
+    units_a: str | None, calendar_a: str | None, units_b: str | None, calendar_b: str | None, temperature: str | None = None
+) -> Conversion | str:
     """Return the conversion, or the reason why there is none."""
     a, b = plain_text(units_a), plain_text(units_b)
     times = is_reference_time(a), is_reference_time(b)
@@ -73,7 +123,7 @@ def _compare(units_a: str | None, calendar_a: str | None, units_b: str | None, c
         return "one has units, the other has none"
     if times[0] != times[1]:
         return "one is a reference time, the other is not"
-    return _compare_times(a, calendar_a, b, calendar_b) if times[0] else _compare_plain(a, b)
+    return _compare_times(a, calendar_a, b, calendar_b) if times[0] else _compare_temperatures(a, b, temperature)
 
 
 def why_not(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> str | None:
@@ -100,16 +150,28 @@ def same(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str
     return _compare(units_a, cal_a, units_b, cal_b) == Conversion()
 
 
-def conversion(units_from: str | None, cal_from: str | None, units_to: str | None, cal_to: str | None) -> Conversion:
+def conversion(
+    units_from: str | None, cal_from: str | None, units_to: str | None, cal_to: str | None, temperature: str | None = None
+) -> Conversion:
     """Return the conversion from units to others; UnitsError, with the reason, where there is none.
+
+    ``temperature``: the kind of temperatures (`temperature_of`); None takes those in a unit of temperature alone as on scale.
 
     >>> conversion("days since 2000-01-01", None, "hours since 1999-12-31", None)(np.array([1, 2]))
     array([48, 72])
+    >>> conversion("degC", None, "K", None, "difference")(np.array([1.0]))
+    array([1.])
     """
-    found = _compare(units_from, cal_from, units_to, cal_to)
+    found = _compare(units_from, cal_from, units_to, cal_to, temperature)
     if isinstance(found, str):
         raise UnitsError(f"units {units_from!r} do not convert to {units_to!r}: {found}")
     return found
+
+
+def between(source: Quantity, target: Quantity) -> Conversion:
+    """Return the conversion from one quantity to another; UnitsError, with the reason, where there is none."""
+    kind = combined(source.temperature, target.temperature)
+    return conversion(source.units, source.calendar, target.units, target.calendar, kind)
 
 
 def canonical(units: str | None, calendar: str | None = None) -> str:
@@ -125,9 +187,21 @@ def canonical(units: str | None, calendar: str | None = None) -> str:
         return (signature(text) or text) if text else ""
     name = calendar_name(calendar)
     try:
-        base = epoch(text, calendar)
+        epoch(text, calendar)
     except UnitsError:
         return f"{text}, {name}"
-    if isinstance(base.step, str):
-        return f"reference time, {name}, {base.step}s since {base.microseconds}"
     return f"reference time, {'standard' if name in MIXABLE else name}"
+
+
+def comparable(units: str | None, calendar: str | None, temperature: str | None) -> str:
+    """Return a text that is equal for all quantities that convert into each other and are of one kind.
+
+    >>> comparable("degC", None, "difference"), comparable("degC", None, None), comparable("degC", None, "unknown")
+    ('K, difference', 'K', 'K, unknown, zero at 273.15 K')
+    """
+    text = canonical(units, calendar)
+    if units is None or not has_temperature(units) or temperature in (None, ON_SCALE if is_pure(units) else DIFFERENCE):
+        return text
+    if temperature == DIFFERENCE:
+        return f"{text}, {temperature}"
+    return f"{text}, {temperature}, zero at {' and '.join(f'{zero:g}' for zero in zeros(units.strip()))} K"

@@ -41,6 +41,19 @@ def signature(units: str) -> str | None:
     return ".".join(sorted(word for word in re.split(r"[ .()]", definition) if _BASE.fullmatch(word))) or "1"
 
 
+@lru_cache(maxsize=1024)
+def seconds_of(units: str) -> float | None:
+    """Return the length of a unit of time in seconds, None for what is none: zero, negative, shifted or not known.
+
+    >>> seconds_of("common_year"), seconds_of("m"), seconds_of("(0 - 1) s")
+    (31536000.0, None, None)
+    """
+    if signature(units) != "s":
+        return None
+    start, seconds = through_udunits(np.array([0.0, 1.0]), (units, "s")).tolist()
+    return seconds if start == 0.0 and 0.0 < seconds < float("inf") else None
+
+
 def through_udunits(values: np.ndarray, units: tuple[str, str]) -> np.ndarray:
     """Convert values of any shape by UDUNITS itself, from the first units to the second, into a new array."""
     with _lock:

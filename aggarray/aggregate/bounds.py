@@ -1,0 +1,25 @@
+"""How do bounds follow their coordinate: in units, in calendar, in direction (CF 7.1)?"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from aggarray.errors import UnitsError
+from aggarray.master import MasterArray
+from aggarray.table import Step
+from aggarray.units import between
+
+
+def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
+    """Return bounds in units and calendar of their coordinate, called ``name``; UnitsError where they do not convert."""
+    own = bounds._step
+    if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
+        return bounds
+    wanted = replace(own, units=coordinate.units, calendar=coordinate.calendar)
+    try:
+        change = between(own, replace(wanted, temperature=coordinate.temperature))
+    except UnitsError as error:
+        raise UnitsError(f"bounds of {name!r}: {error}; give both the same units, or leave those of the bounds out") from error
+    if not change.identity and own.dtype.kind in "iu":
+        wanted = replace(wanted, dtype=np.dtype(np.int64 if change.integer_exact else np.float64))
+    return bounds._stepped(wanted)
