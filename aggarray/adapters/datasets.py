@@ -4,14 +4,16 @@ Variables of a dataset share dimensions and coordinates: a name stands for one t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from aggarray.adapters.travel import fingerprint
-from aggarray.errors import AggregationError
+from aggarray.errors import AggregationError, UnitsError
 from aggarray.formats.base import words
+from aggarray.units import decodable, is_reference_time
 
 #: The name of a variable that has none.
 NAMELESS = "array"
@@ -62,8 +64,19 @@ class Group:
         for one in self.variables.values():
             for bounds in _named(one, "bounds", "climatology"):
                 if bounds in attrs and _units(self.variables[bounds]) == _units(one):
-                    attrs[bounds] = {k: v for k, v in attrs[bounds].items() if k not in ("units", "calendar")}
+                    attrs[bounds] = {k: v for k, v in attrs[bounds].items() if k not in ("units", "calendar", "units_metadata")}
         return attrs
+
+
+def decodable_times(group: Group) -> Group:
+    """Return a group whose times are in units that xarray decodes."""
+    found = {}
+    for name, array in group.variables.items():
+        units = decodable(array.units) if is_reference_time(array.units) else array.units
+        with suppress(UnitsError):  # xarray refuses units that are not understood
+            found[name] = array if units == array.units else array.to_units(units)
+        found.setdefault(name, array)
+    return replace(group, variables=found)
 
 
 def grouped(arrays: Iterable[Any]) -> list[Group]:

@@ -13,7 +13,7 @@ from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_da
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
 from xarray.core import indexing
 
-from aggarray.adapters.datasets import Group, alone, common_attributes, variable_name
+from aggarray.adapters.datasets import Group, alone, common_attributes, decodable_times, variable_name
 from aggarray.adapters.travel import bare, fingerprint
 from aggarray.adapters.xarray_form import Form, form_of, in_form
 
@@ -54,7 +54,7 @@ class Store(AbstractDataStore):  # type: ignore[misc]
     """
 
     def __init__(self, group: Group, masked: bool | Mapping[str, bool] = True) -> None:
-        self.group, self.masked = group, masked
+        self.group, self.masked = decodable_times(group), masked
 
     def get_variables(self) -> dict[str, Variable]:
         """Return the variables, not decoded."""

@@ -339,7 +339,8 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
 def units_apart(*arrays: MasterArray) -> str:
     """Say that units do not convert, with the calendars that they have; of temperatures, which kind each is (CF 3.1.2)."""
     if len({canonical(a.units, a.calendar) for a in arrays}) == 1:
-        return " and ".join(f"{a.units!r} of a temperature {reason_of(a.units, a.attrs)}" for a in arrays)
+        told = " and ".join(f"{a.units!r} ({reason_of(a.units, a.attrs)})" for a in arrays)
+        return f"{told}, which do not convert (CF 3.1.2); state units_metadata in both"
     texts = [f"{a.units!r}" + (f" of calendar {a.calendar!r}" if a.calendar else "") for a in arrays]
     return f"{' and '.join(texts)} do not convert"
 

@@ -22,6 +22,7 @@ from aggarray.mpi.reading import group_over
 from aggarray.mpi.taking import taken_in
 from aggarray.selection import Range
 from aggarray.transport import Link, add_everywhere, copy_down, together
+from aggarray.units.temperature import DIFFERENCE, has_temperature
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
 _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
@@ -172,9 +173,11 @@ def _described(known: About, operation: str, axes: tuple[int, ...], dtype: np.dt
     attrs = dict(known.attrs)
     changed = replace(known, dimensions=tuple(d for d in known.dimensions if d not in gone), coords=coords)
     if operation == "count":
-        attrs = {k: v for k, v in attrs.items() if k not in ("standard_name", "cell_methods")}
+        attrs = {k: v for k, v in attrs.items() if k not in ("standard_name", "cell_methods", "units_metadata")}
         return replace(changed, attrs=attrs, units="1", calendar=None, fill_value=None)
     method = " ".join(f"{name}:" for name in known.dimensions if name in gone) + f" {_METHODS[operation]}"
     if gone:
         attrs["cell_methods"] = f"{attrs.get('cell_methods', '')} {method}".strip()
+    if gone and operation == "std" and has_temperature(known.units):
+        attrs["units_metadata"] = f"temperature: {DIFFERENCE}"
     return replace(changed, attrs=attrs, fill_value=known.fill_value if dtype.kind in "iu" else None)

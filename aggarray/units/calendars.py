@@ -133,6 +133,18 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
     return Epoch(name, _instant(rest[0], name, units), _step(unit, units))
 
 
+def decodable(units: str) -> str:
+    """Return reference time units that every reader decodes alike: a unit longer than a day becomes days.
+
+    cftime and xarray decode no years and weeks, and take a month of the 360_day calendar for 30 days.
+
+    >>> decodable("months since 2000-01-01"), decodable("hours since 2000-01-01")
+    ('days since 2000-01-01', 'hours since 2000-01-01')
+    """
+    unit, since = _SINCE.split(units.strip(), maxsplit=1)
+    return units if _STEPS.get(unit.lower(), _YEAR) <= _DAY else f"days since {since}"
+
+
 def _step(unit: str, units: str) -> Fraction:
     """Return the microseconds of a unit of time: those of every calendar are the same."""
     plain = "s" if unit == "S" else unit.lower()

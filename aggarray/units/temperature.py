@@ -63,8 +63,8 @@ def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
 def reason_of(units: str | None, attrs: Mapping[str, Any]) -> str:
     """Return the kind of a temperature in words, with the attribute that decides."""
     kind, reason = _kind(units, *_texts(attrs))
-    text = {DIFFERENCE: "a difference", UNKNOWN: "not known to be on its scale or a difference"}.get(kind or "", "on its scale")
-    return f"{text} ({reason})"
+    text = {DIFFERENCE: "a temperature difference", UNKNOWN: "on its scale or a difference"}.get(kind or "", "on its scale")
+    return f"{text}: {reason}"
 
 
 def combined(one: str | None, other: str | None) -> str | None:
@@ -95,7 +95,7 @@ def _kind(units: str | None, metadata: str | None, name: str | None, methods: st
     if implied:
         return DIFFERENCE, implied
     absolute = _absolute(units, methods)
-    return (UNKNOWN, absolute) if absolute else (None, "no attribute states another kind")
+    return (UNKNOWN, absolute) if absolute else (None, "no attribute says otherwise")
 
 
 def _implied(name: str | None, methods: str | None) -> str | None:
