@@ -16,10 +16,11 @@ from tests.cases_gaps import cases as gaps
 from tests.cases_members import cases as members
 from tests.cases_overlap import cases as overlap
 from tests.cases_signature import cases as signature
+from tests.cases_units import cases as units
 from tests.casing import Folder, Outcome, fingerprint, verify
 from tests.making import cube, write
 
-CASES = [*along, *conform, *equal, *gaps, *members, *overlap, *signature]
+CASES = [*along, *conform, *equal, *gaps, *members, *overlap, *signature, *units]
 
 
 @dataclass(slots=True)

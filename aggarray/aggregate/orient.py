@@ -33,8 +33,9 @@ def oriented(
     for name in order:
         place = by_name.get(name)
         if place is not None and name in turned and name in matrix.dimensions:
+            against = _runs_against(matrix, matrix.axis(name), turned[name], place)
             matrix, known = _turn(matrix, known, name, turned[name], place)
-            if pairs and turned[name] == place.flipped and place.size > 1:
+            if against and pairs:
                 matrix, known = reverse(matrix, 1), known and tuple(None if k is None else k[:, ::-1] for k in known)
     for name in reversed(order):
         if name not in matrix.dimensions:
@@ -63,7 +64,8 @@ def _is_oriented(
         upwards = turned.get(place.name) if place.name in dimensions else None
         if upwards is None:
             continue
-        if directions[dimensions.index(place.name)] != upwards or (place.size > 1 and upwards == place.flipped):
+        against = directions[dimensions.index(place.name)] != upwards
+        if against or (place.coordinate is not None and place.size > 1 and upwards == place.flipped):
             return False
     return True
 
@@ -76,13 +78,21 @@ def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[s
 
 
 def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: Place) -> tuple[Matrix, Any]:
-    """Make a dimension run as wanted; the label of its direction is put right where the coordinate says otherwise."""
+    """Make a dimension run as wanted; the label of its direction is put right where the coordinate says otherwise.
+
+    Without a coordinate the label tells how it runs.
+    """
     axis = matrix.axis(name)
-    if upwards == place.flipped and place.size > 1:
+    if _runs_against(matrix, axis, upwards, place):
         matrix = reverse(matrix, axis)
         index = (*(slice(None),) * axis, slice(None, None, -1))
         known = known and tuple(None if k is None else k[index] for k in known)
     return (matrix if matrix.directions[axis] == upwards else relabel(matrix, axis)), known
+
+
+def _runs_against(matrix: Matrix, axis: int, upwards: bool, place: Place) -> bool:
+    flipped = not matrix.directions[axis] if place.coordinate is None else place.flipped
+    return upwards == flipped and place.size > 1
 
 
 def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:

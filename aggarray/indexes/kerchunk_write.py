@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from aggarray.indexes.atomic import beside, replacing, unwritten
 from aggarray.indexes.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.indexes.kerchunk_pieces import Layout, check_absent, layout_of, places
 from aggarray.master import MasterArray
+from aggarray.master.lazy import bounds_named
 from aggarray.master.unrolled import unrolled
 
 #: What numcodecs calls the codecs that it undoes as HDF5 and Zarr mean them; shuffle is told its size.
@@ -48,9 +50,11 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     """
     refs: Refs = {".zgroup": _text({"zarr_format": 2}), ".zattrs": _text(_plain(common_attributes(arrays)))}
     written: dict[str, tuple[MasterArray, Refs]] = {}
-    for array in map(unrolled, arrays):
+    flat = list(map(unrolled, arrays))
+    known = {name: one for array in flat for name, one in array.coords.items()}
+    for array in flat:
         for name, one in {**array.coords, array.name or "": array}.items():
-            own = _array(one, coordinate=one is not array)
+            own = _array(one if one is array else _with_bounds(one, known), coordinate=one is not array)
             before = written.get(name)
             if not _is_key(name) or (before is not None and before[1] != own):
                 raise AggregationError(_clash(name, array, before))
@@ -60,6 +64,12 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
                 refs.update({f"{name}/{key}": value for key, value in own.items()})
     _check_sizes([one for one, _ in written.values()])
     return {"version": 1, "refs": refs}
+
+
+def _with_bounds(coordinate: MasterArray, known: Mapping[str, MasterArray]) -> MasterArray:
+    """Return a coordinate with its bounds beside it, so that its attributes name them."""
+    bounds = {name: known[name] for name in bounds_named(coordinate) if name in known}
+    return replace(coordinate, coords=bounds) if bounds else coordinate
 
 
 def _is_key(name: str) -> bool:
