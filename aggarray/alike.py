@@ -20,7 +20,7 @@ from aggarray.roles import Names, roles_of
 
 #: Attributes that say what values are, how they are stored, or what hangs on a variable.
 _MEANING = (
-    *("standard_name", "units", "calendar", "cell_methods", "axis", "positive", "cf_role"),
+    *("standard_name", "units", "units_metadata", "calendar", "cell_methods", "axis", "positive", "cf_role"),
     *("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned"),
     *("_Encoding", "coordinates", "bounds", "climatology", "cell_measures", "grid_mapping", "formula_terms"),
     *("flag_values", "flag_masks", "flag_meanings"),

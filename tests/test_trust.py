@@ -278,6 +278,10 @@ DEVIATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "units": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units": "degC"})}, "units is 'degC', 'K' in"),
     "missing": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "_FillValue": np.float32(15)})}, "_FillValue is"),
     "methods": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "cell_methods": "time: maximum"})}, "cell_methods is"),
+    "kind": (
+        {"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units_metadata": "temperature: difference"})},
+        "units_metadata is 'temperature: difference', none in",
+    ),
     "order": ({"tas": (("lat", "time", "lon"), VALUES.transpose(1, 0, 2), HUNG)}, "dimensions are"),
     "type": ({"tas": (("time", "lat", "lon"), VALUES.astype("f8"), HUNG)}, "stored as <f8, <f4 in"),
     "direction": (
