@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.aggregate.concat import concat
 from aggarray.api.extracting import extract
-from aggarray.errors import AggregationError, UnitsError
+from aggarray.errors import AggregationError, IndexFileError, UnitsError
 from aggarray.mpi.about import About
 from aggarray.mpi.reducing import _described
 from aggarray.units import conversion, temperature_of
 from aggarray.units.temperature import combined, reason_of
+from tests.indexes_making import changed
 from tests.making import cube, one, write
 
 PURE = ("K", "degC", "degF", "degR", "mK", "kelvin", "celsius", "0.1 degC")
@@ -145,6 +146,39 @@ def test_indexes_of_differences(tmp_path: Path, convention: str) -> None:
     piece = one(aa.open(tmp_path / "index.nca")).partitions[1].data
     again = aa.MasterArray.from_subarrays([([(0, 2), (0, 3), (0, 2)], piece)], dimensions=("time", "lat", "lon"), units="K")
     assert np.array_equal(again[:], WANTED[2:]) and again.attrs == DIFFERENCE
+
+
+def test_an_index_of_differences_grows(tmp_path: Path) -> None:
+    (first, second), path = deviations(tmp_path), tmp_path / "index.nca"
+    aa.open(first).save(path)
+    grown = aa.open(path).append(second)
+    check(one(grown))
+    grown.save(path)
+    check(one(aa.open(path)))
+
+
+def test_an_index_that_does_not_state_the_kind_yet(tmp_path: Path) -> None:
+    """Indexes of earlier versions have neither the attribute nor kinds of sub-arrays."""
+    path = tmp_path / "index.nca"
+    aa.open(deviations(tmp_path)).save(path)
+
+    def older(document: Any) -> None:
+        for template in document["templates"]:
+            template.pop("temperature", None)
+        document["attributes"] = [[p for p in pairs if p[0] != "units_metadata"] for pairs in document["attributes"]]
+
+    changed(path, older)
+    found = one(aa.open(path))
+    assert "units_metadata" not in found.attrs and np.array_equal(found[:], WANTED)
+    assert np.array_equal(found.to_units("degC")[:], WANTED)
+
+
+def test_an_index_of_a_kind_that_there_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "index.nca"
+    aa.open(deviations(tmp_path)).save(path)
+    changed(path, lambda document: [t.update(temperature="warm") for t in document["templates"] if "temperature" in t] and None)
+    with pytest.raises(IndexFileError, match="kind of temperature"):
+        aa.open(path)
 
 
 @pytest.mark.parametrize("convention", ["CF-1.13", "CFA-0.4"])

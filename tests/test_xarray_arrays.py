@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import cftime
 import netCDF4
 import numpy as np
 import pytest
@@ -307,3 +308,35 @@ def test_coordinates_that_no_file_names_are_coordinates(tmp_path: Path) -> None:
         write(tmp_path / f"{number}.nc", variables)
     found = aa.open(tmp_path).to_xarray()
     assert "run" in found.coords and found["tas"].dims[0] == "time" and found["run"].dims == ("time",)
+
+
+@pytest.mark.parametrize(
+    ("unit", "calendar", "days"),
+    [
+        ("weeks", "standard", 7.0),
+        ("months", "standard", 365.242198781 / 12),
+        ("months", "360_day", 365.242198781 / 12),
+        ("years", "noleap", 365.242198781),
+        ("common_years", "noleap", 365.0),
+    ],
+)
+def test_times_in_units_that_xarray_does_not_decode(tmp_path: Path, unit: str, calendar: str, days: float) -> None:
+    """Times and their bounds go to xarray in days, and mean what `datetimes` says."""
+    attrs = {"units": f"{unit} since 2000-01-01", "calendar": calendar, "bounds": "b"}
+    made = {
+        "time": (("time",), np.array([1.0, 2.0]), attrs),
+        "b": (("time", "nv"), np.array([[1.0, 2.0], [2.0, 3.0]])),
+        "x": (("time",), np.zeros(2)),
+    }
+    array = aa.open(write(tmp_path / "a.nc", made))["x"]
+    found = aa.open(tmp_path / "a.nc").to_xarray()
+    assert found["time"].encoding["units"] == "days since 2000-01-01" and found["b"].values[0, 1] == found["time"].values[1]
+    for dates in (found["time"].values, array.to_xarray()["time"].values, array.coords["time"].datetimes()):
+        seconds = [_seconds(date, calendar) for date in dates]
+        np.testing.assert_allclose(seconds, [days * 86400, 2 * days * 86400], atol=1e-5)
+
+
+def _seconds(date: Any, calendar: str) -> float:
+    if isinstance(date, np.datetime64):
+        return float((date - np.datetime64("2000-01-01")) / np.timedelta64(1, "s"))
+    return float(cftime.date2num(date, "seconds since 2000-01-01", calendar))
