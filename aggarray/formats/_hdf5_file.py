@@ -291,7 +291,7 @@ class HDF5File:
         rows = self._rows.get(variable)
         if rows is None:
             name = variable if direct.has(variable) else rows_of(variable) or variable
-            rows = self._rows[variable] = stored_rows(direct, direct.variable(name)), name != variable
+            rows = self._rows[variable] = stored_rows(direct.data, direct.variable(name)), name != variable
         found, sizes = rows
         (chosen,) = box
         if sizes:

@@ -16,6 +16,9 @@ PAGE = 1 << 13
 #: ... and of one file no more than so many, all structures taken together.
 MOST = 1 << 28
 
+#: Half the entries of a full node of chunks in a B-tree of version 1, when its file does not say; those of groups have fewer.
+HALF = 32
+
 #: So many of the latest are kept.
 _LATEST = 32
 
@@ -57,16 +60,18 @@ def is_doubtful(error: BaseException) -> bool:
 class Data:
     """The bytes of an open file, looked up by address; what was read last is kept.
 
-    ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on.
+    ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on; ``half``: half the
+    entries of a full node of a B-tree of version 1.
     """
 
-    __slots__ = ("_file", "_head", "_left", "_pages", "base", "size")
+    __slots__ = ("_file", "_head", "_left", "_pages", "base", "half", "size")
 
     def __init__(self, file: File):
         self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
         self._left = MOST
         self.base = 0
+        self.half = HALF
         self.size = file.size
         self._head = file.pread(min(HEAD, self.size), 0)
 

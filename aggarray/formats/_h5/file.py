@@ -3,10 +3,10 @@
 Only what leads to the variable is looked at: the groups that it is in, and the other datasets along its unlimited dimensions.
 """
 
-from aggarray.formats._h5.data import Data, UnmodelledError, modelled, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.dimensions import NOT_COORDINATE
 from aggarray.formats._h5.facts import Facts, facts_of
-from aggarray.formats._h5.groups import attributes_of, links_of, names_of
+from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.superblock import root_address
@@ -30,11 +30,11 @@ class H5File:
             raise
 
     def _names(self, header: Header) -> dict[bytes, int]:
-        return {link.name: link.address for link in links_of(self.data, header, hard_only=True)}
+        return {link.name: link.address for link in links_of(self.data, header) if link.address != UNDEFINED}
 
     def holds(self, name: str) -> bool:
         """Tell whether there is something of a name at the top, be it a link to elsewhere."""
-        return name.encode() in names_of(self.data, self.root)
+        return any(link.name == name.encode() for link in links_of(self.data, self.root))
 
     def has(self, path: str) -> bool:
         """Tell whether a group has something of a name, which may be stored under another."""

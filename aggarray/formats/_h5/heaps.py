@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from aggarray.formats._h5.data import (
     KEPT_BYTES,
@@ -74,11 +74,19 @@ def _shape(block: bytes) -> _Shape:
     return _Shape(identity, -(-bits // 8), length, width, smallest, largest, bool(flags & 2), huge, root, rows)
 
 
+class _Step(NamedTuple):
+    """A step down to a block: the number of a child in a block of blocks, the rows of that, and where it starts in the heap."""
+
+    child: int
+    rows: int
+    start: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A block of a heap: its number, where it starts in the heap, its size; and objects in it (position, start, end)."""
+    """A block of a heap: the way to it, where it starts in the heap, its size; and objects in it (position, start, end)."""
 
-    number: int
+    way: tuple[_Step, ...]
     start: int
     size: int
     objects: tuple[tuple[int, int, int], ...]
@@ -87,7 +95,7 @@ class _Cell:
 @lru_cache(maxsize=1024)
 def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, ...], tuple[int, ...]]:
     """Return the blocks that hold the objects of IDs, and the positions of those that no block holds."""
-    found: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+    found: dict[tuple[tuple[_Step, ...], int, int], list[tuple[int, int, int]]] = {}
     others = []
     for position, identity in enumerate(identities):
         require(len(identity) == shape.identity, "an odd heap ID")
@@ -103,16 +111,21 @@ def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, .
     return tuple(_Cell(*cell, tuple(objects)) for cell, objects in found.items()), tuple(others)
 
 
-def _cell(shape: _Shape, offset: int) -> tuple[int, int, int]:
-    """Return number, start in the heap and size of the block that holds an offset."""
-    if shape.rows == 0:
-        return 0, 0, shape.smallest
+def _cell(shape: _Shape, offset: int) -> tuple[tuple[_Step, ...], int, int]:
+    """Return the way to the block that holds an offset, its start in the heap and its size."""
+    way: list[_Step] = []
+    base, size, rows = 0, shape.smallest, shape.rows
     band = shape.width * shape.smallest
-    row = (offset // band).bit_length()
-    start, size = (band << (row - 1), shape.smallest << (row - 1)) if row else (0, shape.smallest)
-    require(size <= shape.largest and row < shape.rows, "a heap of several levels")
-    column = (offset - start) // size
-    return row * shape.width + column, start + column * size, size
+    while rows:
+        row = ((offset - base) // band).bit_length()
+        require(row < rows, "an odd heap ID")
+        start, size = (band << (row - 1), shape.smallest << (row - 1)) if row else (0, shape.smallest)
+        column = (offset - base - start) // size
+        way.append(_Step(row * shape.width + column, rows, base))
+        base += start + column * size
+        # Larger blocks hold blocks.
+        rows = 0 if size <= shape.largest else (size // band).bit_length()
+    return tuple(way), base, size
 
 
 Parse: TypeAlias = Callable[[bytes], _T]
@@ -137,15 +150,15 @@ class FractalHeap:
     def __init__(self, data: Data, address: int):
         self._data, self._address = data, address
         self._shape = _shape(data.at(address, _FRACTAL.size))
+        self._children: dict[int, tuple[int, ...]] = {}
 
     def parsed(self, identities: tuple[bytes, ...], parse: Parse[_T]) -> list[_T]:
         """Return the objects of IDs, parsed by a function."""
         shape = self._shape
         cells, others = _cells(shape, identities)
         found: dict[int, _T] = {}
-        children = self._children() if shape.rows and cells else (shape.root,)
         for cell in cells:
-            block = self._data.at(children[cell.number], cell.size)
+            block = self._data.at(self._at(cell.way), cell.size)
             pieces = (_kept if cell.size <= KEPT_BYTES else _pieces)(block, self._address, shape, cell, parse)
             found.update(zip([position for position, _, _ in cell.objects], pieces, strict=True))
         if others:
@@ -153,16 +166,25 @@ class FractalHeap:
             found.update({position: parse(self._other(identities[position], huge)) for position in others})
         return [found[position] for position in range(len(identities))]
 
-    def _children(self) -> tuple[int, ...]:
-        """Return the addresses of the blocks of the first level."""
+    def _at(self, way: tuple[_Step, ...]) -> int:
+        """Return the address of a block."""
+        at = self._shape.root
+        for step in way:
+            known = self._children.get(at)
+            if known is None:
+                known = self._children[at] = self._pointers(at, step)
+            at = known[step.child]
+        return at
+
+    def _pointers(self, address: int, step: _Step) -> tuple[int, ...]:
+        """Return the addresses in a block of blocks."""
         shape = self._shape
         start = 13 + shape.offset
-        count = shape.width * shape.rows
-        # Rows of blocks of the largest size are the last that hold no blocks of blocks; the others are not looked at.
-        block = self._data.at(shape.root, start + 8 * count + 4)
+        count = shape.width * step.rows
+        block = self._data.at(address, start + 8 * count + 4)
         verify(block)
         require(block[:5] == b"FHIB\0" and little(block, 5, 8) == self._address, "an odd heap block")
-        require(little(block, 13, shape.offset) == 0, "an odd heap block")
+        require(little(block, 13, shape.offset) == step.start, "an odd heap block")
         return struct.unpack_from(f"<{count}Q", block, start)
 
     def _huge(self) -> dict[int, tuple[int, int]]:

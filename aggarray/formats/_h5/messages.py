@@ -8,6 +8,8 @@ from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, modell
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 _VIRTUAL = 3
+#: A link by name, among the kinds of links.
+_SOFT = 1
 #: The filter whose parameter, a level, HDF5 checks.
 _DEFLATE = 1
 #: Chunks in a B-tree of version 1; the numbers below it are those of layout versions 4 and 5.
@@ -63,17 +65,20 @@ class Index:
 class Link:
     """A link: name, address of the object header, when it was made among its like (0 where that is not kept).
 
-    Links by name, or into other files, lead to no address: `UNDEFINED`.
+    Links by name, or into other files, lead to no address: `UNDEFINED`. ``target``: the path that a link by name leads to.
     """
 
     name: bytes
     address: int
     order: int
+    target: bytes | None = None
 
 
 def layout_of(message: bytes) -> Layout:
-    """Return a layout of version 3, 4 or 5."""
-    modelled(len(message) >= 4 and message[0] in (3, 4, 5), "a layout that is not modelled")
+    """Return a layout of version 1 to 5."""
+    modelled(len(message) >= 4 and 1 <= message[0] <= 5, "a layout that is not modelled")
+    if message[0] < 3:
+        return _layout_1(message)
     form = message[1]
     if form == COMPACT:
         size = little(message, 2, 2)
@@ -83,6 +88,22 @@ def layout_of(message: bytes) -> Layout:
         return Layout(CONTIGUOUS, little(message, 2, 8), little(message, 10, 8))
     modelled(form == CHUNKED, "a layout that is not modelled")
     return _chunked_3(message) if message[0] == 3 else _chunked_4(message)
+
+
+def _layout_1(message: bytes) -> Layout:
+    """Return a layout of version 1 or 2: the size of contiguous values is given by their shape, -1 stands for the element."""
+    rank, form = message[1], message[2]
+    at = 8 if form == COMPACT else 16
+    require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "an odd layout")
+    sides = tuple(little(message, at + 4 * i, 4) for i in range(rank))
+    at += 4 * rank
+    if form == CHUNKED:
+        return Layout(CHUNKED, little(message, 8, 8), chunk=_checked(sides))
+    if form == CONTIGUOUS:
+        return Layout(CONTIGUOUS, little(message, 8, 8), math.prod(sides))
+    size = little(message, at, 4)
+    require(at + 4 + size <= len(message), "a layout that is cut short")
+    return Layout(COMPACT, size=size, data=message[at + 4 : at + 4 + size])
 
 
 def _chunked_3(message: bytes) -> Layout:
@@ -143,6 +164,19 @@ def fill_of(message: bytes) -> Fill:
     if undefined or write == 1:
         return Fill(False)
     return Fill(True, message[at + 4 : at + 4 + size] if given else b"")
+
+
+def old_fill_of(message: bytes) -> Fill:
+    """Return a fill value as files older than version 1.5 of the library have it (type 0x0004)."""
+    size = little(message, 0, 4)
+    require(4 + size <= len(message), "an odd fill value")
+    return Fill(True, message[4 : 4 + size])
+
+
+def halves_of(message: bytes) -> int:
+    """Return half the entries of a full node, of chunks or of a group, whichever has more (type 0x0013)."""
+    require(little(message, 0, 1) == 0, "odd sizes of trees")
+    return max(little(message, 1, 2), little(message, 3, 2))
 
 
 def filters_of(message: bytes) -> tuple[Step, ...]:
@@ -207,7 +241,8 @@ def link_of(message: bytes) -> Link:
     # To a hard link belongs an address, to others so many bytes.
     held = 8 if kind == 0 else 2 + little(message, at, 2)
     require(length > 0 and at + held <= len(message), "a link that is cut short")
-    return Link(name, UNDEFINED if kind else little(message, at, 8), order)
+    target = message[at + 2 : at + held] if kind == _SOFT else None
+    return Link(name, UNDEFINED if kind else little(message, at, 8), order, target)
 
 
 def symbols_of(message: bytes) -> tuple[int, int]:

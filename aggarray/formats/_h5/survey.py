@@ -62,7 +62,7 @@ def _check_object(data: Data, heap: GlobalHeap, address: int) -> set[int]:
     header = header_at(data, address, lenient=True)
     _check_attributes(data, heap, header)
     if header.link_index is not None or header.symbols is not None:
-        return {link.address for link in links_of(data, header, hard_only=True)}
+        return {link.address for link in links_of(data, header) if link.address != UNDEFINED}
     _check_storage(data, header)
     if header.virtual is not None and header.virtual[0] != UNDEFINED:
         # The list ends with a checksum.
@@ -83,7 +83,7 @@ def _passing_over() -> Iterator[None]:
 def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
     """Follow what attributes have in a heap."""
     with _passing_over():
-        for attribute in attributes_of(data, header, in_any_order=True):
+        for attribute in attributes_of(data, header):
             for element in attribute.elements:
                 if attribute.kind == TEXTS:
                     text_at(heap, *element)
