@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.formats._h5.attributes import MISNAMED
 from aggarray.formats._h5.facts import INTERNAL
-from aggarray.formats._hdf5_links import DANGLING, DEEPEST, OUTSIDE, borrows, is_pure_dimension, leads_outside
+from aggarray.formats._hdf5_links import DANGLING, DEEPEST, OUTSIDE, borrows, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -19,6 +20,7 @@ from aggarray.formats.base import (
     Variable,
     blaming,
     has_coordinate,
+    nearest_scope,
     reason,
     stored_variable,
     with_values,
@@ -82,7 +84,12 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
                 entries.append(_entry(file, name, dtype, found))
     lengths = _lengths(entries)
     spans = {entry.name: entry.dimensions for entry in entries}
-    hidden = len({name for _, name in found.scales.values()}) < len(found.scales)
+    places = set(found.scales.values())
+    hidden = any(
+        name is not None and nearest_scope(places, entry.name.rpartition("/")[0], name) != scope
+        for entry in entries
+        for name, scope in zip(entry.dimensions, entry.scopes, strict=True)
+    )
     variables = []
     for entry in entries:
         with blaming(path, entry.path):
@@ -158,7 +165,7 @@ def _address(item: Any) -> int:
 def _note_scale(dataset: Any, group: str, key: str, found: _Found) -> None:
     import h5py
 
-    if h5py.h5ds.is_scale(dataset.id):
+    if is_scale(dataset):
         address = _address(dataset)
         found.scales.setdefault(address, (group, key.removeprefix(NOT_COORDINATE)))
         if "_Netcdf4Dimid" in dataset.attrs:
@@ -174,7 +181,7 @@ def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     if listed is not None:
         addresses = [_address(file[reference]) if reference else None for reference in listed[:rank]]
         return (*addresses, *(None,) * (rank - len(addresses)))
-    if not h5py.h5ds.is_scale(dataset.id):
+    if not is_scale(dataset):
         return (None,) * rank
     own = _address(dataset)
     # A coordinate variable of several dimensions notes them by number; the scale itself is its first dimension.
@@ -245,6 +252,8 @@ def refusal(kind: str) -> str:
 
 def attribute_refusal(kind: str) -> str:
     """Say why an attribute of a type is left out."""
+    if kind == MISNAMED:
+        return f"an attribute with {NOT_UTF8}"
     return f"an attribute of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type, left out; aggarray reads numbers and text"
 
 
@@ -276,6 +285,10 @@ def _attributes(item: Any, path: str, found: _Found) -> dict[str, Any]:
     shown = {}
     for name in item.attrs:
         if name in INTERNAL:
+            continue
+        if isinstance(name, bytes):
+            shown_as = name.decode("utf-8", "backslashreplace")
+            found.skipped.append((f"{path}:{shown_as}", attribute_refusal(MISNAMED)))
             continue
         what = _left_out(item, name)
         if what:

@@ -35,6 +35,8 @@ _OBJECT = struct.Struct("<Q")
 _USER = struct.Struct("<Qi4x")
 #: Types whose elements lie in the global heap.
 HEAPED = (TEXTS, REFERENCES, ROWS, OTHER_ROWS)
+#: The word for an attribute whose name is not UTF-8.
+MISNAMED = "misnamed"
 #: (count, address, number) of variable-length elements.
 Element = tuple[int, int, int]
 
@@ -91,7 +93,10 @@ def _attribute(message: bytes, kind: Kind | None = None) -> Attribute:
         parts.append(message[at : at + length])
         at += -(-length // 8) * 8 if version == 1 else length
     require(at <= len(message) and lengths[0] > 1 and parts[0].index(0) == lengths[0] - 1, "an odd attribute")
-    name = parts[0][:-1].decode("utf-8", "surrogateescape")
+    try:
+        name = parts[0][:-1].decode("utf-8")
+    except UnicodeDecodeError:
+        return Attribute(parts[0][:-1].decode("utf-8", "backslashreplace"), OTHER, what=MISNAMED)
     if flags and kind is None:
         return Attribute(name, OTHER, committed=committed_at(parts[1]), message=message)
     kind, space = kind or kind_of(parts[1]), space_of(parts[2])

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.formats._h5.data import require
 from aggarray.formats._h5.facts import Facts
 from aggarray.formats._h5.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Kind, Space
-from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
+from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, nearest_scope, scan_values, stored_variable
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -93,13 +93,13 @@ def described(items: tuple[Item, ...]) -> tuple[tuple[Described, ...], Mapping[s
         for d, n, most in zip(of_item, item.space.shape, item.space.most, strict=True):
             if d is not None and d.grows and most == -1:
                 d.length = max(d.length, n)
-    spans = {item.path: tuple(d and d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
+    spans = {item.path: tuple(None if d is None else d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
     require(len(spans) == len(axes), "a name that is there twice")
     ordered = sorted(dimensions.values(), key=lambda d: d.number)
-    named = {(d.prefix, d.name): d for d in ordered}
+    places = {(d.prefix[:-1], d.name) for d in ordered}
     # Readers of names look from the group of the variable upwards.
     hidden = any(
-        d is not None and _nearest(named, item.prefix, d.name) is not d
+        d is not None and nearest_scope(places, item.prefix[:-1], d.name) != d.prefix[:-1]
         for (_, item), ds in zip(variables, axes, strict=True)
         for d in ds
     )
@@ -167,14 +167,6 @@ def _axes(dimensions: Mapping[int, _Dimension], number: int, item: Item) -> _Axe
     elif item.scales is not None:
         axes = (*(None if n is None else dimensions.get(n) for n in item.scales[:rank]), *axes[len(item.scales) :])
     return axes
-
-
-def _nearest(named: Mapping[tuple[str, str], _Dimension], prefix: str, name: str) -> _Dimension | None:
-    """Return the dimension of a name in the group of a path or the first group above it that has one."""
-    while (prefix, name) not in named and prefix:
-        prefix = prefix[:-1].rpartition("/")[0]
-        prefix += "/" if prefix else ""
-    return named.get((prefix, name))
 
 
 @lru_cache(maxsize=256)

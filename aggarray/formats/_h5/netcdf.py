@@ -171,10 +171,17 @@ def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number
     if facts.scale and positions[dataset.address] != number:
         scales = (positions[dataset.address],)
     elif facts.listed is not None and facts.numbers is None and not facts.scale:
-        scales = tuple(positions.get(_referred(found, *element)) for element in facts.listed)
+        scales = tuple(_position(found, positions, _referred(found, *element)) for element in facts.listed)
     elif facts.scales is not None:
-        scales = tuple(positions.get(address) for address in facts.scales)
+        scales = tuple(_position(found, positions, address) for address in facts.scales)
     return Item(dataset.prefix, dataset.name, space, kind, facts, scales, header.is_borrowing)
+
+
+def _position(found: _Found, positions: Mapping[int, int], address: int) -> int | None:
+    """Return the number of the scale at an address, None where another object is there, or none is named."""
+    if address not in positions and address not in (0, UNDEFINED):
+        header_at(found.data, address, lenient=True)  # raises DoubtfulError where no object is
+    return positions.get(address)
 
 
 def _referred(found: _Found, count: int, address: int, number: int) -> int:
