@@ -11,7 +11,7 @@ import pytest
 
 from aggarray import formats
 from aggarray.formats import hdf5
-from tests.scans import check, check_against_h5py, differences, without_library
+from tests.scans import check, check_against_h5py, differences
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

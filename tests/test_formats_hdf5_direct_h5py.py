@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.formats._h5.data import UnmodelledError
 from tests.scans import agrees, check, check_against_h5py, without_library
 
 VERSIONS = ("earliest", ("earliest", "v108"), ("v108", "v108"), ("v110", "v110"), ("v112", "v112"), "latest")

@@ -136,7 +136,6 @@ def _full_shape(dataset: Any) -> tuple[int, ...] | None:
 
     netCDF-4 lets one variable lengthen a dimension without touching the others. None where that cannot be told.
     """
-    import h5py
 
     unlimited = [axis for axis, most in enumerate(dataset.maxshape) if most is None]
     shape = [int(n) for n in dataset.shape]

@@ -82,6 +82,8 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
                 found.skipped.append((name, dtype))
             else:
                 entries.append(_entry(file, name, dtype, found))
+    if not entries and (damage := [f"{name}: {why}" for name, why in found.skipped if why.startswith("damaged:")]):
+        raise OSError(f"{damage[0]}; restore the file")
     lengths = _lengths(entries)
     spans = {entry.name: entry.dimensions for entry in entries}
     places = set(found.scales.values())
@@ -163,7 +165,6 @@ def _address(item: Any) -> int:
 
 
 def _note_scale(dataset: Any, group: str, key: str, found: _Found) -> None:
-    import h5py
 
     if is_scale(dataset):
         address = _address(dataset)
@@ -174,7 +175,6 @@ def _note_scale(dataset: Any, group: str, key: str, found: _Found) -> None:
 
 def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     """Return per dimension the address of the scale that names it."""
-    import h5py
 
     rank = len(dataset.shape or ())
     listed = _scales_of(dataset)
@@ -318,7 +318,7 @@ def _left_out(item: Any, name: str) -> str | None:
         word = next((word for cls, word in words.items() if isinstance(kind, cls)), "")
         if word in ("", "compound") and not isinstance(kind, h5t.TypeStringID):
             dtype = kind.dtype
-            plain = dtype.kind in "biuf" and dtype.itemsize <= 8 or dtype.kind == "c" and dtype.itemsize <= 16
+            plain = (dtype.kind in "biuf" and dtype.itemsize <= 8) or (dtype.kind == "c" and dtype.itemsize <= 16)
             return "" if plain else word or f"{8 * dtype.itemsize}-bit"
         return word
     except TypeError:

@@ -14,7 +14,15 @@ import numpy as np
 from aggarray.formats._h5.data import require
 from aggarray.formats._h5.facts import Facts
 from aggarray.formats._h5.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Kind, Space
-from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, nearest_scope, scan_values, stored_variable
+from aggarray.formats.base import (
+    Attributes,
+    Variable,
+    has_coordinate,
+    is_characters,
+    nearest_scope,
+    scan_values,
+    stored_variable,
+)
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"

@@ -3,6 +3,7 @@
 An object header is a chain of blocks of messages. Blocks are parsed once for all files in which they are the same bytes.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -53,10 +54,15 @@ _ONCE: dict[int, Callable[[bytes], Any]] = {
     _EXTERNAL: bool,
 }
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
-#: Nothing, group info, comment, older time of change, shared messages, time of change, number of names, free space; and how
-#: they begin.
-_IDLE = {0x00: b"", 0x0A: b"\0", 0x0D: b"", 0x0E: b"", 0x0F: b"\0", 0x12: b"\1\0\0\0", 0x16: b"\0", 0x17: b"\1"}
-
+#: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
+#: time of change, number of names, free space.
+_IDLE = {
+    code: re.compile(pattern, re.DOTALL)
+    for code, pattern in (
+        *((0x00, rb".*"), (0x0A, rb"\0[\x00-\x03].*"), (0x0D, rb"[^\0]*\0+"), (0x0E, rb"\d{14}\0*")),
+        *((0x0F, rb"\0.{9}\0*"), (0x12, rb"\x01\0\0\0.{4}"), (0x16, rb"\0.{4}\0*"), (0x17, rb"\x01.*")),
+    )
+}
 #: A flag of messages: the message lies elsewhere.
 _ELSEWHERE = 2
 #: Instead of a datatype that is another object's: its address.
@@ -202,7 +208,7 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
                 once.append((code, _ONCE[code](body)))
             else:
                 modelled(code in _IDLE, f"message {code:#x}")
-                require(body.startswith(_IDLE[code]), "an odd message")
+                require(_IDLE[code].fullmatch(body) is not None, "an odd message")
         except UnmodelledError as error:
             if not form.lenient or is_doubtful(error):
                 raise

@@ -26,8 +26,8 @@ _INTEGER, _FLOAT = 0, 1
 #: A variable-length element as stored: count, address of a collection in the global heap, number of the object in it.
 ELEMENT = 16
 
-#: How HDF5 writes the type of the elements of text of variable length.
-_BYTE = bytes([0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0])
+#: How HDF5 writes the type of the elements of text of variable length, after version and class.
+_BYTE = bytes([0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0])
 #: Bits of the mantissa, largest and smallest exponent of the floating-point dtypes that values are converted to.
 _FLOATS = ((2, 10, 15, -14), (4, 23, 127, -126), (8, 52, 1023, -1022))
 #: How h5py tags dates and durations, which HDF5 has no type for.
@@ -143,7 +143,7 @@ def _integer(t: _Type) -> _Parsed:
     stored = t.message[t.at : t.at + 12]
     require(len(stored) == 12 and stored[1] < 16 and not any(stored[2:4]), "an odd datatype")
     offset, precision = struct.unpack_from("<HH", stored, 8)
-    require(0 < precision and offset + precision <= 8 * t.size, "an odd datatype")
+    require(precision > 0 and offset + precision <= 8 * t.size, "an odd datatype")
     dtype = _plain().get(bytes([_INTEGER]) + stored[1:])
     sign = "i" if stored[1] & 8 and stored[0] & 15 == _INTEGER else "u"
     if dtype is not None:
@@ -250,9 +250,9 @@ def _sequence(t: _Type) -> _Parsed:
     inner, end = t.inner(t.rest)
     if t.bits[0] & 15 == 1:
         _check_text(t.bits[0] >> 4 | (t.bits[1] & 15) << 4, t.bits[2:3] + bytes([t.bits[1] >> 4]))
-        if t.message.startswith(_BYTE, t.rest):
-            return Kind(TEXTS, ELEMENT), end
-    elif t.bits == b"\0\0\0":
+        require(t.message[t.rest] & 15 == _INTEGER and t.message.startswith(_BYTE, t.rest + 1), "an odd datatype")
+        return Kind(TEXTS, ELEMENT), end
+    if t.bits == b"\0\0\0":
         if inner.name == OBJECTS:
             return Kind(REFERENCES, ELEMENT, what="variable-length"), end
         # Numbers with names are not told by the size of a row.
