@@ -1,7 +1,7 @@
 """One reader's view of data files, in a process that a file may break.
 
-``python -m tests.corpus_child READER`` takes the path of a file per line of standard input, and answers with a line of JSON. READER
-is "aggarray", "h5py", "netCDF4" or "zarr".
+``python -m tests.corpus_child READER`` takes the path of a file per line of standard input, and answers with a line of
+JSON. READER is "aggarray", "h5py", "netCDF4" or "zarr".
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The test files of the HDF5, netCDF and PyTables sources: aggarray's values against those of h5py, netCDF4 and zarr.
 
-`.ci/corpus build/corpus` fetches and unpacks them; the environment variable ``CORPUS`` names another folder. Without the files the test
-skips. Every reader has a process of its own: a file that ends it, or takes longer than `SECONDS`, is named.
+`.ci/corpus build/corpus` fetches and unpacks them; the environment variable ``CORPUS`` names another folder. Without the files
+the test skips. Every reader has a process of its own: a file that ends it, or takes longer than `SECONDS`, is named.
 """
 
 import json
