@@ -8,6 +8,8 @@ from typing import Any
 
 #: Groups within groups; those further down are left out.
 DEEPEST = 64
+#: netCDF-C ends the process over more groups than these in one file.
+_MOST_GROUPS = 1 << 15
 #: So many soft links are followed on the way to one thing.
 _MOST_FOLLOWED = 16
 _HERE = (b"", b".")
@@ -74,7 +76,10 @@ def borrows(dataset: Any) -> bool:
 
 
 def is_plain(file: Any) -> bool:
-    """Tell whether an open file holds all of its values, links are hard, and every group is there once, above `DEEPEST`."""
+    """Tell whether an open file holds all of its values, links are hard, and every group is there once, above `DEEPEST`.
+
+    Files of more groups than netCDF-C bears are not plain, either.
+    """
     import h5py
 
     root = h5py.h5g.open(file.id, b"/")
@@ -89,7 +94,7 @@ def is_plain(file: Any) -> bool:
             if info.type == h5py.h5o.TYPE_DATASET and borrows(h5py.h5d.open(group, name)):
                 return False
             if info.type == h5py.h5o.TYPE_GROUP:
-                if info.addr in seen or depth == DEEPEST:
+                if info.addr in seen or depth == DEEPEST or len(seen) >= _MOST_GROUPS:
                     return False
                 seen.add(info.addr)
                 waiting.append((h5py.h5g.open(group, name), depth + 1))
