@@ -27,8 +27,8 @@ def roles_of(names: "Names") -> Roles:
     for name, others in roles.items():
         hung.update(h for h in others.values() if h != name)
     data = [v.name for v in variables if v.name not in hung and not names.is_coordinate(v)]
-    reached = {h for name in data for h in roles[name].values()}
-    spare = [v for v in variables if v.name not in reached and v.name not in data]
+    reached = {h for name in data for h in roles[name].values()}.union(data)
+    spare = [v for v in variables if v.name not in reached]
     return roles, (*data, *(v.name for v in spare if names.stands_alone(v, roles)))
 
 

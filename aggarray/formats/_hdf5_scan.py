@@ -55,7 +55,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A readable dataset: its path and name, stored dtype, and per dimension the address, name and group of its scale, if any."""
+    """A readable dataset: its path and name, stored dtype; per dimension the address, name and group of its scale, if any."""
 
     path: str
     name: str
@@ -290,12 +290,14 @@ def _attributes(item: Any, path: str, found: _Found) -> dict[str, Any]:
             shown_as = name.decode("utf-8", "backslashreplace")
             found.skipped.append((f"{path}:{shown_as}", attribute_refusal(MISNAMED)))
             continue
-        what = _left_out(item, name)
+        try:
+            what = _left_out(item, name)
+            value = attribute(item.attrs[name]) if what == "" else None
+        except LIBRARY_ERRORS as error:
+            raise OSError(f"attribute {name!r}: {reason(error)}") from error
         if what:
             found.skipped.append((f"{path}:{name}", attribute_refusal(what)))
-            continue
-        value = None if what is None else attribute(_stored_attribute(item, name))
-        if value is not None:
+        elif value is not None:
             shown[name] = value
     return shown
 
@@ -308,31 +310,23 @@ def _left_out(item: Any, name: str) -> str | None:
     import h5py
 
     h5t = h5py.h5t
-    try:
-        kind = item.attrs.get_id(name).get_type()
-        if isinstance(kind, h5t.TypeReferenceID):
-            return None
-        if isinstance(kind, h5t.TypeVlenID):
-            return None if isinstance(kind.get_super(), h5t.TypeReferenceID) else "variable-length"
-        words = {h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"}
-        word = next((word for cls, word in words.items() if isinstance(kind, cls)), "")
-        if word in ("", "compound") and not isinstance(kind, h5t.TypeStringID):
-            dtype = kind.dtype
-            plain = (dtype.kind in "biuf" and dtype.itemsize <= 8) or (dtype.kind == "c" and dtype.itemsize <= 16)
-            return "" if plain else word or f"{8 * dtype.itemsize}-bit"
+    kind = item.attrs.get_id(name).get_type()
+    if isinstance(kind, h5t.TypeReferenceID):
+        return None
+    if isinstance(kind, h5t.TypeVlenID):
+        return None if isinstance(kind.get_super(), h5t.TypeReferenceID) else "variable-length"
+    if isinstance(kind, h5t.TypeStringID):
+        return ""
+    words = {h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"}
+    word = next((word for cls, word in words.items() if isinstance(kind, cls)), "")
+    if word not in ("", "compound"):
         return word
-    except TypeError:
-        return "rare"  # of which h5py knows no dtype
-    except LIBRARY_ERRORS as error:
-        raise OSError(f"attribute {name!r}: {reason(error)}") from error
-
-
-def _stored_attribute(item: Any, name: str) -> Any:
-    """Return an attribute as h5py has it; OSError where it is damaged."""
     try:
-        return item.attrs[name]
-    except LIBRARY_ERRORS as error:
-        raise OSError(f"attribute {name!r}: {reason(error)}") from error
+        dtype = kind.dtype
+    except (TypeError, ValueError):
+        return f"{8 * kind.get_size()}-bit"  # of which h5py knows no dtype
+    plain = (dtype.kind in "biuf" and dtype.itemsize <= 8) or (dtype.kind == "c" and dtype.itemsize <= 16)
+    return "" if plain else word or f"{8 * dtype.itemsize}-bit"
 
 
 def attribute(value: Any) -> Any:

@@ -13,8 +13,9 @@ from aggarray.source import Range, spans
 HEAD = 1 << 16
 #: Elsewhere at least so many bytes are read at once ...
 PAGE = 1 << 13
-#: ... and of one file no more than so many, all structures taken together.
-MOST = 1 << 28
+#: ... and of one file no more than so many, or so many times its size, all structures taken together; whatever is read counts
+#: for so many bytes more. Files that are whole stay far below: each of their structures is read once or a few times.
+MOST, _TIMES, _CALL = 1 << 26, 16, 256
 
 #: Half the entries of a full node of chunks in a B-tree of version 1, when its file does not say; those of groups have fewer.
 HALF = 32
@@ -69,7 +70,7 @@ class Data:
     def __init__(self, file: File):
         self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
-        self._left = MOST
+        self._left = max(MOST, _TIMES * file.size)
         self.base = 0
         self.half = HALF
         self.size = file.size
@@ -127,7 +128,7 @@ class Data:
         if address < 0 or count < 0 or address + count > self.size:
             raise DoubtfulError(f"{count} bytes at {address} of {self.size}")
         length = min(max(count, least), self.size - address)
-        self._left -= length
+        self._left -= count + _CALL
         if self._left < 0:
             raise UnmodelledError("more metadata than a scan reads")
         page = self._file.pread(length, self.base + address)

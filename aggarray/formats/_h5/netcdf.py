@@ -1,6 +1,6 @@
 """What does an HDF5 file hold, read by no library?
 
-Names, order and attributes are as netCDF-C sees them in a netCDF-4 file; dimensions are scales, found by their number or through
+Names, order and attributes are as netCDF-C sees them in a netCDF-4 file; dimensions are scales, found by their number or by
 references. In plain HDF5 dimensions without a scale have no name. What has no NumPy dtype is left out, with a reason.
 """
 

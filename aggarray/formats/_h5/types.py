@@ -120,7 +120,7 @@ class _Type(NamedTuple):
         return self.at + 8
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """The number in its flags."""
         return int.from_bytes(self.bits[:2], "little")
 
@@ -193,8 +193,8 @@ def _opaque(t: _Type) -> _Parsed:
 def _compound(t: _Type) -> _Parsed:
     """Return a type of named members: a complex number, or a user of a scale, where these are what it is made of."""
     members, place = [], t.rest
-    require(t.count > 0, "an odd datatype")
-    for _ in range(t.count):
+    require(t.number > 0, "an odd datatype")
+    for _ in range(t.number):
         name, place = t.name(place)
         width = (t.size.bit_length() + 7) // 8 if t.version >= 3 else 4
         offset = little(t.message, place, width)
@@ -203,8 +203,8 @@ def _compound(t: _Type) -> _Parsed:
         members.append((name, offset, part))
     names, places, kinds = zip(*members, strict=True)
     if (names, places, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and kinds[0].name == OBJECTS:
-        if kinds[1].dtype in (np.dtype("<i4"), np.dtype("<u4")):
-            return Kind(USERS, t.size, what="compound"), place
+        user = kinds[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
+        return Kind(USERS if user else OTHER, t.size, what="compound"), place
     if names == (b"r", b"i") and places == (0, kinds[0].size) and kinds[0] == kinds[1]:
         found = _complex_of(kinds[0], t.size)
         return (found if found.name == PLAIN else Kind(OTHER, t.size, what="compound")), place
@@ -218,8 +218,9 @@ def _complex(t: _Type) -> _Parsed:
 
 
 def _complex_of(part: Kind, size: int) -> Kind:
-    if part.name == PLAIN and part.dtype is not None and part.dtype.kind == "f" and part.size in (4, 8) and size == 2 * part.size:
-        return Kind(PLAIN, size, np.dtype(f"{part.dtype.byteorder}c{size}"))
+    dtype = part.dtype
+    if part.name == PLAIN and dtype is not None and dtype.kind == "f" and part.size > 2 and size == 2 * part.size:
+        return Kind(PLAIN, size, np.dtype(f"{dtype.byteorder}c{size}"))
     return Kind(OTHER, size, what="complex")
 
 
@@ -232,7 +233,7 @@ def _enumeration(t: _Type) -> _Parsed:
     """Return a type of numbers with names: the numbers; h5py's booleans are left to it, as it checks them."""
     base, place = t.inner(t.rest)
     names = []
-    for _ in range(t.count):
+    for _ in range(t.number):
         name, place = t.name(place)
         names.append(name)
     end = place + base.size * len(names)
@@ -272,7 +273,8 @@ def _array(t: _Type) -> _Parsed:
 
 #: By HDF5's number of the class.
 _CLASSES: tuple[Callable[[_Type], _Parsed], ...] = (
-    *(_integer, _float, _time, _characters, _integer, _opaque, _compound, _reference, _enumeration, _sequence, _array, _complex),
+    *(_integer, _float, _time, _characters, _integer, _opaque, _compound),
+    *(_reference, _enumeration, _sequence, _array, _complex),
 )
 
 
