@@ -60,7 +60,7 @@ _IDLE = {
     code: re.compile(pattern, re.DOTALL)
     for code, pattern in (
         *((0x00, rb".*"), (0x0A, rb"\0[\x00-\x03].*"), (0x0D, rb"[^\0]*\0+"), (0x0E, rb"\d{14}\0*")),
-        *((0x0F, rb"\0.{9}\0*"), (0x12, rb"\x01\0\0\0.{4}"), (0x16, rb"\0.{4}\0*"), (0x17, rb"\x01.*")),
+        *((0x0F, rb"\0.{9}\0*"), (0x12, rb"\x01\0\0\0.{4}"), (0x16, rb"\0.{4}\0*"), (0x17, rb"[\x00\x01].*")),
     )
 }
 #: A flag of messages: the message lies elsewhere.

@@ -23,7 +23,7 @@ class Layout:
 
     ``form``: COMPACT (the bytes are ``data``), CONTIGUOUS (``address``, ``size``) or CHUNKED (``chunk``: its shape, the size
     of an element last; ``index``: how chunks are found from ``address`` on; ``parameters`` of that index; ``wide``: the index
-    has eight bytes for the size of a chunk).
+    has eight bytes for the size of a chunk; ``bare``: chunks at the edge are stored without their filters).
     """
 
     form: int
@@ -34,6 +34,7 @@ class Layout:
     index: int = TREE_1
     parameters: tuple[int, ...] = ()
     wide: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _checked(chunk: tuple[int, ...]) -> tuple[int, ...]:
 
 def _chunked_4(message: bytes) -> Layout:
     flags, rank, width = message[2], message[3], little(message, 4, 1)
-    # Chunks at the edge may be stored without their filters (flag 1).
+    bare, flags = bool(flags & 1), flags & ~1
     require(flags in (0, 2) and 2 <= rank <= 33 and 1 <= width <= 8, "an odd layout")
     chunk = tuple(little(message, 5 + width * i, width) for i in range(rank))
     at = 5 + width * rank
@@ -139,7 +140,7 @@ def _chunked_4(message: bytes) -> Layout:
     else:
         raise UnmodelledError(f"chunk index {index}")
     place = little(message, at, 8)
-    return Layout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, wide=message[0] == 5)
+    return Layout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
 
 
 def fill_of(message: bytes) -> Fill:
@@ -255,11 +256,12 @@ def committed_at(message: bytes) -> int:
     version, kind = little(message, 0, 1), little(message, 1, 1)
     # Version 3 also knows of messages in a heap.
     modelled(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
-    return little(message, 8 if version == 1 else 2, 8)
+    # Version 1 has an entry of a group: the place of a name comes first.
+    return little(message, 16 if version == 1 else 2, 8)
 
 
 def virtual_at(message: bytes) -> tuple[int, int] | None:
     """Return where in the global heap a virtual layout lists its sources (address, number); None for other layouts."""
-    if message[1:2] != bytes([_VIRTUAL]):
+    if message[1:2] != bytes([_VIRTUAL]) or message[0] < 4:
         return None
     return little(message, 2, 8), little(message, 10, 4)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, is_doubtful, require
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
 from aggarray.formats._h5.dimensions import Item, described, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_of, shown_attributes
 from aggarray.formats._h5.groups import attributes_of
@@ -165,6 +165,8 @@ def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number
     require(space is not None, "values without a dataspace")
     if kind is None or space is None or (layout is None and header.virtual is None):
         raise UnmodelledError("neither a group nor an ordinary dataset")
+    # How long it is then, the files tell that it is made of.
+    modelled(header.virtual is None or -1 not in space.most, "a virtual dataset without end")
     if layout is not None and not header.external:
         check_storage(found.data, layout, kind.size * space.count)
     scales: tuple[int | None, ...] | None = None
