@@ -6,8 +6,6 @@ follows every link, and ends the process over groups that hold themselves: it is
 
 from typing import Any
 
-from aggarray.formats.base import LIBRARY_ERRORS
-
 #: Groups within groups; those further down are left out.
 DEEPEST = 64
 #: netCDF-C ends the process over more groups than these in one file.
@@ -80,7 +78,7 @@ def borrows(dataset: Any) -> bool:
 def is_plain(file: Any) -> bool:
     """Tell whether an open file holds all of its values, links are hard, and every group is there once, above `DEEPEST`.
 
-    Files of more groups than netCDF-C bears are not plain, nor are those of which something cannot be opened.
+    Files of more groups than netCDF-C bears are not plain, either.
     """
     import h5py
 
@@ -92,12 +90,8 @@ def is_plain(file: Any) -> bool:
         for kind, name in _links(group):
             if kind != h5py.h5l.TYPE_HARD:
                 return False
-            try:
-                info = h5py.h5o.get_info(group, name)
-                if info.type == h5py.h5o.TYPE_DATASET and borrows(h5py.h5d.open(group, name)):
-                    return False
-            except LIBRARY_ERRORS:
-                # What cannot be opened is named, and the rest is read.
+            info = h5py.h5o.get_info(group, name)
+            if info.type == h5py.h5o.TYPE_DATASET and borrows(h5py.h5d.open(group, name)):
                 return False
             if info.type == h5py.h5o.TYPE_GROUP:
                 if info.addr in seen or depth == DEEPEST or len(seen) >= _MOST_GROUPS:
