@@ -57,7 +57,8 @@ def by_h5py(path: str) -> dict[str, Any]:
 def _walk(group: Any, prefix: str, objects: dict[str, dict[str, Any]], seen: set[str]) -> None:
     import h5py
 
-    for key in group:
+    # An object is known by its own name before those that links give it.
+    for key in sorted(group, key=lambda key: not isinstance(group.get(key, getlink=True), h5py.HardLink)):
         name = f"{prefix}{key if isinstance(key, str) else key.decode('utf-8', 'backslashreplace')}"
         try:
             if isinstance(group.get(key, getlink=True), h5py.ExternalLink):
