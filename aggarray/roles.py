@@ -27,8 +27,8 @@ def roles_of(names: "Names") -> Roles:
     for name, others in roles.items():
         hung.update(h for h in others.values() if h != name)
     data = [v.name for v in variables if v.name not in hung and not names.is_coordinate(v)]
-    reached = {h for name in data for h in roles[name].values()}
-    spare = [v for v in variables if v.name not in reached and v.name not in data]
+    reached = {h for name in data for h in roles[name].values()}.union(data)
+    spare = [v for v in variables if v.name not in reached]
     return roles, (*data, *(v.name for v in spare if names.stands_alone(v, roles)))
 
 
@@ -128,12 +128,26 @@ class Names:
 
     def coordinate(self, variable: Variable, dimension: str) -> str | None:
         """Return the coordinate variable of a dimension of a variable."""
-        found = self.find(dimension, variable.name.rpartition("/")[0])
+        axis = variable.dimensions.index(dimension) if dimension in variable.dimensions else None
+        group = variable.name.rpartition("/")[0]
+        if axis is not None and variable.scopes is not None:
+            # A dimension of a group above, hidden by another of its name: that of the group has another coordinate.
+            group = variable.scopes[axis]
+        found = self.find(dimension, group)
         if found is None or not self.is_coordinate(self.variables[found]):
             return None
+        if axis is not None and variable.scopes is not None and self.variables[found].scopes != (variable.scopes[axis],):
+            return None
         # A group may have a dimension of that name of its own, of another size.
-        size = variable.shape[variable.dimensions.index(dimension)] if dimension in variable.dimensions else None
+        size = None if axis is None else variable.shape[axis]
         return found if size in (None, self.variables[found].shape[0]) else None
+
+    def lies_along(self, name: str, variable: Variable) -> bool:
+        """Tell whether all dimensions of a variable of a name are dimensions of another."""
+        own = self.variables[name]
+        if own.scopes is None or variable.scopes is None:
+            return set(own.dimensions) <= set(variable.dimensions)
+        return set(zip(own.dimensions, own.scopes, strict=True)) <= set(zip(variable.dimensions, variable.scopes, strict=True))
 
     def is_sampled(self, variable: Variable) -> bool:
         """Tell whether the second dimension of a variable only numbers samples: none is a feature, or at a place or time."""
@@ -150,7 +164,7 @@ class Names:
         """Yield (key, variable) for all that hangs on a variable; the key is the base name."""
         direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
         stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
-        direct += [c for c in self.named(variable, stated) if set(self.variables[c].dimensions) <= set(variable.dimensions)]
+        direct += [c for c in self.named(variable, stated) if self.lies_along(c, variable)]
         direct += self._instances(variable)
         if not direct and variable.name in self.parents:
             return
@@ -159,7 +173,7 @@ class Names:
         for name in dict.fromkeys([variable.name, *direct]):
             yield from ((basename(b), b) for b in self.bounds(self.variables[name]))
         for name in self.named(variable, [w for w in words(variable.attrs.get("cell_measures")) if not w.endswith(":")]):
-            if set(self.variables[name].dimensions) <= set(variable.dimensions):
+            if self.lies_along(name, variable):
                 yield basename(name), name
         mapping = words(variable.attrs.get("grid_mapping"))
         stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
@@ -170,7 +184,7 @@ class Names:
         return [
             v.name
             for v in self._roles
-            if v.dimensions and v.name != variable.name and set(v.dimensions) <= set(variable.dimensions)
+            if v.dimensions and v.name != variable.name and self.lies_along(v.name, variable)
         ]
 
     def bounds(self, variable: Variable) -> list[str]:

@@ -120,8 +120,8 @@ class Sharer:
         v, attrs = variable, self.attrs(variable.attrs)
         values = None if v.values is None else self.array(v.values, 0)
         # Attributes and values of a row are alive as long as it is: their identity will do.
-        key = v.name, v.dtype.str, v.shape, v.dimensions, id(attrs), id(values)
-        return self._rows.setdefault(key, (v.name, v.dtype, v.shape, v.dimensions, attrs, values))
+        key = v.name, v.dtype.str, v.shape, v.dimensions, id(attrs), id(values), v.scopes
+        return self._rows.setdefault(key, (v.name, v.dtype, v.shape, v.dimensions, attrs, values, v.scopes))
 
     def attrs(self, attrs: Attributes) -> Attributes:
         """Return attributes."""

@@ -18,11 +18,17 @@ from aggarray.formats._h5.data import LEFT
 from aggarray.formats.base import Structure
 from aggarray.formats.glimpses import Glimpse, Wanted
 from aggarray.formats.places import File
+from tests import netcdf4_scan
 
 
 def by_netcdf4(path: Any) -> Structure | str:
     """Scan with netCDF4: a structure, or the name of the format where it does not see all of the file."""
-    return hdf5._scan_netcdf(os.fspath(path))
+    return netcdf4_scan.scan(os.fspath(path))
+
+
+def by_h5py(path: Any) -> Structure:
+    """Scan with h5py, the oracle of files that are no netCDF-4."""
+    return hdf5.scan_by_library(os.fspath(path))
 
 
 def without_library(path: Any) -> Structure | None:
@@ -57,8 +63,8 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _attributes(where: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    if list(one) != list(other):
+def _attributes(where: str, one: Mapping[str, Any], other: Mapping[str, Any], ordered: bool = True) -> Iterator[str]:
+    if (list(one) if ordered else sorted(one)) != (list(other) if ordered else sorted(other)):
         yield f"{where}: attributes {list(one)} and {list(other)}"
         return
     for name in one:
@@ -66,19 +72,19 @@ def _attributes(where: str, one: Mapping[str, Any], other: Mapping[str, Any]) ->
             yield f"{where}: attribute {name!r} {one[name]!r} and {other[name]!r}"
 
 
-def differences(one: Structure, other: Structure) -> Iterator[str]:
-    """Yield in what two structures differ."""
+def differences(one: Structure, other: Structure, ordered: bool = True) -> Iterator[str]:
+    """Yield in what two structures differ; ``ordered``: in the order of attributes too."""
     for name in ("uri", "format", "skipped"):
         if getattr(one, name) != getattr(other, name):
             yield f"{name}: {getattr(one, name)!r} and {getattr(other, name)!r}"
     if list((one.sizes or {}).items()) != list((other.sizes or {}).items()):
         yield f"sizes: {one.sizes} and {other.sizes}"
-    yield from _attributes("file", one.attrs, other.attrs)
+    yield from _attributes("file", one.attrs, other.attrs, ordered)
     if list(one.groups) != list(other.groups):
         yield f"groups {list(one.groups)} and {list(other.groups)}"
         return
     for name in one.groups:
-        yield from _attributes(f"group {name!r}", one.groups[name], other.groups[name])
+        yield from _attributes(f"group {name!r}", one.groups[name], other.groups[name], ordered)
     names = [[v.name for v in structure.variables] for structure in (one, other)]
     if names[0] != names[1]:
         yield f"variables {names[0]} and {names[1]}"
@@ -86,7 +92,7 @@ def differences(one: Structure, other: Structure) -> Iterator[str]:
     for v, w in zip(one.variables, other.variables, strict=True):
         if (v.dtype, v.shape, v.dimensions) != (w.dtype, w.shape, w.dimensions):
             yield f"{v.name}: {(v.dtype, v.shape, v.dimensions)} and {(w.dtype, w.shape, w.dimensions)}"
-        yield from _attributes(v.name, v.attrs, w.attrs)
+        yield from _attributes(v.name, v.attrs, w.attrs, ordered)
         if not same(v.values, w.values):
             yield f"{v.name}: values {v.values!r} and {w.values!r}"
 
@@ -121,7 +127,32 @@ def check(path: Any) -> Structure:
     return found
 
 
-def agrees(path: Any) -> bool:
+def differences_from_h5py(found: Structure, wanted: Structure) -> list[str]:
+    """Return in what a scan differs from that of h5py, which has variables in any order, and knows of no format."""
+    alike = [
+        replace(
+            s,
+            format="",
+            sizes=None,
+            groups=dict(sorted(s.groups.items())),
+            variables=tuple(sorted(s.variables, key=lambda v: v.name)),
+            skipped=tuple(sorted(s.skipped)),
+        )
+        for s in (found, wanted)
+    ]
+    scopes = [[v.scopes for v in s.variables] for s in alike]
+    others = [scopes, [sorted(found.elsewhere), sorted(wanted.elsewhere)]]
+    return [*differences(*alike, ordered=False), *(f"{one} and {other}" for one, other in others if one != other)]
+
+
+def check_against_h5py(path: Any) -> Structure:
+    """Scan a file without a library, and hold the result against that of h5py. Returns the structure."""
+    found = direct(path)
+    assert not (told := differences_from_h5py(found, by_h5py(path))), "\n".join(told)
+    return found
+
+
+def agrees(path: Any, ordered: bool = True) -> bool:
     """Scan a file without a library if that is allowed, and hold the result against netCDF4's; tell whether it was."""
     found = without_library(path)
     if found is None:
@@ -129,5 +160,5 @@ def agrees(path: Any) -> bool:
     wanted = by_netcdf4(path)
     assert isinstance(wanted, Structure), f"netCDF4 leaves {path} to h5py ({wanted})"
     wanted = righted(path, wanted)
-    assert not list(differences(found, wanted)), "\n".join(differences(found, wanted))
+    assert not list(differences(found, wanted, ordered)), "\n".join(differences(found, wanted, ordered))
     return True

@@ -233,3 +233,16 @@ def test_sparse_file_of_huge_shape_takes_no_memory(tmp_path: Path) -> None:
     far = (slice(0, 1 << 17, (1 << 17) - 1), last)
     assert handle.read("v", far).tolist() == [[0.0], [5.0]]
     handle.close()
+
+
+def test_a_name_ends_at_a_null_byte(tmp_path: Path) -> None:
+    """Old Fortran writers count the null byte that ends a name. Oracle: netCDF4."""
+    path = tmp_path / "a.nc"
+    write(path, ("NETCDF3_CLASSIC", 0, [3, 2], [("i4", False, 1)]))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"\0\0\0\2v0\0\0", b"\0\0\0\2v\0\0\0").replace(b"\0\0\0\2d0\0\0", b"\0\0\0\2d\0\0\0"))
+    with netCDF4.Dataset(path) as file:
+        assert list(file.variables) == ["v"]
+        assert file["v"].dimensions == ("d",)
+    (found,) = formats.scan(path).variables
+    assert (found.name, found.dimensions) == ("v", ("d",))

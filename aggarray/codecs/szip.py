@@ -18,8 +18,8 @@ from aggarray.codecs.shuffle import unshuffle_into
 #: Bits of the options mask, and of the library's own.
 _MSB, _NEAREST = 16, 32
 _AEC_MSB, _AEC_PREPROCESS = 4, 8
-#: Pixels in a block, and in a scan line, that the library knows of.
-_BLOCK, _LINE = 64, 1 << 16
+#: Fewest and most pixels in a block, and most in a scan line, that the library knows of. It takes a smaller block for one of 8.
+_LEAST_BLOCK, _BLOCK, _LINE = 8, 64, 1 << 16
 
 
 class Szip:
@@ -28,11 +28,11 @@ class Szip:
     name = "szip"
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where imagecodecs is installed and there are four parameters such as HDF5 makes: lines of a block or more."""
+        """Where imagecodecs is installed and there are four parameters that the library decodes by."""
         if len(parameters) != 4 or not all(isinstance(p, int) and p >= 0 for p in parameters):
             return False
         mask, block, bits, line = (int(p) for p in parameters)
-        valid = mask < 1 << 16 and 0 < block <= _BLOCK and (0 < bits <= 32 or bits == 64) and block <= line <= _LINE
+        valid = mask < 1 << 16 and _LEAST_BLOCK <= block <= _BLOCK and (0 < bits <= 32 or bits == 64) and block <= line <= _LINE
         return valid and importlib.util.find_spec("imagecodecs") is not None
 
     def grown(self, size: int, parameters: Parameters) -> None:

@@ -1,6 +1,6 @@
-"""How is an HDF5 file read that contradicts itself? By the libraries, in another process: a crash there is an error here.
+"""How is an HDF5 file read that contradicts itself? By the library, in another process: a crash there is an error here.
 
-HDF5 and netCDF-C believe much of what a file says, and a damaged one makes them crash or run for ever. A helper that has loaded
+The HDF5 library believes much of what a file says, and a damaged one makes it crash or run for ever. A helper that has loaded
 them forks for each question: what one file has done to its memory is gone with the next. It stays for later questions.
 """
 
@@ -167,7 +167,6 @@ def main() -> None:
     # Libraries that print must not disturb the answers.
     os.dup2(2, 1)
     import h5py  # noqa: F401 - loaded once, for all answers, as is what follows
-    import netCDF4  # noqa: F401
 
     from aggarray.formats import hdf5  # noqa: F401
 
@@ -203,12 +202,12 @@ def _serve(question: tuple[str, str, str | None, tuple[Any, ...]], answers: int)
 
 def _answer(path: str, what: str, variable: str | None, rest: tuple[Any, ...]) -> tuple[Any, ...]:
     from aggarray.formats._hdf5_file import Library, opened
-    from aggarray.formats.hdf5 import scan_by_libraries
+    from aggarray.formats.hdf5 import scan_by_library
 
     _limit(2 * os.path.getsize(path) + ROOM)
     try:
         if what == "scan":
-            return "value", scan_by_libraries(path)
+            return "value", scan_by_library(path)
         with LIBRARY_LOCK, blaming(path, variable), opened(path) as file:
             about = () if variable is None else (variable,)
             return "value", None if what == "open" else getattr(Library(path, file), what)(*about, *rest)

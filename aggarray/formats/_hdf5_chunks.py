@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.codecs import Filter
-from aggarray.formats._hdf5_links import is_pure_dimension
+from aggarray.formats._hdf5_links import is_pure_dimension, is_scale
 from aggarray.formats.base import LIBRARY_ERRORS, Chunks, grid_of, one_chunk, worth_a_table
 
 #: Filters that need no parameter to be undone, by HDF5's number.
@@ -136,7 +136,6 @@ def _full_shape(dataset: Any) -> tuple[int, ...] | None:
 
     netCDF-4 lets one variable lengthen a dimension without touching the others. None where that cannot be told.
     """
-    import h5py
 
     unlimited = [axis for axis, most in enumerate(dataset.maxshape) if most is None]
     shape = [int(n) for n in dataset.shape]
@@ -145,7 +144,7 @@ def _full_shape(dataset: Any) -> tuple[int, ...] | None:
     try:
         listed = dataset.attrs.get("DIMENSION_LIST")
         if listed is None:
-            if h5py.h5ds.is_scale(dataset.id):
+            if is_scale(dataset):
                 return (max(shape[0], _longest(dataset, dataset)), *shape[1:]) if unlimited == [0] else None
             # Dimensions known by number alone: nothing leads to the other variables that have them.
             return None if "_Netcdf4Coordinates" in dataset.attrs else tuple(shape)

@@ -15,7 +15,7 @@ import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats import _hdf5_apart as apart
-from aggarray.formats._h5.data import LEFT, is_doubtful, refuse
+from aggarray.formats._h5.data import LEFT, is_doubtful, modelled, refuse
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.rows import StoredRows, stored_rows
 from aggarray.formats._h5.survey import contradicts_itself
@@ -291,7 +291,7 @@ class HDF5File:
         rows = self._rows.get(variable)
         if rows is None:
             name = variable if direct.has(variable) else rows_of(variable) or variable
-            rows = self._rows[variable] = stored_rows(direct, direct.variable(name)), name != variable
+            rows = self._rows[variable] = stored_rows(direct.data, direct.variable(name)), name != variable
         found, sizes = rows
         (chosen,) = box
         if sizes:
@@ -321,7 +321,7 @@ class HDF5File:
 
         def without(file: H5File) -> list[Source]:
             """Return nothing: datasets that have values elsewhere are left to the library, as are links to other files."""
-            file.variable(variable)
+            modelled(not file.variable(variable).is_borrowing, "values in other files")
             self._alone.add(variable)
             return []
 

@@ -1,7 +1,6 @@
-"""Is all of an open HDF5 file in it, and each group at one place? Which datasets are nothing but dimensions?
+"""Which links of an open HDF5 file lead out of it? Which datasets are nothing but dimensions, or have values in other files?
 
-Nothing is opened to find out that a link leads out of a file: opening a pipe or a device would already do harm. netCDF-C
-follows every link, and ends the process over groups that hold themselves: it is given files alone that are `plain`.
+Nothing is opened to find out that a link leads out of a file: opening a pipe or a device would already do harm.
 """
 
 from typing import Any
@@ -9,14 +8,19 @@ from typing import Any
 #: Groups within groups; those further down are left out.
 DEEPEST = 64
 #: So many soft links are followed on the way to one thing.
-_MOST_FOLLOWED = 16
+MOST_FOLLOWED = 16
+#: Why links are left out.
+OUTSIDE = "a link into another file; name that file instead"
+DANGLING = "a link that leads nowhere"
 _HERE = (b"", b".")
 
+#: What HDF5 writes into the attribute CLASS of a dimension scale.
+_SCALE = b"DIMENSION_SCALE\0"
 #: How netCDF-4 marks a dimension scale that stands for no variable.
 _PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 
-def _parts(path: bytes) -> list[bytes]:
+def parts(path: bytes) -> list[bytes]:
     """Return the names in a path, the last one first."""
     return [name for name in reversed(path.split(b"/")) if name not in _HERE]
 
@@ -29,7 +33,7 @@ def leads_outside(file: Any, path: str | bytes) -> bool:
     import h5py
 
     root = h5py.h5g.open(file.id if isinstance(file, h5py.File) else file, b"/")
-    left = _parts(path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path)
+    left = parts(path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path)
     way: list[bytes] = []
     followed = 0
     while left:
@@ -39,10 +43,10 @@ def leads_outside(file: Any, path: str | bytes) -> bool:
             followed += 1
             target = root.links.get_val(b"/".join(way))
             way = [] if target.startswith(b"/") else way[:-1]
-            left += _parts(target)
+            left += parts(target)
         elif kind is None:
             return False
-        if kind not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT) or followed > _MOST_FOLLOWED:
+        if kind not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT) or followed > MOST_FOLLOWED:
             return True
     return False
 
@@ -55,11 +59,24 @@ def _kind(group: Any, path: bytes) -> int | None:
         return None
 
 
-def is_pure_dimension(dataset: Any) -> bool:
-    """Tell whether a dataset is a dimension of netCDF-4 without a variable."""
+def is_scale(dataset: Any) -> bool:
+    """Tell whether a dataset (of h5py) is a dimension scale.
+
+    The library's own answer is not asked for: HDF5 2.0 frees memory twice over other classes whose names are as long.
+    """
     import h5py
 
-    if not h5py.h5ds.is_scale(dataset.id) or "NAME" not in dataset.attrs:
+    if not h5py.h5a.exists(dataset.id, b"CLASS"):
+        return False
+    kind = h5py.h5a.open(dataset.id, b"CLASS").get_type()
+    if not isinstance(kind, h5py.h5t.TypeStringID) or kind.is_variable_str() or kind.get_size() != len(_SCALE):
+        return False
+    return kind.get_strpad() == h5py.h5t.STR_NULLTERM and bytes(dataset.attrs["CLASS"]) == _SCALE.rstrip(b"\0")
+
+
+def is_pure_dimension(dataset: Any) -> bool:
+    """Tell whether a dataset is a dimension of netCDF-4 without a variable."""
+    if not is_scale(dataset) or "NAME" not in dataset.attrs:
         return False
     name = dataset.attrs["NAME"]
     return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_PURE_DIMENSION)
@@ -71,38 +88,3 @@ def borrows(dataset: Any) -> bool:
 
     how = dataset.get_create_plist()
     return bool(how.get_external_count()) or how.get_layout() == h5py.h5d.VIRTUAL
-
-
-def is_plain(file: Any) -> bool:
-    """Tell whether an open file holds all of its values, links are hard, and every group is there once, above `DEEPEST`."""
-    import h5py
-
-    root = h5py.h5g.open(file.id, b"/")
-    seen = {h5py.h5o.get_info(root).addr}
-    waiting = [(root, 0)]
-    while waiting:
-        group, depth = waiting.pop()
-        for kind, name in _links(group):
-            if kind != h5py.h5l.TYPE_HARD:
-                return False
-            info = h5py.h5o.get_info(group, name)
-            if info.type == h5py.h5o.TYPE_DATASET and borrows(h5py.h5d.open(group, name)):
-                return False
-            if info.type == h5py.h5o.TYPE_GROUP:
-                if info.addr in seen or depth == DEEPEST:
-                    return False
-                seen.add(info.addr)
-                waiting.append((h5py.h5g.open(group, name), depth + 1))
-    return True
-
-
-def _links(group: Any) -> list[tuple[int, bytes]]:
-    """Return the links of a group: which kind each is of, and its name."""
-    found: list[tuple[int, bytes]] = []
-
-    def note(name: bytes, info: Any) -> None:
-        """Take down one link."""
-        found.append((int(info.type), name))
-
-    group.links.iterate(note, info=True)
-    return found

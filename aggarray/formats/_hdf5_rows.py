@@ -15,16 +15,13 @@ import numpy as np
 
 from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
-from aggarray.formats._h5.rows import stored_rows
+from aggarray.formats._h5.rows import refused_rows, stored_rows
 from aggarray.formats._hdf5_links import borrows
-from aggarray.formats.base import FREE_CHUNKS, Box, Variable, basename, h5py_file, reason
-from aggarray.formats.claims import MOST_INFLATED
+from aggarray.formats.base import Box, Variable, basename, h5py_file, reason
 
 #: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
 SIZES, SAMPLES = "_row_size", "_sample"
 
-#: Bytes of a row as stored: its count, and where it is.
-_ELEMENT = 16
 #: So many rows are read at a time where their sizes are told by nothing but their values.
 _BLOCK = 1 << 12
 
@@ -49,8 +46,7 @@ def unbelievable(dataset: Any) -> str | None:
     """Return why the sizes of rows are not looked at: what is stored does not bear out so many. None for any other dataset."""
     if samples_dtype(dataset) is None:
         return None
-    most = FREE_CHUNKS + dataset.id.get_storage_size() * MOST_INFLATED // _ELEMENT
-    return None if dataset.shape[0] <= most else f"a claim of {dataset.shape[0]} rows, hardly any stored; write the file anew"
+    return refused_rows(dataset.shape[0], dataset.id.get_storage_size())
 
 
 def as_rows(variable: Variable, sizes: np.ndarray, taken: Collection[str]) -> tuple[Variable, Variable]:
@@ -84,7 +80,7 @@ def sizes_of(path: str, dataset: Any) -> np.ndarray:
     """
     try:
         with closing(H5File(path)) as file:
-            return stored_rows(file, file.dataset(dataset.name.strip("/"))).elements["count"].astype(np.int64)
+            return stored_rows(file.data, file.dataset(dataset.name.strip("/"))).elements["count"].astype(np.int64)
     except LEFT as error:
         if is_doubtful(error):
             raise ValueError(f"damaged rows: {reason(error)}; restore the file") from error

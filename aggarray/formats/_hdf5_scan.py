@@ -1,16 +1,18 @@
 """What is in an HDF5 file, seen through h5py?
 
-The part of the HDF5 format that serves files which netCDF4 does not see whole: dimensions come from attached dimension
-scales where there are any (netCDF-4's own conventions for them included), and are nameless otherwise.
+This serves files that `aggarray.formats._h5` does not know or finds damaged, by its rules: dimensions come from attached
+dimension scales where there are any (netCDF-4's own conventions for them included), and are nameless otherwise.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from aggarray.formats._hdf5_links import DEEPEST, borrows, is_pure_dimension, leads_outside
+from aggarray.formats._h5.attributes import MISNAMED
+from aggarray.formats._h5.facts import INTERNAL
+from aggarray.formats._hdf5_links import DANGLING, DEEPEST, OUTSIDE, borrows, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -18,6 +20,7 @@ from aggarray.formats.base import (
     Variable,
     blaming,
     has_coordinate,
+    nearest_scope,
     reason,
     stored_variable,
     with_values,
@@ -29,29 +32,30 @@ NOT_COORDINATE = "_nc4_non_coord_"
 #: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
 _LAYOUT = 1 << 8
 
-_INTERNAL = {
-    *("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"),
-    *("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"),
-}
+#: Why a name is left out.
+NOT_UTF8 = "a name that is not UTF-8; rename it"
+TOO_DEEP = f"groups within groups, more than {DEEPEST}; write the file anew with fewer"
 
 
 @dataclass(slots=True)
 class _Found:
     """What a walk through a file collects: datasets by name, attributes of groups, what is skipped and why.
 
-    ``scales`` names dimension scales by their address in the file, ``dimids`` by netCDF-4's number.
+    ``scales`` has (group, name) of dimension scales by their address in the file, ``dimids`` by netCDF-4's number; ``linked``:
+    datasets by names that are soft links.
     """
 
     datasets: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    scales: dict[int, str] = field(default_factory=dict)
+    scales: dict[int, tuple[str, str]] = field(default_factory=dict)
     dimids: dict[int, int] = field(default_factory=dict)
+    linked: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A readable dataset: its path and name, stored dtype, and per dimension the address and the name of its scale, if any."""
+    """A readable dataset: its path and name, stored dtype; per dimension the address, name and group of its scale, if any."""
 
     path: str
     name: str
@@ -59,12 +63,15 @@ class _Entry:
     dtype: np.dtype[Any]
     axes: tuple[int | None, ...]
     dimensions: tuple[str | None, ...]
+    scopes: tuple[str, ...]
 
 
 def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray | None]) -> Structure:
     """Return the structure of an open h5py file; ``label`` is its format, ``read`` gives the values of a variable."""
     found = _Found()
     _walk(file, "", found, {_address(file)})
+    # Under its own name an object comes first.
+    found.datasets.update(found.linked)
     entries: list[_Entry] = []
     for name, dataset in found.datasets.items():
         with blaming(path, name):
@@ -75,12 +82,22 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
                 found.skipped.append((name, dtype))
             else:
                 entries.append(_entry(file, name, dtype, found))
+    if not entries and (damage := [f"{name}: {why}" for name, why in found.skipped if why.startswith("damaged:")]):
+        raise OSError(f"{damage[0]}; restore the file")
     lengths = _lengths(entries)
     spans = {entry.name: entry.dimensions for entry in entries}
+    places = set(found.scales.values())
+    hidden = any(
+        name is not None and nearest_scope(places, entry.name.rpartition("/")[0], name) != scope
+        for entry in entries
+        for name, scope in zip(entry.dimensions, entry.scopes, strict=True)
+    )
     variables = []
     for entry in entries:
         with blaming(path, entry.path):
-            variable = _variable(entry, lengths, spans)
+            variable = _variable(entry, lengths, spans, found)
+            if hidden and entry.dataset.shape is not None:
+                variable = replace(variable, scopes=entry.scopes[: len(variable.dimensions)])
             if samples_dtype(entry.dataset) is None:
                 variables.append(variable)
             else:
@@ -91,9 +108,10 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
         with blaming(path, variable.name):
             return read(variable)
 
-    filled, skipped = with_values(variables, read_named), tuple(found.skipped)
+    filled = with_values(variables, read_named)
     borrowed = tuple(entry.name for entry in entries if borrows(entry.dataset.id))
-    return Structure(path, label, _attributes(file), filled, found.groups, skipped, elsewhere=borrowed)
+    attrs = _attributes(file, "", found)
+    return Structure(path, label, attrs, filled, found.groups, tuple(found.skipped), elsewhere=borrowed)
 
 
 def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
@@ -102,30 +120,33 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
 
     for key in group:
         if isinstance(key, bytes):
-            found.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), "a name that is not UTF-8; rename it"))
+            found.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), NOT_UTF8))
             continue
         name = f"{prefix}{key}"
         if leads_outside(group.file, name):
             # Nothing outside the file that was named is opened.
-            found.skipped.append((name, "a link into another file; name that file instead"))
+            found.skipped.append((name, OUTSIDE))
             continue
         try:
             item = group[key]
         except LIBRARY_ERRORS as error:
             there = isinstance(group.get(key, getlink=True), h5py.HardLink)
-            found.skipped.append((name, f"{'damaged' if there else 'a link that leads nowhere'}: {reason(error)}"))
+            found.skipped.append((name, f"damaged: {reason(error)}" if there else DANGLING))
             continue
-        if isinstance(item, h5py.Group):
+        if isinstance(group.get(key, getlink=True), h5py.SoftLink):
+            # What is in a group is there under the group's own name.
+            found.linked.update({name: item} if isinstance(item, h5py.Dataset) else {})
+        elif isinstance(item, h5py.Group):
             address = _address(item)
             if name.count("/") > DEEPEST:
-                found.skipped.append((name, f"groups within groups, more than {DEEPEST}; write the file anew with fewer"))
+                found.skipped.append((name, TOO_DEEP))
             elif address not in above:
                 above.add(address)
-                found.groups[name] = _attributes(item)
+                found.groups[name] = _attributes(item, name, found)
                 _walk(item, f"{name}/", found, above)
         elif isinstance(item, h5py.Dataset):
             found.datasets[name] = item
-            _note_scale(item, key, found)
+            _note_scale(item, prefix[:-1], key, found)
         elif _was_dataset(item):
             raise OSError(f"{name}: damaged: values without a dataspace; restore the file")
 
@@ -143,29 +164,24 @@ def _address(item: Any) -> int:
     return int(h5py.h5o.get_info(item.id).addr)
 
 
-def _note_scale(dataset: Any, key: str, found: _Found) -> None:
-    import h5py
+def _note_scale(dataset: Any, group: str, key: str, found: _Found) -> None:
 
-    if h5py.h5ds.is_scale(dataset.id):
+    if is_scale(dataset):
         address = _address(dataset)
-        found.scales[address] = key
+        found.scales.setdefault(address, (group, key.removeprefix(NOT_COORDINATE)))
         if "_Netcdf4Dimid" in dataset.attrs:
             found.dimids[int(dataset.attrs["_Netcdf4Dimid"])] = address
 
 
 def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     """Return per dimension the address of the scale that names it."""
-    import h5py
 
     rank = len(dataset.shape or ())
-    if "DIMENSION_LIST" in dataset.attrs:
-        listed = dataset.attrs["DIMENSION_LIST"]
-        axes = []
-        for references in listed[:rank]:
-            target = file[references[0]] if len(references) and references[0] else None
-            axes.append(None if target is None else _address(target))
-        return tuple(axes)
-    if not h5py.h5ds.is_scale(dataset.id):
+    listed = _scales_of(dataset)
+    if listed is not None:
+        addresses = [_address(file[reference]) if reference else None for reference in listed[:rank]]
+        return (*addresses, *(None,) * (rank - len(addresses)))
+    if not is_scale(dataset):
         return (None,) * rank
     own = _address(dataset)
     # A coordinate variable of several dimensions notes them by number; the scale itself is its first dimension.
@@ -175,12 +191,30 @@ def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     return (own, *((None,) * (rank - 1))) if rank else ()
 
 
+def _scales_of(dataset: Any) -> list[Any] | None:
+    """Return a reference to the first scale of each dimension, None for one without; None where there is no list of them."""
+    import h5py
+
+    if "DIMENSION_LIST" not in dataset.attrs:
+        return None
+    dtype = dataset.attrs.get_id("DIMENSION_LIST").dtype
+    if h5py.check_ref_dtype(dtype) is h5py.Reference:
+        # As files converted from HDF4 have it: one reference a dimension.
+        return list(np.ravel(dataset.attrs["DIMENSION_LIST"]))
+    inner = h5py.check_vlen_dtype(dtype)
+    if inner is None or h5py.check_ref_dtype(inner) is not h5py.Reference:
+        return None
+    return [references[0] if len(references) else None for references in dataset.attrs["DIMENSION_LIST"]]
+
+
 def _entry(file: Any, path: str, dtype: np.dtype[Any], found: _Found) -> _Entry:
     dataset = found.datasets[path]
     axes = _axes(file, dataset, found)
     parent, slash, base = path.rpartition("/")
     name = f"{parent}{slash}{base.removeprefix(NOT_COORDINATE)}"
-    return _Entry(path, name, dataset, dtype, axes, tuple(None if a is None else found.scales.get(a) for a in axes))
+    scales = [None if a is None else found.scales.get(a) for a in axes]
+    names, groups = tuple(s and s[1] for s in scales), tuple("" if s is None else s[0] for s in scales)
+    return _Entry(path, name, dataset, dtype, axes, names, groups)
 
 
 def _lengths(entries: list[_Entry]) -> dict[int, int]:
@@ -193,25 +227,34 @@ def _lengths(entries: list[_Entry]) -> dict[int, int]:
     return longest
 
 
-def _variable(entry: _Entry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]]) -> Variable:
+def _variable(
+    entry: _Entry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], found: _Found
+) -> Variable:
     """Describe a dataset; ``lengths`` of unlimited dimensions, ``spans``: the dimensions of every dataset."""
-    dataset = entry.dataset
+    dataset, attrs = entry.dataset, _attributes(entry.dataset, entry.name, found)
     if dataset.shape is None:
         # No dataspace: an array without elements.
-        return stored_variable(entry.name, entry.dtype, (0,), (None,), _attributes(dataset))
+        return stored_variable(entry.name, entry.dtype, (0,), (None,), attrs)
     shape = [
         n if address is None or most is not None else lengths[address]
         for n, most, address in zip(dataset.shape, dataset.maxshape, entry.axes, strict=True)
     ]
     # What grows is no character of a text, nor is what a coordinate describes.
     real = bool(shape) and (dataset.maxshape[-1] is None or has_coordinate(entry.name, entry.dimensions[-1], spans))
-    return stored_variable(entry.name, entry.dtype, shape, entry.dimensions, _attributes(dataset), joined=not real)
+    return stored_variable(entry.name, entry.dtype, shape, entry.dimensions, attrs, joined=not real)
 
 
 def refusal(kind: str) -> str:
     """Say why a variable of a type is skipped."""
     readable = "text, and rows of numbers along one dimension" if kind == "variable-length" else "numbers and text"
     return f"values of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type; aggarray reads {readable}"
+
+
+def attribute_refusal(kind: str) -> str:
+    """Say why an attribute of a type is left out."""
+    if kind == MISNAMED:
+        return f"an attribute with {NOT_UTF8}"
+    return f"an attribute of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type, left out; aggarray reads numbers and text"
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
@@ -232,37 +275,58 @@ def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
         return refusal("compound")
     if dtype.subdtype is not None:
         return refusal("array")
+    if dtype.itemsize > (16 if dtype.kind == "c" else 8) and dtype.kind in "fc":
+        return refusal(f"{8 * dtype.itemsize}-bit floating-point" if dtype.kind == "f" else "complex")
     return np.dtype(dtype.str) if dtype.kind in "biufcmM" else refusal("opaque")
 
 
-def _attributes(item: Any) -> dict[str, Any]:
-    """Return the attributes of a group or dataset: text, lists of texts, scalars or arrays."""
-    found = {}
+def _attributes(item: Any, path: str, found: _Found) -> dict[str, Any]:
+    """Return the attributes of a group or dataset, text, lists of texts, scalars or arrays; others are noted in ``found``."""
+    shown = {}
     for name in item.attrs:
-        if name in _INTERNAL:
+        if name in INTERNAL:
             continue
-        value = attribute(stored_attribute(item, name))
-        if value is not None:
-            found[name] = value
-    return found
+        if isinstance(name, bytes):
+            shown_as = name.decode("utf-8", "backslashreplace")
+            found.skipped.append((f"{path}:{shown_as}", attribute_refusal(MISNAMED)))
+            continue
+        try:
+            what = _left_out(item, name)
+            value = attribute(item.attrs[name]) if what == "" else None
+        except LIBRARY_ERRORS as error:
+            raise OSError(f"attribute {name!r}: {reason(error)}") from error
+        if what:
+            found.skipped.append((f"{path}:{name}", attribute_refusal(what)))
+        elif value is not None:
+            shown[name] = value
+    return shown
 
 
-def stored_attribute(item: Any, name: str) -> Any:
-    """Return an attribute as h5py has it, None for one of a type that it does not know; OSError where it is damaged."""
+def _left_out(item: Any, name: str) -> str | None:
+    """Return the word for the type of an attribute that is left out, "" for one that is read, None for references.
+
+    h5py is not asked for values of types that it does not hold: it crashes over some.
+    """
+    import h5py
+
+    h5t = h5py.h5t
+    kind = item.attrs.get_id(name).get_type()
+    if isinstance(kind, h5t.TypeReferenceID):
+        return None
+    if isinstance(kind, h5t.TypeVlenID):
+        return None if isinstance(kind.get_super(), h5t.TypeReferenceID) else "variable-length"
+    if isinstance(kind, h5t.TypeStringID):
+        return ""
+    words = {h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"}
+    word = next((word for cls, word in words.items() if isinstance(kind, cls)), "")
+    if word not in ("", "compound"):
+        return word
     try:
-        return item.attrs[name]
-    except LIBRARY_ERRORS as error:
-        if _of_unknown_type(item, name):
-            # It says nothing that CF knows.
-            return None
-        raise OSError(f"attribute {name!r}: {reason(error)}") from error
-
-
-def _of_unknown_type(item: Any, name: str) -> bool:
-    try:
-        return item.attrs.get_id(name).dtype is None
-    except LIBRARY_ERRORS as error:
-        return isinstance(error, TypeError)
+        dtype = kind.dtype
+    except (TypeError, ValueError):
+        return f"{8 * kind.get_size()}-bit"  # of which h5py knows no dtype
+    plain = (dtype.kind in "biuf" and dtype.itemsize <= 8) or (dtype.kind == "c" and dtype.itemsize <= 16)
+    return "" if plain else word or f"{8 * dtype.itemsize}-bit"
 
 
 def attribute(value: Any) -> Any:

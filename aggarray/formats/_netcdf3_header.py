@@ -97,8 +97,8 @@ class _Cursor:
         return self.data[start : start + count]
 
     def name(self) -> str:
-        """Return the next name."""
-        return self.padded(self.count()).decode("utf-8")
+        """Return the next name, which ends at a null byte, as netCDF-C reads it."""
+        return self.padded(self.count()).partition(b"\0")[0].decode("utf-8")
 
     def items(self, tag: int, least: int) -> range:
         """Open a list and return its positions; each item takes at least ``least`` bytes."""

@@ -51,6 +51,8 @@ class Variable:
     ``name`` is its path in the file without a leading slash; ``dimensions`` are base names, unique within the variable;
     ``dtype`` is that of the stored values in native byte order (StringDType for text, the string-length dimension
     gone); ``attrs`` are as written, ``_FillValue`` among them; ``values`` are the stored values where the scan read them.
+    ``scopes``: per dimension the path of the group that has it, in files where a group hides a dimension above it by another of
+    its name; None: each is the nearest of its name.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Variable:
     dimensions: tuple[str, ...]
     attrs: Attributes
     values: np.ndarray | None = None
+    scopes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,19 @@ def unique_dimensions(names: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) -> str | None:
+    """Return the group in which a name means something, from a group upwards; ``scopes``: (group, name) of all.
+
+    >>> nearest_scope({("", "x"), ("a", "x")}, "a/b", "x")
+    'a'
+    """
+    while (group, name) not in scopes:
+        if not group:
+            return None
+        group = group.rpartition("/")[0]
+    return group
+
+
 def words(attribute: Any) -> list[str]:
     """Split a blank-separated attribute such as ``coordinates``; anything but text has no words."""
     return attribute.split() if isinstance(attribute, str) else []
@@ -374,7 +390,7 @@ def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | Non
         return variable
     values.flags.writeable = False
     v = variable
-    return Variable(v.name, v.dtype, v.shape, v.dimensions, v.attrs, values)
+    return Variable(v.name, v.dtype, v.shape, v.dimensions, v.attrs, values, v.scopes)
 
 
 def counts(box: Box) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from aggarray import remote
 from aggarray.errors import FormatError, MissingFileError
+from aggarray.ranges import State
 
 _HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
@@ -100,18 +101,21 @@ def folders_in(path: str) -> list[str]:
 
 
 class File:
-    """An open file, read by offset; ``size``: its bytes when it was opened. Close it."""
+    """An open file, read by offset; ``size``: its bytes, ``state``: what it was like, when it was opened. Close it."""
 
-    __slots__ = ("_content", "_descriptor", "path", "size")
+    __slots__ = ("_content", "_descriptor", "path", "size", "state")
 
     def __init__(self, path: str) -> None:
         self.path, self._descriptor = path, -1
         self._content = remote.content(path) if remote.is_remote(path) else None
         if self._content is not None:
             self.size = self._content.size
+            self.state: State = self._content.status.state
             return
         self._descriptor = os.open(path, _HOW)
-        self.size = os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        self.state = (status.st_mtime_ns, status.st_size, status.st_ino)
 
     def pread(self, count: int, offset: int) -> bytes:
         """Return bytes at an offset, fewer at the end of the file, where they may be fewer than a system call gives."""

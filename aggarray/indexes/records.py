@@ -5,6 +5,7 @@ tables of distinct items, and a file is a row of numbers into these.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class _Packer:
         """Return the numbers of a variable without its values and of these."""
         dtype = "text" if variable.dtype.kind == "T" else variable.dtype.str
         head = [variable.name, dtype, list(variable.shape), list(variable.dimensions), self.attrs(variable.attrs)]
+        head += [] if variable.scopes is None else [list(variable.scopes)]
         return self.heads.number(repr(head), head), self._value(variable.values)
 
     def _value(self, values: np.ndarray | None) -> int:
@@ -130,7 +132,7 @@ def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> li
 
 
 def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:
-    name, dtype, shape, dimensions, attrs = head
+    name, dtype, shape, dimensions, attrs, *scopes = head
     if not isinstance(name, str) or len(shape) != len(dimensions) or not all(isinstance(d, str) for d in dimensions):
         raise ValueError(f"a variable {name!r} of dimensions {dimensions!r}")
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
@@ -138,10 +140,13 @@ def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable
     kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
     if (kind.hasobject and kind.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")
-    return Variable(name, kind, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs))
+    if not all(len(each) == len(shape) and all(isinstance(s, str) for s in each) for each in scopes):
+        raise ValueError(f"variable {name!r} of shape {shape!r} in groups {scopes!r}")
+    within = tuple(scopes[0]) if scopes else None
+    return Variable(name, kind, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs), scopes=within)
 
 
 def _with(head: Variable, values: np.ndarray | None) -> Variable:
     if values is not None and values.shape != head.shape:
         raise ValueError(f"values of shape {values.shape} for variable {head.name!r} of shape {head.shape}")
-    return head if values is None else Variable(head.name, head.dtype, head.shape, head.dimensions, head.attrs, values)
+    return head if values is None else replace(head, values=values)

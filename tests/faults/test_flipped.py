@@ -133,7 +133,7 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
         _hdf5_apart.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
-    monkeypatch.setattr(hdf5, "scan_by_libraries", _here)
+    monkeypatch.setattr(hdf5, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.nc"):
         aa.open(path)
 
@@ -190,7 +190,7 @@ def test_texts_in_a_damaged_heap_are_kept_from_the_libraries(tmp_path: Path) -> 
     at = whole.index(b"GCOL")
     for place in (at, at + 30):  # the signature; the size of the first object
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
-        with pytest.raises(aa.FormatError, match=r"a\.h5: cannot be read"):
+        with pytest.raises(aa.FormatError, match=r"a\.h5.*cannot be read"):
             aa.open(path)
 
 
@@ -220,7 +220,7 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
     data = path.read_bytes()
     path.write_bytes(data.replace(b"GCOL", b"GCOW"))
 
-    monkeypatch.setattr(hdf5, "scan_by_libraries", _here)
+    monkeypatch.setattr(hdf5, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)
 
@@ -252,7 +252,6 @@ def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path:
             file.create_group(f"group_{number}")["data"] = np.arange(3.0)
     monkeypatch.setattr("aggarray.formats._h5.data.MOST", 1 << 14)
     survey(str(path))
-    monkeypatch.setattr(_hdf5_apart, "ask", _here)
     assert len(formats.scan(str(path)).variables) == 300
 
 

@@ -86,6 +86,7 @@ def check_index(data: Data, layout: Layout, space: Space, filtered: bool) -> Non
 
 def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -> list[Chunk] | Stored:
     """Return what is stored, up to so ``few`` chunks one by one."""
+    modelled(not (layout.bare and filtered), "chunks at the edge without filters")
     require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
     if layout.address == UNDEFINED:
         return []

@@ -13,8 +13,12 @@ from aggarray.source import Range, spans
 HEAD = 1 << 16
 #: Elsewhere at least so many bytes are read at once ...
 PAGE = 1 << 13
-#: ... and of one file no more than so many, all structures taken together.
-MOST = 1 << 28
+#: ... and of one file no more than so many, or so many times its size, all structures taken together; whatever is read counts
+#: for so many bytes more. Files that are whole stay far below: each of their structures is read once or a few times.
+MOST, _TIMES, _CALL = 1 << 26, 16, 256
+
+#: Half the entries of a full node of chunks in a B-tree of version 1, when its file does not say; those of groups have fewer.
+HALF = 32
 
 #: So many of the latest are kept.
 _LATEST = 32
@@ -57,16 +61,18 @@ def is_doubtful(error: BaseException) -> bool:
 class Data:
     """The bytes of an open file, looked up by address; what was read last is kept.
 
-    ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on.
+    ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on; ``half``: half the
+    entries of a full node of a B-tree of version 1.
     """
 
-    __slots__ = ("_file", "_head", "_left", "_pages", "base", "size")
+    __slots__ = ("_file", "_head", "_left", "_pages", "base", "half", "size")
 
     def __init__(self, file: File):
         self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
-        self._left = MOST
+        self._left = max(MOST, _TIMES * file.size)
         self.base = 0
+        self.half = HALF
         self.size = file.size
         self._head = file.pread(min(HEAD, self.size), 0)
 
@@ -122,7 +128,7 @@ class Data:
         if address < 0 or count < 0 or address + count > self.size:
             raise DoubtfulError(f"{count} bytes at {address} of {self.size}")
         length = min(max(count, least), self.size - address)
-        self._left -= length
+        self._left -= count + _CALL
         if self._left < 0:
             raise UnmodelledError("more metadata than a scan reads")
         page = self._file.pread(length, self.base + address)

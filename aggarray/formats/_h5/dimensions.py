@@ -1,30 +1,39 @@
-"""What are the variables of a netCDF-4 file, given its datasets: their names, dimensions and lengths?
+"""What are the variables of an HDF5 file, given its datasets: their names, dimensions and lengths?
 
-Nothing is read here. Files of an archive mostly have the same datasets, of which the same is told without any work.
+Nothing is read here. Files of an archive mostly have the same datasets, of which the same is told without any work. A dimension
+is a scale, never a name: a group may have a dimension of the name of another above it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats._h5.data import UnmodelledError, modelled, require
+from aggarray.formats._h5.data import require
 from aggarray.formats._h5.facts import Facts
-from aggarray.formats._h5.types import CHARACTERS, PLAIN, TEXTS, Kind, Space
-from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
+from aggarray.formats._h5.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Kind, Space
+from aggarray.formats.base import (
+    Attributes,
+    Variable,
+    has_coordinate,
+    is_characters,
+    nearest_scope,
+    scan_values,
+    stored_variable,
+)
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
-#: How netCDF-C begins the names of dimensions that it makes up.
-_PHONY = "phony_dim_"
 
 
 class Item(NamedTuple):
     """A dataset: the path of its group with a slash at the end, its name, what it is.
 
-    ``scales``: numbers of the items that are its dimensions, where nothing but references tells.
+    ``scales``: numbers of the items that are its dimensions, where references tell; None for a dimension without a name. A
+    scale that has another name in the file names that item.
+    ``borrowing``: its values lie in other files.
     """
 
     prefix: str
@@ -32,27 +41,39 @@ class Item(NamedTuple):
     space: Space
     kind: Kind
     facts: Facts
-    scales: tuple[int, ...] | None
+    scales: tuple[int | None, ...] | None
+    borrowing: bool = False
 
     @property
     def path(self) -> str:
         """Path of the variable."""
         return self.prefix + self.name.removeprefix(NOT_COORDINATE)
 
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable that is read: no dimension alone, and of a type that has a dtype."""
+        return not self.facts.pure and dtype_of(self.kind) is not None and not self.left_out
+
+    @property
+    def left_out(self) -> bool:
+        """Whether its rows are not read: those of several dimensions, or of other files."""
+        return self.kind.name == ROWS and (len(self.space.shape) != 1 or self.borrowing)
+
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A variable, of the item of a number: path, dimensions, their lengths, how many of them grow.
+    """A variable, of the item of a number: path, dimensions (None: without a name), their lengths.
 
-    ``joined``: its characters are joined to text along the last dimension.
+    ``joined``: its characters are joined to text along the last dimension. ``scopes``: the paths of the groups whose dimensions
+    they are, given where names alone do not tell.
     """
 
     number: int
     path: str
-    dimensions: tuple[str, ...]
+    dimensions: tuple[str | None, ...]
     lengths: tuple[int, ...]
-    growing: int
     joined: bool
+    scopes: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -67,102 +88,111 @@ class _Dimension:
     grows: bool
 
 
+_Axes = tuple[_Dimension | None, ...]
+
+
 @lru_cache(maxsize=256)
-def described(items: tuple[Item, ...], prefixes: tuple[str, ...]) -> tuple[tuple[Described, ...], Mapping[str, int]]:
-    """Return the variables of a file and the lengths of its dimensions, by path; ``prefixes``: of its groups, in order."""
+def described(items: tuple[Item, ...]) -> tuple[tuple[Described, ...], Mapping[str, int]]:
+    """Return the variables of a file and the lengths of its dimensions, by path."""
     dimensions = _dimensions(items)
-    variables = [(number, item) for number, item in enumerate(items) if not item.facts.pure]
+    variables = [(number, item) for number, item in enumerate(items) if item.is_variable]
     axes = [_axes(dimensions, number, item) for number, item in variables]
     for (_, item), of_item in zip(variables, axes, strict=True):
-        for d, n in zip(of_item, item.space.shape, strict=True):
-            if d.grows:
+        for d, n, most in zip(of_item, item.space.shape, item.space.most, strict=True):
+            if d is not None and d.grows and most == -1:
                 d.length = max(d.length, n)
-            modelled(n == d.length or d.grows, "a variable that is not as long as its dimension")
-    named: dict[str, dict[str, _Dimension]] = {prefix: {} for prefix in prefixes}
-    for d in sorted(dimensions.values(), key=lambda d: d.number):
-        named[d.prefix][d.name] = d
-    spans = {item.path: tuple(d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
-    modelled(len(spans) == len(axes), "a name that is there twice")
-    found = []
-    for (number, item), ds in zip(variables, axes, strict=True):
-        # netCDF4 looks for dimensions by name, from the group of the variable upwards.
-        modelled(all(_nearest(named, item.prefix, d.name) is d for d in ds), "a dimension behind another")
-        found.append(_described(number, item, ds, spans))
-    return tuple(found), {d.prefix + d.name: d.length for of_group in named.values() for d in of_group.values()}
+    spans = {item.path: tuple(None if d is None else d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
+    require(len(spans) == len(axes), "a name that is there twice")
+    ordered = sorted(dimensions.values(), key=lambda d: d.number)
+    places = {(d.prefix[:-1], d.name) for d in ordered}
+    # Readers of names look from the group of the variable upwards.
+    hidden = any(
+        d is not None and nearest_scope(places, item.prefix[:-1], d.name) != d.prefix[:-1]
+        for (_, item), ds in zip(variables, axes, strict=True)
+        for d in ds
+    )
+    found = tuple(_described(number, item, ds, spans, hidden) for (number, item), ds in zip(variables, axes, strict=True))
+    return found, {d.prefix + d.name: d.length for d in ordered}
 
 
-def _described(number: int, item: Item, axes: Sequence[_Dimension], spans: Mapping[str, tuple[str, ...]]) -> Described:
-    path, lengths = item.path, tuple(d.length for d in axes)
+def _described(
+    number: int, item: Item, axes: _Axes, spans: Mapping[str, tuple[str | None, ...]], hidden: bool
+) -> Described:
+    path, shape, most = item.path, item.space.shape, item.space.most
+    lengths = tuple(
+        d.length if d is not None and d.grows and limit == -1 else n for d, n, limit in zip(axes, shape, most, strict=True)
+    )
     joined = False
-    if is_characters(dtype_of(item.kind), len(lengths)):
+    if is_characters(dtype_of(item.kind) or np.dtype(object), len(lengths)):
         # What grows is no character of a text, nor is what a coordinate describes.
-        joined = not (axes[-1].grows or has_coordinate(path, spans[path][-1], spans))
-    return Described(number, path, spans[path], lengths, sum(d.grows for d in axes), joined)
+        joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).grows or has_coordinate(path, spans[path][-1], spans))
+    scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
+    return Described(number, path, spans[path], lengths, joined, scopes)
 
 
-def dtype_of(kind: Kind) -> np.dtype[Any]:
-    """Return the dtype of a datatype, objects for text of variable length; UnmodelledError where netCDF-4 knows none."""
+_NAMELESS = _Dimension("", "", -1, False, 0, False)
+
+
+def dtype_of(kind: Kind) -> np.dtype[Any] | None:
+    """Return the dtype of the values of a datatype, objects for text of variable length; None where there is none."""
     if kind.name == TEXTS:
         return np.dtype(object)
-    if kind.dtype is None or not (kind.name == PLAIN or (kind.name == CHARACTERS and kind.size == 1)):
-        raise UnmodelledError("a type that is not modelled")
-    return kind.dtype
+    return kind.dtype if kind.name in (PLAIN, CONVERTED, CHARACTERS, ROWS) else None
 
 
 def _dimensions(items: Sequence[Item]) -> dict[int, _Dimension]:
     """Return the dimensions by the number of their item, themselves numbered as netCDF-C does."""
     found: dict[int, _Dimension] = {}
-    following = 0
+    following, taken = 0, set[int]()
     for position, item in enumerate(items):
-        if not item.facts.scale:
+        if not item.facts.scale or item.scales is not None:
             continue
-        modelled(bool(item.space.shape) and not item.name.startswith((NOT_COORDINATE, _PHONY)), "an odd dimension")
         noted = item.facts.number
         number = following if noted is None else noted
-        require(number >= 0 and all(number != d.number for d in found.values()), "an odd number of a dimension")
+        require(number >= 0 and number not in taken, "an odd number of a dimension")
+        taken.add(number)
         following = max(following, number + 1)
-        grows = item.space.most[0] == -1
-        length = 0 if grows else item.space.shape[0]
-        found[position] = _Dimension(item.prefix, item.name, number, noted is not None, length, grows)
+        # A scale without elements is a name alone: its length is that of the variables.
+        grows = item.space.most[:1] == (-1,)
+        length = 0 if grows or not item.space.shape else item.space.shape[0]
+        name = item.name.removeprefix(NOT_COORDINATE)
+        found[position] = _Dimension(item.prefix, name, number, noted is not None, length, grows)
     return found
 
 
-def _axes(dimensions: Mapping[int, _Dimension], number: int, item: Item) -> tuple[_Dimension, ...]:
-    """Return the dimensions of a variable; UnmodelledError where netCDF-C would make some up."""
+def _axes(dimensions: Mapping[int, _Dimension], number: int, item: Item) -> _Axes:
+    """Return the dimensions of a variable, None for each without a name."""
     facts, rank = item.facts, len(item.space.shape)
-    if facts.scale and rank == 1:
+    axes: _Axes = (None,) * rank
+    if facts.scale and rank == 1 and item.scales is None:
         return (dimensions[number],)
-    if facts.numbers is not None:
+    if facts.numbers is not None and len(facts.numbers) == rank:
         noted = {d.number: d for d in dimensions.values() if d.noted}
         require(all(n in noted for n in facts.numbers), "an odd number of a dimension")
         axes = tuple(noted[n] for n in facts.numbers)
-    else:
-        modelled(not rank or (not facts.scale and item.scales is not None), "dimensions without names")
-        axes = tuple(dimensions[n] for n in item.scales or ())
-    modelled(len(axes) == rank and all(item.prefix.startswith(d.prefix) for d in axes), "odd dimensions")
+    elif facts.scale and rank and item.scales is None:
+        axes = (dimensions[number], *axes[1:])
+    elif item.scales is not None:
+        axes = (*(None if n is None else dimensions.get(n) for n in item.scales[:rank]), *axes[len(item.scales) :])
     return axes
 
 
-def _nearest(named: Mapping[str, Mapping[str, _Dimension]], prefix: str, name: str) -> _Dimension | None:
-    """Return the dimension of a name in the group of a path or the first group above it that has one."""
-    while name not in named[prefix] and prefix:
-        prefix = prefix[:-1].rpartition("/")[0]
-        prefix += "/" if prefix else ""
-    return named[prefix].get(name)
-
-
 @lru_cache(maxsize=256)
-def shared_variables(items: tuple[Item, ...], prefixes: tuple[str, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
+def shared_variables(items: tuple[Item, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
     """Return the variables, and whose values a scan reads; for files whose attributes all lie in the headers."""
-    return variables_of(items, prefixes, [item.facts.shown for item in items])
+    return variables_of(items, [item.facts.shown for item in items])
 
 
-def variables_of(
-    items: tuple[Item, ...], prefixes: tuple[str, ...], attributes: Sequence[Attributes]
-) -> tuple[tuple[Variable, ...], frozenset[str]]:
+def variables_of(items: tuple[Item, ...], attributes: Sequence[Attributes]) -> tuple[tuple[Variable, ...], frozenset[str]]:
     """Return the variables, and whose values a scan reads; ``attributes``: of every item."""
-    variables = tuple(
-        stored_variable(d.path, dtype_of(items[d.number].kind), d.lengths, d.dimensions, attributes[d.number], d.joined)
-        for d in described(items, prefixes)[0]
-    )
+    variables = tuple(_variable(d, items[d.number], attributes[d.number]) for d in described(items)[0])
     return variables, frozenset(scan_values(variables))
+
+
+def _variable(described: Described, item: Item, attrs: Attributes) -> Variable:
+    d, dtype = described, dtype_of(item.kind) or np.dtype(object)
+    if item.space.empty:
+        # Without a dataspace it is an array without elements.
+        return stored_variable(d.path, dtype, (0,), (None,), attrs)
+    found = stored_variable(d.path, dtype, d.lengths, d.dimensions, attrs, d.joined)
+    return found if d.scopes is None else replace(found, scopes=d.scopes[: len(found.dimensions)])

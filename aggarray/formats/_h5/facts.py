@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._h5.attributes import Attribute, Element, decoded
-from aggarray.formats._h5.data import UnmodelledError, modelled, require
+from aggarray.formats._h5.data import require
 from aggarray.formats._h5.heaps import GlobalHeap
-from aggarray.formats._h5.types import CHARACTERS, PLAIN, REFERENCES, TEXTS, USERS
+from aggarray.formats._h5.types import CHARACTERS, OBJECTS, PLAIN, REFERENCES, TEXTS, USERS
 from aggarray.formats._h5.values import text_at
 from aggarray.frozen import FrozenDict
 
-#: What netCDF-4 and dimension scales note for themselves, and of what type.
-_KINDS = {
-    **{"CLASS": CHARACTERS, "NAME": CHARACTERS, "DIMENSION_LIST": REFERENCES, "REFERENCE_LIST": USERS},
-    **{"_Netcdf4Dimid": PLAIN, "_Netcdf4Coordinates": PLAIN, "_NCProperties": CHARACTERS, "_nc3_strict": PLAIN},
-}
-#: Which of these are hidden depends on the version of netCDF-C.
-_DOUBTFUL = {"_Format", "_IsNetcdf4", "_SuperblockVersion", "_ARRAY_DIMENSIONS", "_Codecs"}
+#: What netCDF-4 and dimension scales note for themselves.
+INTERNAL = frozenset(
+    (
+        *("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"),
+        *("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"),
+    )
+)
+#: Attributes of these types are shown. References lead to objects of the same file, and say nothing outside of it.
+_SHOWN, _SILENT = (PLAIN, CHARACTERS, TEXTS), (OBJECTS, REFERENCES, USERS)
 
 _SCALE = b"DIMENSION_SCALE\0"
 _PURE = b"This is a netCDF dimension but not a netCDF variable"
@@ -32,9 +34,10 @@ class Facts:
 
     ``shown``: the attributes that netCDF4 shows, those in ``late`` left out: their texts lie in the global heap of each file;
     ``lists``: there are lists in it; ``order``: the names of all.
-    ``scale``: it is a dimension scale, ``pure`` one without a variable; ``number``: of its dimension; ``numbers``: of the
-    dimensions of a variable; ``listed``: a list of scales per dimension; ``users``: (address, dimension) of the datasets that
-    have this scale; ``stamped``: netCDF-C wrote the file.
+    ``left``: (name, type) of those that are not shown; ``scale``: it is a dimension scale, ``pure`` one without a variable;
+    ``number``: of its dimension; ``numbers``: of the dimensions of a variable; ``listed``: a list of scales per dimension,
+    ``scales`` in files that name one address per dimension; ``users``: (address, dimension) of the datasets that have this
+    scale; ``stamped``: netCDF-C wrote the file.
     """
 
     shown: FrozenDict[Any]
@@ -48,6 +51,8 @@ class Facts:
     listed: tuple[Element, ...] | None
     users: tuple[tuple[int, int], ...]
     stamped: bool
+    left: tuple[tuple[str, str], ...] = ()
+    scales: tuple[int, ...] | None = None
 
     @property
     def shareable(self) -> bool:
@@ -57,20 +62,16 @@ class Facts:
 
 @lru_cache(maxsize=4096)
 def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
-    """Return what these very attributes say; UnmodelledError where netCDF4 might see them otherwise."""
+    """Return what these very attributes say."""
     by_name = {a.name: a for a in attributes}
-    shown = [a for a in attributes if a.name not in _KINDS]
-    for attribute in shown:
-        doubtful = attribute.name in _DOUBTFUL or attribute.name.lower().startswith("_nczarr")
-        modelled(attribute.kind in (PLAIN, CHARACTERS, TEXTS) and not doubtful, f"attribute {attribute.name!r}")
-    for name, kind in _KINDS.items():
-        modelled(name not in by_name or by_name[name].kind == kind, f"attribute {name!r}")
+    others = [a for a in attributes if a.name not in INTERNAL]
+    shown = [a for a in others if a.kind in _SHOWN]
+    left = tuple((a.name, a.what) for a in others if a.kind not in _SHOWN and a.kind not in _SILENT)
     scale = _is_scale(by_name.get("CLASS"))
     listed = by_name.get("DIMENSION_LIST")
-    coordinates = _integers(by_name.get("_Netcdf4Coordinates"))
     dimid = _integers(by_name.get("_Netcdf4Dimid"))
     require(dimid is None or len(dimid) == 1, "an odd number of a dimension")
-    stamp = by_name.get("_NCProperties")
+    stamp, users = by_name.get("_NCProperties"), by_name.get("REFERENCE_LIST")
     return Facts(
         FrozenDict({a.name: a.value for a in shown if a.kind != TEXTS}),
         tuple(a for a in shown if a.kind == TEXTS),
@@ -79,35 +80,29 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
         scale,
         scale and _is_pure(by_name.get("NAME")),
         None if dimid is None else dimid[0],
-        coordinates,
-        None if listed is None else listed.elements,
-        by_name["REFERENCE_LIST"].users if "REFERENCE_LIST" in by_name else (),
+        _integers(by_name.get("_Netcdf4Coordinates")),
+        None if listed is None or listed.kind != REFERENCES else listed.elements,
+        () if users is None else users.users,
         stamp is not None and stamp.raw is not None and b",netcdf=" in stamp.raw,
+        left,
+        None if listed is None or listed.kind != OBJECTS else listed.objects,
     )
 
 
 def _is_scale(attribute: Attribute | None) -> bool:
-    if attribute is None:
-        return False
-    # Other classes (images, tables) are other conventions; HDF5 wants this very text.
-    require(attribute.raw == _SCALE and attribute.terminated, "an odd class")
-    return True
+    """Tell whether an attribute says that its dataset is a dimension scale; HDF5 wants this very text."""
+    return attribute is not None and attribute.raw == _SCALE and attribute.terminated
 
 
 def _is_pure(attribute: Attribute | None) -> bool:
-    if attribute is None:
-        return False
-    require(attribute.raw is not None, "an odd name of a scale")
-    return (attribute.raw or b"").startswith(_PURE)
+    return attribute is not None and (attribute.raw or b"").startswith(_PURE)
 
 
 def _integers(attribute: Attribute | None) -> tuple[int, ...] | None:
-    if attribute is None:
+    """Return the numbers of an attribute that netCDF-4 keeps for itself, None where it is another's."""
+    if attribute is None or attribute.kind != PLAIN or attribute.value.dtype.kind != "i":
         return None
-    value = attribute.value
-    if attribute.kind != PLAIN or value.dtype.kind != "i":
-        raise UnmodelledError("an odd number of a dimension")
-    return tuple(int(n) for n in np.ravel(value))
+    return tuple(int(n) for n in np.ravel(attribute.value))
 
 
 def shown_attributes(facts: Facts, heap: GlobalHeap) -> Mapping[str, Any]:

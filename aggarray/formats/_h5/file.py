@@ -3,38 +3,53 @@
 Only what leads to the variable is looked at: the groups that it is in, and the other datasets along its unlimited dimensions.
 """
 
-from aggarray.formats._h5.data import Data, UnmodelledError, modelled, require
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.dimensions import NOT_COORDINATE
 from aggarray.formats._h5.facts import Facts, facts_of
-from aggarray.formats._h5.groups import attributes_of, links_of, names_of
+from aggarray.formats._h5.groups import attributes_of, links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
+from aggarray.formats._h5.links import Links
 from aggarray.formats._h5.superblock import root_address
 from aggarray.formats.places import File
+from aggarray.lru_cache import LRUCache
+
+_T = TypeVar("_T")
+
+#: Links of groups are kept by path and state of the file, so many, but one group's at least; and as many lengths of dimensions.
+_KEPT = 1 << 18
+_groups = LRUCache(lambda: _KEPT, lambda kept: min(8 + (len(kept[0]) if type(kept) is tuple else 0), _KEPT))
+_lengths = LRUCache(lambda: _KEPT, lambda _: 1)
 
 
 class H5File:
-    """An open file. Its methods raise one of `data.LEFT` where it is left to the libraries, as does opening it."""
+    """An open file. Its methods raise one of `data.LEFT` where it is left to the libraries, as does opening it.
 
-    __slots__ = ("_file", "_links", "data", "heap", "root")
+    A file is opened for each variable that is read: what is in its groups is kept until it changes.
+    """
+
+    __slots__ = ("_at", "_file", "_links", "data", "heap", "root")
 
     def __init__(self, path: str):
         self._file = File(path)
         try:
             self.data = Data(self._file)
             self.heap = GlobalHeap(self.data)
-            self.root = header_at(self.data, root_address(self.data))
-            self._links = {"": self._names(self.root)}
+            self._at = root_address(self.data)
+            self.root = header_at(self.data, self._at)
+            self._links: dict[str, dict[bytes, int]] = {}
+            self._group("")
         except BaseException:
             self.close()
             raise
 
-    def _names(self, header: Header) -> dict[bytes, int]:
-        return {link.name: link.address for link in links_of(self.data, header, hard_only=True)}
-
     def holds(self, name: str) -> bool:
         """Tell whether there is something of a name at the top, be it a link to elsewhere."""
-        return name.encode() in names_of(self.data, self.root)
+        return any(link.name == name.encode() for link in links_of(self.data, self.root))
 
     def has(self, path: str) -> bool:
         """Tell whether a group has something of a name, which may be stored under another."""
@@ -62,10 +77,35 @@ class H5File:
         """Return what is in a group, by name."""
         found = self._links.get(path)
         if found is None:
+            found = self._links[path] = self._kept(_groups, path, partial(self._read_group, path))
+        return found
+
+    def _kept(self, cache: LRUCache, what: str | int, read: Callable[[], _T]) -> _T:
+        """Return what a cache has of the file, else what reading gives, which is kept; so is an UnmodelledError."""
+        key = (self._file.path, self._file.state, what)
+        kept: tuple[_T] | UnmodelledError | None = cache.get(key)
+        if kept is None:
+            try:
+                kept = (read(),)
+            except UnmodelledError as error:
+                kept = type(error)(str(error))
+            cache.keep(key, kept)
+        if isinstance(kept, UnmodelledError):
+            raise type(kept)(str(kept))
+        return kept[0]
+
+    def _read_group(self, path: str) -> dict[bytes, int]:
+        at, header = self._at, self.root
+        if path:
             prefix, _, name = path.rpartition("/")
             address = self._group(prefix).get(name.encode()) if name not in ("", ".") else None
             modelled(address is not None, "no such group")
-            found = self._links[path] = self._names(header_at(self.data, address or 0))
+            at, header = address or 0, header_at(self.data, address or 0)
+        links, found = Links(self.data, self._at), {}
+        for link in links.of(at, header).values():
+            target = link.address if link.target is None else links.resolve(at, link.name)
+            if isinstance(target, int) and target != UNDEFINED:
+                found[link.name] = target
         return found
 
     def facts(self, header: Header) -> Facts:
@@ -97,9 +137,13 @@ class H5File:
             packed = self.heap.get(address, number) if count else b""
             require(len(packed) == 8 * count and packed[:8] != bytes(8), "an odd reference")
             if count:
-                scale = header_at(self.data, int.from_bytes(packed[:8], "little"))
-                shape[axis] = max(shape[axis], self._longest(scale, self.facts(scale)))
+                scale = int.from_bytes(packed[:8], "little")
+                shape[axis] = max(shape[axis], self._kept(_lengths, scale, partial(self._scale_length, scale)))
         return tuple(shape)
+
+    def _scale_length(self, address: int) -> int:
+        header = header_at(self.data, address)
+        return self._longest(header, self.facts(header))
 
     def _longest(self, scale: Header, facts: Facts) -> int:
         """Return the length of the unlimited dimension of a scale: that of the longest variable which has it."""

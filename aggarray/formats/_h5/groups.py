@@ -5,36 +5,22 @@ import struct
 from functools import lru_cache
 from operator import attrgetter
 
-from aggarray.formats._h5.attributes import Attribute, attribute_of
+from aggarray.formats._h5.attributes import Attribute, attribute_of, with_type
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, little, modelled, require
-from aggarray.formats._h5.headers import Header
+from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import FractalHeap, local_heap
 from aggarray.formats._h5.messages import Link, link_of
 from aggarray.formats._h5.trees import GROUP, leaves, records
 
 _LINKS_BY_NAME, _ATTRIBUTES_BY_NAME = 5, 8
-_ENTRY = struct.Struct("<QQII16x")
+_ENTRY = struct.Struct("<QQIII12x")
+#: A link by name, among the kinds of entries.
+_SOFT = 2
 _ATTRIBUTE = struct.Struct("<8sBII")
 
 
-def links_of(data: Data, header: Header, hard_only: bool = False) -> tuple[Link, ...]:
-    """Return the links of a group: in the order of their making if the group keeps it, else by name.
-
-    Other links than hard ones are not modelled; ``hard_only``: as if they were not there.
-    """
-    found = _links(data, header)
-    if all(link.address != UNDEFINED for link in found):
-        return found
-    modelled(hard_only, "a link that is not hard")
-    return tuple(link for link in found if link.address != UNDEFINED)
-
-
-def names_of(data: Data, header: Header) -> set[bytes]:
-    """Return the names in a group, of links to elsewhere too."""
-    return {link.name for link in _links(data, header)}
-
-
-def _links(data: Data, header: Header) -> tuple[Link, ...]:
+def links_of(data: Data, header: Header) -> tuple[Link, ...]:
+    """Return the links of a group: in the order of their making if the group keeps it, else by name."""
     if header.symbols is not None:
         require(header.link_index is None and not header.links, "a group of two kinds")
         return _symbols(data, *header.symbols)
@@ -64,10 +50,9 @@ def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
         head = data.at(node, 8)
         count = little(head, 6, 2)
         require(head[:6] == b"SNOD\1\0", "an odd group")
-        for offset, address, kind, reserved in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
-            # 2 is a link by name.
-            require(kind in (0, 1, 2) and reserved == 0 and (kind == 2) == (address == UNDEFINED), "an odd link")
-            found.append(Link(_name(names, offset), address, 0))
+        for offset, address, kind, reserved, value in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
+            require(kind in (0, 1, _SOFT) and reserved == 0 and (kind == _SOFT) == (address == UNDEFINED), "an odd link")
+            found.append(Link(_name(names, offset), address, 0, _name(names, value) if kind == _SOFT else None))
         # Names are looked up by the keys around a node.
         inside = found[len(found) - count :]
         require(count > 0 and _name(names, little(first, 0, 8)) < inside[0].name, "an odd group")
@@ -81,19 +66,33 @@ def _name(names: bytes, offset: int) -> bytes:
     return names[offset : names.index(0, offset)]
 
 
-def attributes_of(data: Data, header: Header, in_any_order: bool = False) -> tuple[Attribute, ...]:
+def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
     """Return the attributes of an object: in the order of their making if it keeps it, else as they are stored.
 
-    Those of a heap that keeps no order are not modelled unless they are wanted ``in_any_order``.
+    Those of a heap that keeps no order come by name.
     """
     index = header.attribute_index
     if index is None or index.heap == UNDEFINED:
-        return _compact(header)
-    require(not header.attributes, "attributes in two places")
-    modelled(index.tracked or in_any_order, "attributes in no order")
-    identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size), index.tracked)
-    found = FractalHeap(data, index.heap).parsed(identities, attribute_of)
-    return _distinct(tuple([found[i] for i in order]))
+        found = _compact(header)
+    else:
+        require(not header.attributes, "attributes in two places")
+        identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size), index.tracked)
+        stored = FractalHeap(data, index.heap).parsed(identities, attribute_of)
+        ordered = [stored[i] for i in order] if index.tracked else sorted(stored, key=attrgetter("name"))
+        found = _distinct(tuple(ordered))
+    if any(a.committed is not None for a in found):
+        return tuple(_typed(data, a) for a in found)
+    return found
+
+
+def _typed(data: Data, attribute: Attribute) -> Attribute:
+    """Return an attribute with the datatype that is an object of its own."""
+    if attribute.committed is None:
+        return attribute
+    kind = header_at(data, attribute.committed, lenient=True).kind
+    if kind is None:
+        raise UnmodelledError("no datatype")
+    return with_type(attribute, kind)
 
 
 @lru_cache(maxsize=2048)

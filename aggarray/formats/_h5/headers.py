@@ -3,6 +3,7 @@
 An object header is a chain of blocks of messages. Blocks are parsed once for all files in which they are the same bytes.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,9 +22,11 @@ from aggarray.formats._h5.messages import (
     committed_at,
     fill_of,
     filters_of,
+    halves_of,
     layout_of,
     link_index_of,
     link_of,
+    old_fill_of,
     symbols_of,
     virtual_at,
 )
@@ -34,6 +37,7 @@ _BLOCKS = 256
 
 _SPACE, _LINKS, _KIND, _FILL, _LINK, _LAYOUT, _FILTERS = 0x01, 0x02, 0x03, 0x05, 0x06, 0x08, 0x0B
 _ATTRIBUTE, _CONTINUATION, _SYMBOLS, _ATTRIBUTES = 0x0C, 0x10, 0x11, 0x15
+_OLD_FILL, _EXTERNAL, _HALVES = 0x04, 0x07, 0x13
 
 _ONCE: dict[int, Callable[[bytes], Any]] = {
     _SPACE: space_of,
@@ -44,15 +48,25 @@ _ONCE: dict[int, Callable[[bytes], Any]] = {
     _FILTERS: filters_of,
     _SYMBOLS: symbols_of,
     _ATTRIBUTES: attribute_index_of,
+    _OLD_FILL: old_fill_of,
+    _HALVES: halves_of,
+    # The list of external files: that there is one.
+    _EXTERNAL: bool,
 }
-#: Nothing, the older fill value (the newer one is there as well), group info, time of change, free space; and how they begin.
-_IDLE = {0x00: b"", 0x04: b"", 0x0A: b"\0", 0x12: b"\1\0\0\0", 0x17: b"\1"}
-
-#: Flags of messages: constant, not to be shared, to be marked by who does not know it. Others mean that it lies elsewhere, or
-#: is known to few.
-_HARMLESS = 1 | 4 | 16
-#: The message is another object's; here for the address of that of a datatype.
-_SHARED, _COMMITTED = 2, -1
+_KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
+#: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
+#: time of change, number of names, free space.
+_IDLE = {
+    code: re.compile(pattern, re.DOTALL)
+    for code, pattern in (
+        *((0x00, rb".*"), (0x0A, rb"\0[\x00-\x03].*"), (0x0D, rb"[^\0]*\0+"), (0x0E, rb"\d{14}\0*")),
+        *((0x0F, rb"\0.{9}\0*"), (0x12, rb"\x01\0\0\0.{4}"), (0x16, rb"\0.{4}\0*"), (0x17, rb"[\x00\x01].*")),
+    )
+}
+#: A flag of messages: the message lies elsewhere.
+_ELSEWHERE = 2
+#: Instead of a datatype that is another object's: its address.
+_COMMITTED = -1
 #: Instead of a layout.
 _VIRTUAL = -2
 #: Flags of the first block of version 2: attributes have numbers; limits of compact storage are given; so are times.
@@ -65,6 +79,7 @@ class Header:
 
     ``attributes``: (number, attribute); numbers are None unless they are kept. ``committed``: where the datatype has an object
     of its own, its address. ``virtual``: where in the global heap the sources of values are listed that lie in other datasets.
+    ``external``: values lie in other files. ``halves``: half the entries of the largest nodes of B-trees, where it is given.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -79,6 +94,18 @@ class Header:
     symbols: tuple[int, int] | None = None
     committed: int | None = None
     virtual: tuple[int, int] | None = None
+    external: bool = False
+    halves: int = 0
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the object is a group."""
+        return self.link_index is not None or self.symbols is not None
+
+    @property
+    def is_borrowing(self) -> bool:
+        """Whether values lie, or may lie, in other files."""
+        return self.external or self.virtual is not None
 
 
 class _Form(NamedTuple):
@@ -120,9 +147,8 @@ def _header(data: Data, address: int, lenient: bool) -> Header:
         form = _Form(bool(flags & _NUMBERED), True, lenient)
         block = _parsed(data.at(address, start + size + 4), start, form)
         return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, form))
-    version, reserved, count, references, size = struct.unpack_from("<BBHII", prefix)
+    version, reserved, count, _, size = struct.unpack_from("<BBHII", prefix)
     require((version, reserved) == (1, 0), "an object header that is not modelled")
-    modelled(references == 1 or lenient, "an object of several names")
     form = _Form(False, False, lenient)
     block = _parsed(data.at(address + 16, size), 0, form)
     return _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, form), count)
@@ -165,24 +191,24 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
     for code, flags, number, body in _messages(block, start, form):
         count += 1
         try:
-            if code == _KIND and flags & ~_HARMLESS == _SHARED:
+            if code == _KIND and flags & _ELSEWHERE:
                 once.append((_COMMITTED, committed_at(body)))
                 continue
-            if code == _LAYOUT and form.lenient and (place := virtual_at(body)) is not None:
+            if code == _LAYOUT and (place := virtual_at(body)) is not None:
                 once.append((_VIRTUAL, place))
                 continue
-            modelled(not flags & ~_HARMLESS, "a message that is shared or marked")
-            if code in _IDLE:
-                require(body.startswith(_IDLE[code]), "an odd message")
-            elif code == _ATTRIBUTE:
+            modelled(not flags & _ELSEWHERE or code not in _KNOWN, "a message that lies elsewhere")
+            if code == _ATTRIBUTE:
                 attributes.append((number, attribute_of(body)))
             elif code == _LINK:
                 links.append(link_of(body))
             elif code == _CONTINUATION:
                 more.append((little(body, 0, 8), little(body, 8, 8)))
-            else:
-                modelled(code in _ONCE, f"message {code:#x}")
+            elif code in _ONCE:
                 once.append((code, _ONCE[code](body)))
+            else:
+                modelled(code in _IDLE, f"message {code:#x}")
+                require(_IDLE[code].fullmatch(body) is not None, "an odd message")
         except UnmodelledError as error:
             if not form.lenient or is_doubtful(error):
                 raise
@@ -224,7 +250,7 @@ def _assembled(blocks: tuple[_Block, ...]) -> Header:
         tuple(link for block in blocks for link in block.links),
         once.get(_SPACE),
         once.get(_KIND),
-        once.get(_FILL),
+        once.get(_FILL, once.get(_OLD_FILL, Fill(True))),
         once.get(_LAYOUT),
         once.get(_FILTERS, ()),
         once.get(_LINKS),
@@ -232,4 +258,6 @@ def _assembled(blocks: tuple[_Block, ...]) -> Header:
         once.get(_SYMBOLS),
         once.get(_COMMITTED),
         once.get(_VIRTUAL),
+        once.get(_EXTERNAL, False),
+        once.get(_HALVES, 0),
     )

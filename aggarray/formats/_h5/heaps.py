@@ -59,6 +59,19 @@ class _Shape:
         """Bytes of a block before what it holds."""
         return 13 + self.offset + (4 if self.checked else 0)
 
+    @property
+    def band(self) -> int:
+        """Bytes of the blocks of the first row."""
+        return self.width * self.smallest
+
+    def row(self, number: int) -> tuple[int, int]:
+        """Return where a row of blocks starts, and the bytes of each."""
+        return (self.band << (number - 1), self.smallest << (number - 1)) if number else (0, self.smallest)
+
+    def rows_of(self, size: int) -> int:
+        """Return how many rows a block of blocks has that is so large."""
+        return (size // self.band).bit_length()
+
 
 @lru_cache(maxsize=1024)
 def _shape(block: bytes) -> _Shape:
@@ -76,9 +89,12 @@ def _shape(block: bytes) -> _Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A block of a heap: its number, where it starts in the heap, its size; and objects in it (position, start, end)."""
+    """A block of a heap: the numbers of the entries that lead to it, where it starts in the heap, its size; and objects in it.
 
-    number: int
+    ``objects``: (position, start, end).
+    """
+
+    way: tuple[int, ...]
     start: int
     size: int
     objects: tuple[tuple[int, int, int], ...]
@@ -87,7 +103,7 @@ class _Cell:
 @lru_cache(maxsize=1024)
 def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, ...], tuple[int, ...]]:
     """Return the blocks that hold the objects of IDs, and the positions of those that no block holds."""
-    found: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+    found: dict[tuple[tuple[int, ...], int, int], list[tuple[int, int, int]]] = {}
     others = []
     for position, identity in enumerate(identities):
         require(len(identity) == shape.identity, "an odd heap ID")
@@ -103,16 +119,20 @@ def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, .
     return tuple(_Cell(*cell, tuple(objects)) for cell, objects in found.items()), tuple(others)
 
 
-def _cell(shape: _Shape, offset: int) -> tuple[int, int, int]:
-    """Return number, start in the heap and size of the block that holds an offset."""
+def _cell(shape: _Shape, offset: int) -> tuple[tuple[int, ...], int, int]:
+    """Return the way to the block that holds an offset (entries of blocks of blocks), its start in the heap and its size."""
     if shape.rows == 0:
-        return 0, 0, shape.smallest
-    band = shape.width * shape.smallest
-    row = (offset // band).bit_length()
-    start, size = (band << (row - 1), shape.smallest << (row - 1)) if row else (0, shape.smallest)
-    require(size <= shape.largest and row < shape.rows, "a heap of several levels")
-    column = (offset - start) // size
-    return row * shape.width + column, start + column * size, size
+        return (), 0, shape.smallest
+    start, rows, size = 0, shape.rows, 0
+    way: list[int] = []
+    while not way or size > shape.largest:
+        row = ((offset - start) // shape.band).bit_length()
+        require(row < rows, "an odd heap ID")
+        first, size = shape.row(row)
+        column = (offset - start - first) // size
+        way.append(row * shape.width + column)
+        start, rows = start + first + column * size, shape.rows_of(size)
+    return tuple(way), start, size
 
 
 Parse: TypeAlias = Callable[[bytes], _T]
@@ -137,15 +157,16 @@ class FractalHeap:
     def __init__(self, data: Data, address: int):
         self._data, self._address = data, address
         self._shape = _shape(data.at(address, _FRACTAL.size))
+        # The entries of blocks of blocks, by the way to them.
+        self._entries: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def parsed(self, identities: tuple[bytes, ...], parse: Parse[_T]) -> list[_T]:
         """Return the objects of IDs, parsed by a function."""
         shape = self._shape
         cells, others = _cells(shape, identities)
         found: dict[int, _T] = {}
-        children = self._children() if shape.rows and cells else (shape.root,)
         for cell in cells:
-            block = self._data.at(children[cell.number], cell.size)
+            block = self._data.at(self._place(cell.way), cell.size)
             pieces = (_kept if cell.size <= KEPT_BYTES else _pieces)(block, self._address, shape, cell, parse)
             found.update(zip([position for position, _, _ in cell.objects], pieces, strict=True))
         if others:
@@ -153,17 +174,28 @@ class FractalHeap:
             found.update({position: parse(self._other(identities[position], huge)) for position in others})
         return [found[position] for position in range(len(identities))]
 
-    def _children(self) -> tuple[int, ...]:
-        """Return the addresses of the blocks of the first level."""
-        shape = self._shape
+    def _place(self, way: tuple[int, ...]) -> int:
+        """Return the address of a block."""
+        return self._children(way[:-1])[way[-1]] if way else self._shape.root
+
+    def _children(self, way: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the addresses in a block of blocks: those of its first rows are blocks, the others blocks of blocks again."""
+        known = self._entries.get(way)
+        if known is not None:
+            return known
+        shape, begin, rows = self._shape, 0, self._shape.rows
+        for entry in way:
+            row, column = divmod(entry, shape.width)
+            first, size = shape.row(row)
+            begin, rows = begin + first + column * size, shape.rows_of(size)
         start = 13 + shape.offset
-        count = shape.width * shape.rows
-        # Rows of blocks of the largest size are the last that hold no blocks of blocks; the others are not looked at.
-        block = self._data.at(shape.root, start + 8 * count + 4)
+        count = shape.width * rows
+        block = self._data.at(self._place(way), start + 8 * count + 4)
         verify(block)
         require(block[:5] == b"FHIB\0" and little(block, 5, 8) == self._address, "an odd heap block")
-        require(little(block, 13, shape.offset) == 0, "an odd heap block")
-        return struct.unpack_from(f"<{count}Q", block, start)
+        require(little(block, 13, shape.offset) == begin, "an odd heap block")
+        found = self._entries[way] = struct.unpack_from(f"<{count}Q", block, start)
+        return found
 
     def _huge(self) -> dict[int, tuple[int, int]]:
         """Return address and length of the objects that are too long for a block, by number."""
@@ -232,7 +264,7 @@ def objects_of(block: _Bytes) -> dict[int, _Bytes]:
 def local_heap(data: Data, address: int) -> bytes:
     """Return the names of a group of the first kind."""
     signature, size, free, place = struct.unpack("<8sQQQ", data.at(address, 32))
-    require(signature == b"HEAP\0\0\0\0" and size <= _COLLECTION, "an odd heap")
+    require(signature == b"HEAP\0\0\0\0", "an odd heap")
     block = data.at(place, size)
     # Free pieces are a chain that ends with 1.
     for _ in range(_PIECES):

@@ -8,6 +8,8 @@ from aggarray.formats._h5.data import UNDEFINED, UnmodelledError, little, modell
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 _VIRTUAL = 3
+#: A link by name, among the kinds of links.
+_SOFT = 1
 #: The filter whose parameter, a level, HDF5 checks.
 _DEFLATE = 1
 #: Chunks in a B-tree of version 1; the numbers below it are those of layout versions 4 and 5.
@@ -21,7 +23,7 @@ class Layout:
 
     ``form``: COMPACT (the bytes are ``data``), CONTIGUOUS (``address``, ``size``) or CHUNKED (``chunk``: its shape, the size
     of an element last; ``index``: how chunks are found from ``address`` on; ``parameters`` of that index; ``wide``: the index
-    has eight bytes for the size of a chunk).
+    has eight bytes for the size of a chunk; ``bare``: chunks at the edge are stored without their filters).
     """
 
     form: int
@@ -32,6 +34,7 @@ class Layout:
     index: int = TREE_1
     parameters: tuple[int, ...] = ()
     wide: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +66,20 @@ class Index:
 class Link:
     """A link: name, address of the object header, when it was made among its like (0 where that is not kept).
 
-    Links by name, or into other files, lead to no address: `UNDEFINED`.
+    Links by name, or into other files, lead to no address: `UNDEFINED`. ``target``: the path that a link by name leads to.
     """
 
     name: bytes
     address: int
     order: int
+    target: bytes | None = None
 
 
 def layout_of(message: bytes) -> Layout:
-    """Return a layout of version 3, 4 or 5."""
-    modelled(len(message) >= 4 and message[0] in (3, 4, 5), "a layout that is not modelled")
+    """Return a layout of version 1 to 5."""
+    modelled(len(message) >= 4 and 1 <= message[0] <= 5, "a layout that is not modelled")
+    if message[0] < 3:
+        return _layout_1(message)
     form = message[1]
     if form == COMPACT:
         size = little(message, 2, 2)
@@ -83,6 +89,22 @@ def layout_of(message: bytes) -> Layout:
         return Layout(CONTIGUOUS, little(message, 2, 8), little(message, 10, 8))
     modelled(form == CHUNKED, "a layout that is not modelled")
     return _chunked_3(message) if message[0] == 3 else _chunked_4(message)
+
+
+def _layout_1(message: bytes) -> Layout:
+    """Return a layout of version 1 or 2: the size of contiguous values is given by their shape, -1 stands for the element."""
+    rank, form = message[1], message[2]
+    at = 8 if form == COMPACT else 16
+    require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "an odd layout")
+    sides = tuple(little(message, at + 4 * i, 4) for i in range(rank))
+    at += 4 * rank
+    if form == CHUNKED:
+        return Layout(CHUNKED, little(message, 8, 8), chunk=_checked(sides))
+    if form == CONTIGUOUS:
+        return Layout(CONTIGUOUS, little(message, 8, 8), math.prod(sides))
+    size = little(message, at, 4)
+    require(at + 4 + size <= len(message), "a layout that is cut short")
+    return Layout(COMPACT, size=size, data=message[at + 4 : at + 4 + size])
 
 
 def _chunked_3(message: bytes) -> Layout:
@@ -99,7 +121,7 @@ def _checked(chunk: tuple[int, ...]) -> tuple[int, ...]:
 
 def _chunked_4(message: bytes) -> Layout:
     flags, rank, width = message[2], message[3], little(message, 4, 1)
-    # Chunks at the edge may be stored without their filters (flag 1).
+    bare, flags = bool(flags & 1), flags & ~1
     require(flags in (0, 2) and 2 <= rank <= 33 and 1 <= width <= 8, "an odd layout")
     chunk = tuple(little(message, 5 + width * i, width) for i in range(rank))
     at = 5 + width * rank
@@ -118,7 +140,7 @@ def _chunked_4(message: bytes) -> Layout:
     else:
         raise UnmodelledError(f"chunk index {index}")
     place = little(message, at, 8)
-    return Layout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, wide=message[0] == 5)
+    return Layout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
 
 
 def fill_of(message: bytes) -> Fill:
@@ -143,6 +165,19 @@ def fill_of(message: bytes) -> Fill:
     if undefined or write == 1:
         return Fill(False)
     return Fill(True, message[at + 4 : at + 4 + size] if given else b"")
+
+
+def old_fill_of(message: bytes) -> Fill:
+    """Return a fill value as files older than version 1.5 of the library have it (type 0x0004)."""
+    size = little(message, 0, 4)
+    require(4 + size <= len(message), "an odd fill value")
+    return Fill(True, message[4 : 4 + size])
+
+
+def halves_of(message: bytes) -> int:
+    """Return half the entries of a full node, of chunks or of a group, whichever has more (type 0x0013)."""
+    require(little(message, 0, 1) == 0, "odd sizes of trees")
+    return max(little(message, 1, 2), little(message, 3, 2))
 
 
 def filters_of(message: bytes) -> tuple[Step, ...]:
@@ -207,7 +242,8 @@ def link_of(message: bytes) -> Link:
     # To a hard link belongs an address, to others so many bytes.
     held = 8 if kind == 0 else 2 + little(message, at, 2)
     require(length > 0 and at + held <= len(message), "a link that is cut short")
-    return Link(name, UNDEFINED if kind else little(message, at, 8), order)
+    target = message[at + 2 : at + held] if kind == _SOFT else None
+    return Link(name, UNDEFINED if kind else little(message, at, 8), order, target)
 
 
 def symbols_of(message: bytes) -> tuple[int, int]:
@@ -220,11 +256,12 @@ def committed_at(message: bytes) -> int:
     version, kind = little(message, 0, 1), little(message, 1, 1)
     # Version 3 also knows of messages in a heap.
     modelled(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
-    return little(message, 8 if version == 1 else 2, 8)
+    # Version 1 has an entry of a group: the place of a name comes first.
+    return little(message, 16 if version == 1 else 2, 8)
 
 
 def virtual_at(message: bytes) -> tuple[int, int] | None:
     """Return where in the global heap a virtual layout lists its sources (address, number); None for other layouts."""
-    if message[1:2] != bytes([_VIRTUAL]):
+    if message[1:2] != bytes([_VIRTUAL]) or message[0] < 4:
         return None
     return little(message, 2, 8), little(message, 10, 4)

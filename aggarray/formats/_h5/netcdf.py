@@ -1,130 +1,235 @@
-"""What does a netCDF-4 file hold, read by no library?
+"""What does an HDF5 file hold, read by no library?
 
-The structure is the one that netCDF4 would give: dimensions are scales, found by their number or through references; a
-variable is as long as its dimensions; names, order and attributes are as netCDF-C sees them.
+Names, order and attributes are as netCDF-C sees them in a netCDF-4 file; dimensions are scales, found by their number or by
+references. In plain HDF5 dimensions without a scale have no name. What has no NumPy dtype is left out, with a reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggarray.formats._h5.data import Data, UnmodelledError, modelled, require
-from aggarray.formats._h5.dimensions import Item, described, dtype_of, shared_variables, variables_of
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
+from aggarray.formats._h5.dimensions import Item, described, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_of, shown_attributes
-from aggarray.formats._h5.groups import attributes_of, links_of
+from aggarray.formats._h5.groups import attributes_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
+from aggarray.formats._h5.links import Links
+from aggarray.formats._h5.rows import claimed_rows, stored_rows
 from aggarray.formats._h5.superblock import root_address
+from aggarray.formats._h5.types import ROWS
 from aggarray.formats._h5.values import check_storage, values_of
+from aggarray.formats._hdf5_links import DEEPEST, OUTSIDE
+from aggarray.formats._hdf5_rows import as_rows, padded
+from aggarray.formats._hdf5_scan import NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
+from aggarray.formats.claims import scannable
 from aggarray.formats.places import File
-
-#: netCDF-C cuts longer names.
-_LONGEST_NAME = 255
-#: Groups within groups.
-_DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Dataset:
-    """A dataset: the path of its group with a slash at the end, its name, its header, what its attributes say."""
+    """A dataset: the path of its group with a slash at the end, its name, its address and header, what its attributes say."""
 
     prefix: str
     name: str
+    address: int
     header: Header
     facts: Facts
 
 
 @dataclass(slots=True)
 class _Found:
-    """What a walk through a file has found, in order: groups by path, datasets by address; ``seen``: both."""
+    """What a walk through a file has found, in order: groups by path, datasets, what is left out and why.
+
+    ``seen``: the addresses of groups; ``later``: links by name, as (prefix, name, address), looked at when all else is known.
+    """
 
     data: Data
     heap: GlobalHeap
+    links: Links
     groups: dict[str, Facts] = field(default_factory=dict)
-    datasets: dict[int, _Dataset] = field(default_factory=dict)
+    datasets: list[_Dataset] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
+    later: list[tuple[str, str, int]] = field(default_factory=list)
 
 
-def scan(path: str) -> Structure:
-    """Return the structure of a netCDF-4 file as netCDF4 shows it; one of `data.LEFT` where it is left to the libraries."""
+def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
+    """Return the structure of a file; one of `data.LEFT` where it is left to the library.
+
+    ``by_library`` reads values of coordinates that only the HDF5 library decodes.
+    """
     with File(path) as file:
-        return _structure(path, file)
+        return _structure(path, file, by_library)
 
 
-def _structure(path: str, file: File) -> Structure:
+def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
     data = Data(file)
-    found = _Found(data, GlobalHeap(data))
     root = root_address(data)
+    found = _Found(data, GlobalHeap(data), Links(data, root))
     _walk(found, root, header_at(data, root), "")
-    items, prefixes = _items(found), tuple(found.groups)
-    every, sizes = described(items, prefixes)
-    modelled(bool(sizes) or found.groups[""].stamped, "a file that is no netCDF-4")
-    variables, wanted = _variables(found, items, prefixes)
+    for prefix, name, address in found.later:
+        header = header_at(data, address)
+        if not header.is_group:
+            _note_dataset(found, prefix, name, address, header)
+    items = _items(found)
+    every, sizes = described(items)
+    nameless = any(None in d.dimensions for d in every)
+    is_netcdf = not nameless and (bool(sizes) or found.groups[""].stamped)
+    variables, wanted = _variables(found, items)
+    sizes_of_rows: dict[str, np.ndarray] = {}
+    if any(item.kind.name == ROWS for item in items):
+        (variables, sizes_of_rows), wanted = _with_rows(found, items, variables), None
     places = {d.path: d for d in every}
-    headers = [dataset.header for dataset in found.datasets.values()]
 
-    def read(variable: Variable) -> np.ndarray:
-        """Return the values of a variable."""
+    def read(variable: Variable) -> np.ndarray | None:
+        """Return the values of a variable, None for those that a scan does not read."""
+        if variable.name in sizes_of_rows:
+            return sizes_of_rows[variable.name]
         place = places[variable.name]
-        modelled(len(place.lengths) < 2 or place.growing < 2, "two unlimited dimensions")
-        values = values_of(data, found.heap, headers[place.number], place.lengths)
+        item, header = items[place.number], found.datasets[place.number].header
+        if item.borrowing or not scannable(place.lengths, item.kind.size):
+            return None
+        if item.space.empty:
+            return np.empty(0, variable.dtype)
+        try:
+            values = values_of(data, found.heap, header, place.lengths)
+        except UnmodelledError as error:
+            if by_library is None or is_doubtful(error):
+                raise
+            return by_library(variable)
         return stored_values(values, variable.attrs, place.joined).astype(variable.dtype, copy=False)
 
     filled = with_values(variables, read, wanted)
     attrs = {prefix[:-1]: shown_attributes(facts, found.heap) for prefix, facts in found.groups.items()}
-    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, (), sizes=dict(sizes))
+    return Structure(
+        path,
+        "netCDF4" if is_netcdf else "HDF5",
+        attrs.pop(""),
+        filled,
+        attrs,
+        _skipped(found, items),
+        sizes=dict(sizes) if is_netcdf else None,
+        elsewhere=tuple(items[d.number].path for d in every if items[d.number].borrowing),
+    )
 
 
 def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
     """Collect the datasets of a group, then what is in the groups in it, as netCDF-C does."""
-    require(address not in found.seen and prefix.count("/") <= _DEEPEST, "groups that run in a circle")
     found.seen.add(address)
     found.groups[prefix] = facts_of(attributes_of(found.data, header))
     inner = []
-    for link in links_of(found.data, header):
-        modelled(len(link.name) <= _LONGEST_NAME and b"/" not in link.name, "an odd name")
-        name = link.name.decode("utf-8")
-        item = header_at(found.data, link.address)
-        if item.link_index is not None or item.symbols is not None:
-            inner.append((link.address, item, f"{prefix}{name}/"))
+    for link in found.links.of(address, header).values():
+        try:
+            name = link.name.decode("utf-8")
+        except UnicodeDecodeError:
+            escaped = link.name.decode("utf-8", "backslashreplace")
+            found.skipped.append((f"{prefix}{escaped}", NOT_UTF8))
+            continue
+        target = link.address if link.target is None else found.links.resolve(address, link.name)
+        if isinstance(target, str) or target == UNDEFINED:
+            found.skipped.append((f"{prefix}{name}", target if isinstance(target, str) else OUTSIDE))
+        elif link.target is not None:
+            found.later.append((prefix, name, target))
+        elif (item := header_at(found.data, target)).is_group:
+            inner.append((target, item, f"{prefix}{name}"))
         else:
-            modelled(link.address not in found.seen, "a dataset that is there twice")
-            found.seen.add(link.address)
-            found.datasets[link.address] = _Dataset(prefix, name, item, facts_of(attributes_of(found.data, item)))
-    for group in inner:
-        _walk(found, *group)
+            _note_dataset(found, prefix, name, target, item)
+    for at, item, path in inner:
+        if path.count("/") > DEEPEST:
+            found.skipped.append((path, TOO_DEEP))
+        elif at not in found.seen:
+            _walk(found, at, item, f"{path}/")
+
+
+def _note_dataset(found: _Found, prefix: str, name: str, address: int, header: Header) -> None:
+    if header.layout is None and header.virtual is None and header.space is None and header.kind is not None:
+        return  # a datatype with a name
+    found.datasets.append(_Dataset(prefix, name, address, header, facts_of(attributes_of(found.data, header))))
 
 
 def _items(found: _Found) -> tuple[Item, ...]:
     """Return what is known of the datasets without their addresses."""
-    positions = {address: position for position, (address, d) in enumerate(found.datasets.items()) if d.facts.scale}
-    items = []
-    for dataset in found.datasets.values():
-        kind, space = dataset.header.kind, dataset.header.space
-        if kind is None or space is None or dataset.header.layout is None or space.empty:
-            raise UnmodelledError("neither a group nor an ordinary dataset")
-        modelled(dataset.header.committed is None, "a type of users")
-        dtype_of(kind)
-        check_storage(found.data, dataset.header.layout, kind.size * space.count)
-        facts = dataset.facts
-        scales = None
-        if facts.listed is not None and facts.numbers is None and not facts.scale:
-            scales = tuple(positions[_referred(found, *element)] for element in facts.listed)
-        items.append(Item(dataset.prefix, dataset.name, space, kind, facts, scales))
-    return tuple(items)
+    positions: dict[int, int] = {}
+    for position, dataset in enumerate(found.datasets):
+        if dataset.facts.scale:
+            positions.setdefault(dataset.address, position)
+    return tuple(_item(found, dataset, positions, n) for n, dataset in enumerate(found.datasets))
+
+
+def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number: int) -> Item:
+    header, facts = dataset.header, dataset.facts
+    kind, space, layout = header.kind, header.space, header.layout
+    require(space is not None, "values without a dataspace")
+    if kind is None or space is None or (layout is None and header.virtual is None):
+        raise UnmodelledError("neither a group nor an ordinary dataset")
+    # How long it is then, the files tell that it is made of.
+    modelled(header.virtual is None or -1 not in space.most, "a virtual dataset without end")
+    if layout is not None and not header.external:
+        check_storage(found.data, layout, kind.size * space.count)
+    scales: tuple[int | None, ...] | None = None
+    if facts.scale and positions[dataset.address] != number:
+        scales = (positions[dataset.address],)
+    elif facts.listed is not None and facts.numbers is None and not facts.scale:
+        scales = tuple(_position(found, positions, _referred(found, *element)) for element in facts.listed)
+    elif facts.scales is not None:
+        scales = tuple(_position(found, positions, address) for address in facts.scales)
+    return Item(dataset.prefix, dataset.name, space, kind, facts, scales, header.is_borrowing)
+
+
+def _position(found: _Found, positions: Mapping[int, int], address: int) -> int | None:
+    """Return the number of the scale at an address, None where another object is there, or none is named."""
+    if address not in positions and address not in (0, UNDEFINED):
+        header_at(found.data, address, lenient=True)  # raises DoubtfulError where no object is
+    return positions.get(address)
 
 
 def _referred(found: _Found, count: int, address: int, number: int) -> int:
-    """Return the address of the only scale of a dimension."""
-    modelled(count == 1, "dimensions with several names")
+    """Return the address of the first scale of a dimension, `data.UNDEFINED` where it has none."""
+    if not count:
+        return UNDEFINED
     packed = found.heap.get(address, number)
-    require(len(packed) == 8, "an odd reference")
-    return int.from_bytes(packed, "little")
+    require(len(packed) == 8 * count, "an odd reference")
+    return int.from_bytes(packed[:8], "little")
 
 
-def _variables(found: _Found, items: tuple[Item, ...], prefixes: Sequence[str]) -> tuple[tuple[Variable, ...], frozenset[str]]:
+def _variables(found: _Found, items: tuple[Item, ...]) -> tuple[tuple[Variable, ...], frozenset[str] | None]:
+    """Return the variables, and whose values a scan reads where that is known already."""
     if all(item.facts.shareable for item in items):
-        return shared_variables(items, tuple(prefixes))
-    return variables_of(items, tuple(prefixes), [shown_attributes(item.facts, found.heap) for item in items])
+        return shared_variables(items)
+    return variables_of(items, [shown_attributes(item.facts, found.heap) for item in items])
+
+
+def _with_rows(
+    found: _Found, items: tuple[Item, ...], variables: Sequence[Variable]
+) -> tuple[tuple[Variable, ...], dict[str, np.ndarray]]:
+    """Return the variables with samples and sizes in place of rows, and the values of these sizes."""
+    taken = {item.path for item in items}
+    headers = {item.path: dataset.header for item, dataset in zip(items, found.datasets, strict=True)}
+    shown: list[Variable] = []
+    sizes: dict[str, np.ndarray] = {}
+    for variable in variables:
+        header = headers[variable.name]
+        if header.kind is None or header.kind.name != ROWS:
+            shown.append(variable)
+        elif claim := claimed_rows(found.data, header):
+            found.skipped.append((variable.name, claim))
+        else:
+            counts = stored_rows(found.data, header).elements["count"].astype(np.int64)
+            shown += as_rows(variable, counts, taken)
+            sizes[shown[-1].name] = padded(counts, slice(0, shown[-1].shape[0]))
+    return tuple(shown), sizes
+
+
+def _skipped(found: _Found, items: tuple[Item, ...]) -> tuple[tuple[str, str], ...]:
+    """Return (name, reason) of what is left out; attributes are named as CDL names them, ``variable:attribute``."""
+    reasons = list(found.skipped)
+    for item in items:
+        if not item.facts.pure and not item.is_variable:
+            reasons.append((item.prefix + item.name, refusal(item.kind.what)))
+    owners = [(prefix[:-1], facts) for prefix, facts in found.groups.items()]
+    owners += [(item.path, item.facts) for item in items if item.is_variable]
+    reasons += [(f"{path}:{name}", attribute_refusal(what)) for path, facts in owners for name, what in facts.left]
+    return tuple(reasons)

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggarray.formats._h5.chunks import stored_chunks
 from aggarray.formats._h5.data import Data, DoubtfulError, UnmodelledError, modelled, require
-from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.heaps import collection_size, objects_of
-from aggarray.formats._h5.types import ROWS
+from aggarray.formats._h5.messages import CHUNKED
+from aggarray.formats._h5.types import ELEMENT, ROWS
 from aggarray.formats._h5.values import elements_of
+from aggarray.formats.base import FREE_CHUNKS
+from aggarray.formats.claims import MOST_INFLATED
 from aggarray.memory.rows import offsets_of
 
 #: HDF5 makes no collection of rows smaller than this.
@@ -52,15 +55,32 @@ class StoredRows:
             first = following
 
 
-def stored_rows(file: H5File, header: Header) -> StoredRows:
+def claimed_rows(data: Data, header: Header) -> str | None:
+    """Return why the sizes of rows are not looked at: what is stored does not bear out so many; else None."""
+    layout, space = header.layout, header.space
+    if layout is None or space is None or space.count <= FREE_CHUNKS:
+        return None
+    stored = layout.size
+    if layout.form == CHUNKED:
+        stored = int(stored_chunks(data, layout, space, bool(header.filters)).sizes.sum())
+    return refused_rows(space.count, stored)
+
+
+def refused_rows(count: int, stored: int) -> str | None:
+    """Return why a number of rows is not believed, given the bytes that are stored; None where it is."""
+    most = FREE_CHUNKS + stored * MOST_INFLATED // ELEMENT
+    return None if count <= most else f"a claim of {count} rows, hardly any stored; write the file anew"
+
+
+def stored_rows(data: Data, header: Header) -> StoredRows:
     """Return the rows of a dataset; one of `data.LEFT` where it has none, or these are left to the libraries."""
     kind, space = header.kind, header.space
     if kind is None or kind.name != ROWS or kind.dtype is None or space is None:
         raise UnmodelledError("no rows of numbers")
     modelled(len(space.shape) == 1 and not space.empty, "rows along several dimensions")
-    elements = elements_of(file.data, header)
+    elements = elements_of(data, header)
     counts = elements["count"].astype(np.int64)
-    require(not len(counts) or int(counts.max()) * kind.dtype.itemsize <= file.data.size, "a row longer than the file")
+    require(not len(counts) or int(counts.max()) * kind.dtype.itemsize <= data.size, "a row longer than the file")
     return StoredRows(kind.dtype, elements, offsets_of(counts))
 
 

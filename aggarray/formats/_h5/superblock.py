@@ -3,7 +3,7 @@
 import struct
 from typing import NamedTuple
 
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require, verify
+from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, little, modelled, require, verify
 from aggarray.formats._h5.headers import header_at
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -16,12 +16,13 @@ _NEW = struct.Struct("<8sBBBBQQQQI")
 
 
 class _Root(NamedTuple):
-    """Base address, end of the file, root group, and an extension of the superblock: settings that few files have."""
+    """Base address, end of the file, root group, an extension of the superblock, and half the entries of nodes of B-trees."""
 
     base: int
     end: int
     address: int
-    extension: int
+    extension: int = UNDEFINED
+    half: int = 0
 
 
 def root_address(data: Data) -> int:
@@ -39,9 +40,8 @@ def root_address(data: Data) -> int:
         raise UnmodelledError(f"superblock version {version}")
     require(found.base == start and start < found.end <= start + data.size, "a file that is moved or truncated")
     data.end(found.end - start)
-    if found.extension != UNDEFINED:
-        # How free space is managed changes nothing for who reads; other settings are not modelled.
-        header_at(data, found.extension)
+    extension = 0 if found.extension == UNDEFINED else header_at(data, found.extension).halves
+    data.half = max(data.half, found.half, extension)
     return found.address
 
 
@@ -57,16 +57,15 @@ def _start(data: Data) -> int:
 
 def _old(block: bytes, version: int) -> _Root:
     """Return what versions 0 and 1 say."""
-    _, _, free, root, shared, offsets, lengths, leaf, inner, flags = _OLD.unpack_from(block)
-    # The numbers of entries of nodes are those that HDF5 has when nobody says otherwise, as nobody does.
-    modelled((free, root, shared, offsets, lengths, flags, leaf, inner) == (0, 0, 0, 8, 8, 0, 4, 16), "an odd superblock")
-    at = _OLD.size
+    _, _, _, _, _, offsets, lengths, _, inner, _ = _OLD.unpack_from(block)
+    modelled((offsets, lengths) == (8, 8), "addresses of another size")
+    at, half = _OLD.size, inner
     if version == 1:
-        modelled(block[at : at + 4] == bytes([32, 0, 0, 0]), "an odd superblock")
+        half = max(inner, little(block, at, 2))
         at += 4
-    base, free_space, end, driver, name, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
-    modelled(free_space == driver == UNDEFINED and name == 0 and kind <= 1, "an odd superblock")
-    return _Root(base, end, address, UNDEFINED)
+    base, _, end, driver, _, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
+    modelled(driver == UNDEFINED and kind <= 1, "a file of several parts")
+    return _Root(base, end, address, half=half)
 
 
 def _new(block: bytes) -> _Root:

@@ -17,6 +17,10 @@ from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.types import TEXTS
 from aggarray.formats._h5.values import check_storage, text_at
 from aggarray.formats.places import File
+from aggarray.lru_cache import LRUCache
+
+#: What was found of the latest files, by path and state.
+_known = LRUCache(lambda: 4096, lambda _: 1)
 
 
 def contradicts_itself(path: str) -> bool:
@@ -25,24 +29,41 @@ def contradicts_itself(path: str) -> bool:
     FormatError where they would give other values.
     """
     try:
-        survey(path)
+        with File(path) as file:
+            key = path, file.state
+            known: bool | None = _known.get(key)
+            if known is None:
+                known = _is_doubtful(path, file)
+                _known.keep(key, known)
+            return known
+    except OSError:
+        return False
+
+
+def survey(path: str) -> None:
+    """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its root group is."""
+    with File(path) as file:
+        _check_file(file)
+
+
+def _is_doubtful(path: str, file: File) -> bool:
+    try:
+        _check_file(file)
     except LEFT as error:
         refuse(error, path)
         return is_doubtful(error)
     return False
 
 
-def survey(path: str) -> None:
-    """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its root group is."""
-    with File(path) as file:
-        data = Data(file)
-        try:
-            root = root_address(data)
-        except UnmodelledError as error:
-            if is_doubtful(error):
-                raise
-            raise DoubtfulError(str(error)) from error
-        _survey(data, root)
+def _check_file(file: File) -> None:
+    data = Data(file)
+    try:
+        root = root_address(data)
+    except UnmodelledError as error:
+        if is_doubtful(error):
+            raise
+        raise DoubtfulError(str(error)) from error
+    _survey(data, root)
 
 
 def _survey(data: Data, root: int) -> None:
@@ -62,7 +83,7 @@ def _check_object(data: Data, heap: GlobalHeap, address: int) -> set[int]:
     header = header_at(data, address, lenient=True)
     _check_attributes(data, heap, header)
     if header.link_index is not None or header.symbols is not None:
-        return {link.address for link in links_of(data, header, hard_only=True)}
+        return {link.address for link in links_of(data, header) if link.address != UNDEFINED}
     _check_storage(data, header)
     if header.virtual is not None and header.virtual[0] != UNDEFINED:
         # The list ends with a checksum.
@@ -83,7 +104,7 @@ def _passing_over() -> Iterator[None]:
 def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
     """Follow what attributes have in a heap."""
     with _passing_over():
-        for attribute in attributes_of(data, header, in_any_order=True):
+        for attribute in attributes_of(data, header):
             for element in attribute.elements:
                 if attribute.kind == TEXTS:
                     text_at(heap, *element)

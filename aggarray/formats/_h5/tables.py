@@ -65,6 +65,8 @@ def _plain(header: Header) -> tuple[np.dtype[Any], Space, Layout]:
     kind, space, layout = header.kind, header.space, header.layout
     if kind is None or space is None or layout is None or kind.name != PLAIN or kind.dtype is None or space.empty:
         raise UnmodelledError("no dataset of plain numbers")
+    if kind.dtype.kind not in "iuf" or header.external:
+        raise UnmodelledError("no dataset of plain numbers in this file")
     return kind.dtype, space, layout
 
 

@@ -23,8 +23,6 @@ _Entry: TypeAlias = tuple[bytes, int, bytes]
 
 GROUP, CHUNKS = 0, 1
 _NODE = struct.Struct("<4sBBHQQ")
-#: Half the entries of a full node of chunks when nobody says otherwise; those of groups have fewer.
-_HALF = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def leaf_blocks(data: Data, address: int, kind: int, key: int) -> Iterator[bytes
     seen: set[int] = set()
     # Keys of chunks begin with size and filters, which nothing is looked up by.
     start = 8 if kind == CHUNKS else 0
-    most = _NODE.size + 2 * _HALF * (key + 8) + key
+    most = _NODE.size + 2 * data.half * (key + 8) + key
     while nodes:
         # All nodes of a level, each of which knows those beside it.
         ahead, below, own = UNDEFINED, [], 0
@@ -145,7 +143,7 @@ def leaf_blocks(data: Data, address: int, kind: int, key: int) -> Iterator[bytes
             seen.add(node)
             page = data.once(node, most)
             signature, own_kind, own, count, left, right = _NODE.unpack_from(page)
-            require(count <= 2 * _HALF, "an odd tree")
+            require(count <= 2 * data.half, "an odd tree")
             require((signature, own_kind, left, right) == (b"TREE", kind, ahead, behind), "an odd tree")
             require(own == level if level is not None else own <= _DEEPEST, "an odd tree")
             block = page[_NODE.size : _NODE.size + count * (key + 8) + key]

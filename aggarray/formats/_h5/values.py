@@ -62,6 +62,7 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Fill | None) -> 
 
 
 def _stored(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
+    modelled(not header.external, "values in other files")
     shape = header.space.shape if header.space else ()
     size = math.prod(shape) * dtype.itemsize
     if not size:

@@ -1,0 +1,47 @@
+"""Bounded cache: what was used least recently goes first."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+
+class LRUCache:
+    """A cache of items whose sizes add up to at most ``most()``; thread-safe, and empty in the child of a fork."""
+
+    def __init__(self, most: Callable[[], int], size: Callable[[Any], int]) -> None:
+        self._most, self._size = most, size
+        self._lock = threading.Lock()
+        self._items: OrderedDict[Hashable, Any] = OrderedDict()
+        self._total = 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        # The lock may have been held by a thread that the child does not have.
+        self._lock, self._items, self._total = threading.Lock(), OrderedDict(), 0
+
+    def get(self, key: Hashable) -> Any:
+        """Return an item, None where there is none."""
+        if not self._items:
+            return None
+        with self._lock:
+            if key in self._items:
+                self._items.move_to_end(key)
+            return self._items.get(key)
+
+    def keep(self, key: Hashable, item: Any) -> None:
+        """Keep an item unless it is larger than the whole cache; the least recently used ones go."""
+        most = self._most()
+        if not most:
+            return
+        size = self._size(item)
+        with self._lock:
+            if key in self._items:
+                self._total -= self._size(self._items.pop(key))
+            if size <= most:
+                self._items[key] = item
+                self._total += size
+            while self._total > most:
+                self._total -= self._size(self._items.popitem(last=False)[1])
