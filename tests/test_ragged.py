@@ -386,6 +386,7 @@ def test_variable_length_types_of_netcdf(tmp_path: Path) -> None:
         and a.coords["height"][:].tolist() == [0.0, 1.0, 2.0] * 2
     )
     assert memory.type_string(a) == "6 * var * int32"
+    assert aa.open(tmp_path / "0.nc")["height"][:].tolist() == [0.0, 1.0, 2.0]
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +396,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_data_of_more_dimensions_stay_beside_rows(tmp_path: Path) -> None:
-    """What is there of each row alone describes the rows; what has another dimension is data, too."""
+    """What is there of each row describes the rows; it is data, too, unless it is a coordinate."""
     grid = np.arange(12.0).reshape(3, 4)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         rows = file.create_dataset("rows", (3,), h5py.vlen_dtype("f4"))
@@ -406,6 +407,6 @@ def test_data_of_more_dimensions_stay_beside_rows(tmp_path: Path) -> None:
         for name in ("rows", "grid", "level"):
             file[name].dims[0].attach_scale(file["t"])
     agg = aa.open(tmp_path / "a.h5")
-    assert sorted(str(a.name) for a in agg) == ["grid", "rows"]
+    assert sorted(str(a.name) for a in agg) == ["grid", "level", "rows"]
     np.testing.assert_array_equal(agg["grid"][:], grid)
     assert set(agg["rows"].coords) >= {"t", "level"}

@@ -1,12 +1,14 @@
 """Which arrays of a file are ragged? Those along a dimension of samples of which it says whose they are (CF chapter 9)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Protocol
 
 import numpy as np
 
-from aggarray.formats.base import Structure, basename
+from aggarray.formats.base import SIZES, Structure, Variable, basename, words
+from aggarray.formats.described import text_attribute
 from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry, Part
 from aggarray.master.ragged import ragged
@@ -14,6 +16,10 @@ from aggarray.roles import Sampling, samplings_of
 
 #: What a damaged file says is cut here, until its rows are needed and checked.
 _HIGHEST = 1 << 62
+
+#: Attributes of coordinates and names of instances, and units of places (CF sections 4.1, 4.2 and 9.5).
+_DESCRIBING = frozenset(("cf_role", "axis"))
+_PLACE = re.compile(r"degrees?_?[NE](orth|ast)?", re.IGNORECASE)
 
 #: What a first dimension without a name is called.
 NAMELESS = "dim_0"
@@ -48,6 +54,7 @@ class _File:
         self._along = (sampling.instances, sampling.samples) if self._flat else (sampling.samples,)
         self._sizes = structure.sizes or {}
         self.variables = [v for v in structure.variables if v.name.rpartition("/")[0] == sampling.group]
+        self._named = {basename(w) for v in self.variables for w in words(v.attrs.get("coordinates"))}
 
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
         """Return the arrays with those of this sampling as ragged ones."""
@@ -64,6 +71,9 @@ class _File:
         instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
         # What has further dimensions is data in its own right, too.
         idle = {one.counts, one.index, *(c.name for c in hung.values() if len(c.shape) < 2)}
+        if any(f"{v.name}{SIZES}" == one.counts for v in self.variables):
+            # So is what stands beside rows of variable length, unless it says which instance, or where, it is.
+            idle -= {v.name for v in self.variables if v.name != one.counts and not self._describes(v)}
         return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
     def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:
@@ -113,6 +123,13 @@ class _File:
             if array is not None:
                 hung[basename(v.name)] = ragged(array, runs, {})
         return hung
+
+    def _describes(self, variable: Variable) -> bool:
+        """Tell whether a variable says which instance, or where, it is: a coordinate, or a name."""
+        attrs, name = variable.attrs, basename(variable.name)
+        if name in self._named or variable.dimensions == (name,) or not _DESCRIBING.isdisjoint(attrs):
+            return True
+        return variable.dtype.kind == "T" or bool(_PLACE.fullmatch(text_attribute(attrs.get("units")) or ""))
 
     def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray | None:
         """Return the samples of a variable in rows, None where they cannot be used."""

@@ -17,10 +17,7 @@ from aggarray.formats._h5.data import LEFT, is_doubtful
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.rows import refused_rows, stored_rows
 from aggarray.formats._hdf5_links import borrows
-from aggarray.formats.base import Box, Variable, basename, h5py_file, reason
-
-#: What is added to a variable's name: for the sizes of its rows, and for the dimension of its samples.
-SIZES, SAMPLES = "_row_size", "_sample"
+from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, h5py_file, reason
 
 #: So many rows are read at a time where their sizes are told by nothing but their values.
 _BLOCK = 1 << 12

@@ -31,6 +31,9 @@ FREE_CHUNKS = 1 << 20
 #: Attributes of the variables that say which samples belong together (CF section 9.3).
 ROWS = frozenset(("sample_dimension", "instance_dimension"))
 
+#: What is added to the name of a variable of variable length: for the sizes of its rows, and for the dimension of its samples.
+SIZES, SAMPLES = "_row_size", "_sample"
+
 #: What libraries raise over a damaged file; programming errors of ours pass through.
 LIBRARY_ERRORS = (
     *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),

@@ -21,7 +21,7 @@ OBJECTS = "objects"
 ROWS, OTHER_ROWS = "rows", "other rows"
 
 #: HDF5's numbers of classes of datatypes.
-_INTEGER, _FLOAT = 0, 1
+_INTEGER, _FLOAT, _NAMED = 0, 1, 8
 
 #: A variable-length element as stored: count, address of a collection in the global heap, number of the object in it.
 ELEMENT = 16
@@ -258,7 +258,7 @@ def _sequence(t: _Type) -> _Parsed:
         if inner.name == OBJECTS:
             return Kind(REFERENCES, ELEMENT, what="variable-length"), end
         # Numbers with names are not told by the size of a row.
-        numbers = inner.name == PLAIN and t.message[t.rest] & 15 in (_INTEGER, _FLOAT)
+        numbers = inner.name == PLAIN and t.message[t.rest] & 15 != _NAMED
         return Kind(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, what="variable-length"), end
     return Kind(OTHER_ROWS, ELEMENT, what="variable-length"), end
 
