@@ -12,11 +12,11 @@ import h5py
 import netCDF4
 import numpy as np
 
-from aggarray.formats import hdf5
 from aggarray.formats._h5 import glimpses, netcdf
 from aggarray.formats._h5.data import LEFT
 from aggarray.formats.base import Structure
 from aggarray.formats.glimpses import Glimpse, Wanted
+from aggarray.formats.hdf5 import scan_by_library
 from aggarray.formats.places import File
 from tests import netcdf4_scan
 
@@ -28,7 +28,7 @@ def by_netcdf4(path: Any) -> Structure | str:
 
 def by_h5py(path: Any) -> Structure:
     """Scan with h5py, the oracle of files that are no netCDF-4."""
-    return hdf5.scan_by_library(os.fspath(path))
+    return scan_by_library(os.fspath(path))
 
 
 def without_library(path: Any) -> Structure | None:

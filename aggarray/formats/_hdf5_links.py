@@ -25,8 +25,8 @@ def parts(path: bytes) -> list[bytes]:
     return [name for name in reversed(path.split(b"/")) if name not in _HERE]
 
 
-def leads_outside(file: Any, path: str | bytes) -> bool:
-    """Tell whether a path from the top of an open file runs through a link into another file, or through too many to tell.
+def leads_outside(file: Any, path: str | bytes) -> str:
+    """Return why a path from the top of an open file is not followed: it leaves the file, or runs in a circle; else "".
 
     ``file``: of h5py, or its ``FileID``. What is not there leads nowhere.
     """
@@ -45,10 +45,12 @@ def leads_outside(file: Any, path: str | bytes) -> bool:
             way = [] if target.startswith(b"/") else way[:-1]
             left += parts(target)
         elif kind is None:
-            return False
-        if kind not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT) or followed > MOST_FOLLOWED:
-            return True
-    return False
+            return ""
+        if kind not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT):
+            return OUTSIDE
+        if followed > MOST_FOLLOWED:
+            return DANGLING
+    return ""
 
 
 def _kind(group: Any, path: bytes) -> int | None:

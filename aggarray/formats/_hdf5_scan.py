@@ -12,7 +12,7 @@ import numpy as np
 
 from aggarray.formats._h5.attributes import MISNAMED
 from aggarray.formats._h5.facts import INTERNAL
-from aggarray.formats._hdf5_links import DANGLING, DEEPEST, OUTSIDE, borrows, is_pure_dimension, is_scale, leads_outside
+from aggarray.formats._hdf5_links import DANGLING, DEEPEST, borrows, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -123,9 +123,9 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
             found.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), NOT_UTF8))
             continue
         name = f"{prefix}{key}"
-        if leads_outside(group.file, name):
+        if why := leads_outside(group.file, name):
             # Nothing outside the file that was named is opened.
-            found.skipped.append((name, OUTSIDE))
+            found.skipped.append((name, why))
             continue
         try:
             item = group[key]
@@ -312,9 +312,9 @@ def _left_out(item: Any, name: str) -> str | None:
     h5t = h5py.h5t
     kind = item.attrs.get_id(name).get_type()
     if isinstance(kind, h5t.TypeReferenceID):
-        return None
+        return None if kind.equal(h5t.STD_REF_OBJ) else "reference"
     if isinstance(kind, h5t.TypeVlenID):
-        return None if isinstance(kind.get_super(), h5t.TypeReferenceID) else "variable-length"
+        return None if kind.get_super().equal(h5t.STD_REF_OBJ) else "variable-length"
     if isinstance(kind, h5t.TypeStringID):
         return ""
     words = {h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"}
