@@ -20,6 +20,8 @@ from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Codec, Filter, Parameters
 from aggarray.plugins import foreign_objects, own_objects
 
+#: No compressor makes more than this of bytes that do not compress, whichever ones went before it.
+_TIMES, _SLACK = 8, 1 << 16
 #: Bytes that a thread may keep for the next chunks.
 _KEPT = 1 << 22
 
@@ -194,7 +196,7 @@ class _Step:
 def _steps(filters: tuple[Filter, ...], size: int, mask: int) -> tuple[_Step, ...]:
     """Return what is to be undone, in that order; ValueError where a codec is missing."""
     steps: list[_Step] = []
-    exact = True
+    exact, most = True, _TIMES * size + _SLACK
     for i, f in enumerate(filters):
         if mask >> i & 1:
             continue
@@ -204,6 +206,6 @@ def _steps(filters: tuple[Filter, ...], size: int, mask: int) -> tuple[_Step, ..
         steps.append(_Step(codec, f.parameters, size, exact, not steps))
         grown = codec.grown(size, f.parameters)
         exact = exact and grown is not None
-        # What a compressor makes of data that does not compress is hardly longer than it.
-        size = size + size // 8 + 4096 if grown is None else grown
+        # What a compressor makes of data that does not compress is not much longer, unless its blocks are tiny.
+        size = most if grown is None else grown
     return tuple(reversed(steps))
