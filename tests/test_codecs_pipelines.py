@@ -25,7 +25,9 @@ EC, NN = 4, 32
 TYPES = ["<i1", "<u2", ">i2", "<i4", ">u4", "<f4", ">f4", "<f8", ">f8", "<i8"]
 
 
-def pipeline(file: h5py.File, name: str, values: np.ndarray, chunk: tuple[int, ...], steps: list[tuple[int, Any]]) -> h5py.Dataset:
+def pipeline(
+    file: h5py.File, name: str, values: np.ndarray, chunk: tuple[int, ...], steps: list[tuple[int, Any]]
+) -> h5py.Dataset:
     """Write values through filters, (number, values), in that order; optional, so that HDF5 skips those that gain nothing."""
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     made.set_chunk(chunk)

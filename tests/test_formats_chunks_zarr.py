@@ -165,7 +165,7 @@ def sharding(**changes: Any) -> dict[str, Any]:
         {"storage_transformers": ["other"]},
         {"fill_value": "0xzz"},
         sharding(index_codecs=[BYTES, {"name": "zstd"}]),
-        sharding(index_codecs=[{"name": "bytes", "configuration": {"endian": "big"}}]),
+        sharding(index_codecs=[{"name": "bytes", "configuration": {"endian": "middle"}}]),
         sharding(index_location="middle"),
         sharding(codecs=[{"name": "transpose", "configuration": {"order": [1, 0]}}, BYTES]),
         {"codecs": [*sharding()["codecs"], {"name": "zstd"}]},
@@ -223,7 +223,7 @@ def test_damaged_shards(tmp_path: Path) -> None:
     content = shard.read_bytes()
     assert len(known(tmp_path / "v").offsets) == 4
     shard.write_bytes(content[:20])
-    with pytest.raises(FormatError, match=r"c/0/0: truncated: the index of a shard has 68 bytes, the file 20"):
+    with pytest.raises(FormatError, match=r"c/0/0: truncated: the index of a shard has 68 bytes, the shard 20"):
         table_of(tmp_path / "v")
     shard.write_bytes(content[:-30] + bytes([content[-30] ^ 1]) + content[-29:])
     with pytest.raises(FormatError, match=r"c/0/0: damaged: the checksum"):

@@ -26,9 +26,10 @@ class Szip:
     """The codec, by imagecodecs."""
 
     name = "szip"
+    ratio = 1 << 14
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where imagecodecs is installed and there are four parameters such as HDF5 makes: even blocks, lines of some of these."""
+        """Where imagecodecs is installed and there are four parameters such as HDF5 makes: even blocks, up to 128 in a line."""
         if len(parameters) != 4 or not all(isinstance(p, int) and p >= 0 for p in parameters):
             return False
         mask, block, bits, line = (int(p) for p in parameters)

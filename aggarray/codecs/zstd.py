@@ -14,6 +14,7 @@ class Zstd:
     """The codec, by numcodecs."""
 
     name = "zstd"
+    ratio = 1 << 16
 
     def usable(self, parameters: Parameters) -> bool:
         """Everywhere: numcodecs is always there."""
