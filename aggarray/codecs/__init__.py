@@ -136,13 +136,16 @@ def _undone(steps: "tuple[_Step, ...]", current: np.ndarray, out: np.ndarray | N
     return current
 
 
-def most_decoded(filters: Sequence[Filter], stored: int) -> int | None:
+def most_decoded(filters: Sequence[Filter], stored: int, mask: int = 0) -> int | None:
     """Return how many bytes ``stored`` ones decode to at most; None where a codec of another package does not tell.
 
     >>> most_decoded((Filter("shuffle", (4,)), Filter("deflate")), 10), most_decoded((), 10)
     (75856, 10)
     """
-    for f in reversed(filters):
+    for i in reversed(range(len(filters))):
+        if mask >> i & 1:
+            continue
+        f = filters[i]
         codec = _codec(f.name)
         if codec is None:
             return None
@@ -154,9 +157,9 @@ def most_decoded(filters: Sequence[Filter], stored: int) -> int | None:
     return stored
 
 
-def check_size(filters: Sequence[Filter], stored: int, size: int) -> None:
+def check_size(filters: Sequence[Filter], stored: int, size: int, mask: int = 0) -> None:
     """Raise ValueError where so few ``stored`` bytes cannot decode to ``size``: asked before memory is taken for these."""
-    most = most_decoded(filters, stored)
+    most = most_decoded(filters, stored, mask)
     if most is not None and size > most:
         raise ValueError(f"{stored} bytes cannot hold {size}")
 
