@@ -132,10 +132,16 @@ def test_what_compresses_a_thousandfold_may_do_so_again(tmp_path: Path, times: i
 
 #: As the library of szip itself wrote them: type, shape of a chunk, parameters, stored bytes. They lie in HDF5's own tests.
 SZIP_ITSELF = {
-    "big-endian": (">f4", (4, 3), (177, 4, 32, 12), "3000000027c709e7d56ac055f80545354eacaaadffea803feabffd57fd57a9aaa9a9f5601ff57ffeaffeafd555d55480"),
-    "little-endian": ("<f4", (4, 3), (169, 4, 32, 12), "30000000f5601ff57ffeaffeafd555d554faa00ffaafff55ff55ea6aaa6a7d56ac055f80545354eacaaadfe4f8e13c80"),
+    "big-endian": (
+        *(">f4", (4, 3), (177, 4, 32, 12)),
+        "3000000027c709e7d56ac055f80545354eacaaadffea803feabffd57fd57a9aaa9a9f5601ff57ffeaffeafd555d55480",
+    ),
+    "little-endian": (
+        *("<f4", (4, 3), (169, 4, 32, 12)),
+        "30000000f5601ff57ffeaffeafd555d554faa00ffaafff55ff55ea6aaa6a7d56ac055f80545354eacaaadfe4f8e13c80",
+    ),
     "filled up": ("<i4", (10,), (168, 4, 32, 10), "28000000200924924938001000200040"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SZIP_ITSELF)

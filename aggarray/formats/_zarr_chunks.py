@@ -19,7 +19,7 @@ from aggarray.formats.base import LIBRARY_ERRORS, Chunks
 
 #: Codecs that need no parameter to be undone, by their names in both versions.
 PLAIN = {
-    **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4"},
+    **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4", "bz2": "bz2"},
     **{"fletcher32": "fletcher32", "crc32c": "crc32c"},
 }
 

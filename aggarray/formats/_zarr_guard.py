@@ -5,7 +5,6 @@ billion there. So each chunk is first decoded by codecs that stop where more com
 here cannot be bounded.
 """
 
-import bz2
 import lzma
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ _LONGEST_TEXT = 1 << 28
 _WIDEST, _SLACK = 16, 1 << 12
 _TEXT = ("vlen-utf8", "vlen-bytes")
 _TYPES = ("dtype", "astype", "encode_dtype", "decode_dtype")
-_STREAMS: Mapping[str, Callable[[], Any]] = {"bz2": bz2.BZ2Decompressor, "lzma": lzma.LZMADecompressor}
+_STREAMS: Mapping[str, Callable[[], Any]] = {"lzma": lzma.LZMADecompressor}
 #: Codecs of version 3 after which elements are as many bytes as before.
 _PLAIN = ("bytes", "transpose")
 
