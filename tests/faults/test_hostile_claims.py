@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from numcodecs import BZ2, LZMA, Delta, Shuffle, Zlib
+from numcodecs import BZ2, CRC32, LZMA, Adler32, Delta, Shuffle, Zlib
 
 import aggarray as aa
 from aggarray.codecs import Filter, check_size, decode, decode_at_most, most_decoded
@@ -215,7 +215,7 @@ def test_zarr_python_gets_what_decodes_to_what_it_should(tmp_path: Path) -> None
     filters: dict[str, list[Any]] = {
         "a": [Zlib()],
         "b": [Delta("f8"), Zlib()],
-        "c": [Zlib(), Shuffle(4)],
+        "c": [Zlib(), CRC32(location="end"), Adler32("start")],
         "d": [Shuffle(8), BZ2()],
         "e": [LZMA()],
     }
