@@ -15,7 +15,7 @@ import numpy as np
 from zarr.abc.store import RangeByteRequest, Store
 from zarr.storage import WrapperStore
 
-from aggarray.codecs import Filter, check_size, decode_at_most, known
+from aggarray.codecs import Filter, decode_at_most, known
 from aggarray.formats._zarr_chunks import filter_of
 from aggarray.formats._zarr_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
 from aggarray.formats._zarr_shards import chunks_in_shard, is_index
@@ -28,15 +28,13 @@ _WIDEST, _SLACK = 16, 1 << 12
 _TEXT = ("vlen-utf8", "vlen-bytes")
 _TYPES = ("dtype", "astype", "encode_dtype", "decode_dtype")
 _STREAMS: Mapping[str, Callable[[], Any]] = {"lzma": lzma.LZMADecompressor}
-#: Codecs of version 3 after which elements are as many bytes as before.
-_PLAIN = ("bytes", "transpose")
 
 Step = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a chunk may decode to: undone by ``filters``, the first to be undone first, ``most`` bytes and ``least``.
+    """What a chunk may decode to: ``most`` bytes, undone by ``filters``, the first to be undone first.
 
     ``text``: up to ``count`` texts one after the other, after their number; ``inner``: of the chunks, where it is a shard of
     shape ``outer`` with ``settings``.
@@ -44,7 +42,6 @@ class Bounds:
 
     filters: tuple[Filter, ...]
     most: int
-    least: int
     count: int
     text: bool
     inner: "Bounds | None" = None
@@ -52,10 +49,8 @@ class Bounds:
     outer: tuple[int, ...] = ()
 
     def check(self, path: str, data: Any) -> None:
-        """Raise ValueError or FormatError for a chunk that decodes to more, or cannot decode to as much as it should."""
+        """Raise ValueError or FormatError for a chunk that decodes to more."""
         found = np.frombuffer(data, np.uint8)
-        if not _STREAMS.keys() & {f.name for f in self.filters}:
-            check_size(self.filters[::-1], found.size, self.least)
         for position, step in enumerate(self.filters):
             left = len(self.filters) - position - 1
             found = _bounded(step, found, self.most + left * (self.most // 8 + _SLACK))
@@ -111,9 +106,8 @@ def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any])
     count = math.prod(chunk)
     text = any(name in _TEXT for name in names)
     most = _LONGEST_TEXT if text else count * max(_WIDEST, dtype.itemsize) + _SLACK
-    least = count * dtype.itemsize if set(names) <= set(_PLAIN) and dtype.kind != "T" else 0
     if not names or names[-1] != "sharding_indexed":
-        return Bounds(tuple(filters), most, least, count, text)
+        return Bounds(tuple(filters), most, count, text)
     for name, settings in before[:-1]:
         chunk = _transposed(chunk, settings) if name == "transpose" else chunk
     settings = before[-1][1]
@@ -121,7 +115,7 @@ def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any])
     inner = _bounds([named(step) for step in settings.get("codecs") or ()], side, dtype)
     # Each chunk may be as long as its bounds allow, and has a place in the index.
     most = math.prod(grid_of(chunk, side)) * (inner.most + inner.most // 8 + _SLACK)
-    return Bounds(tuple(filters), most, 0, count, False, inner, settings, chunk)
+    return Bounds(tuple(filters), most, count, False, inner, settings, chunk)
 
 
 def _transposed(chunk: tuple[int, ...], settings: Mapping[str, Any]) -> tuple[int, ...]:
