@@ -4,17 +4,20 @@ Oracle: h5py, which writes the files with HDF5's own filters and reads them. Wha
 that it reads is called damaged.
 """
 
+import bz2
 import zlib
 from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
+from aggarray.codecs import Filter, decode
 from aggarray.formats import open_file
 
 pytest.importorskip("imagecodecs")
@@ -170,3 +173,22 @@ def test_szip_of_blocks_that_do_not_divide_rows(tmp_path: Path, dtype: str, bloc
         assert table is not None and [f.name for f in table.filters] == ["szip"]
         assert np.array_equal(array.read().ravel(), (np.arange(array.size) // 3 % 100).astype(array.dtype))
         assert same(tmp_path / "a.h5", array.name)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_bzip2_of_netcdf(tmp_path: Path, times: int) -> None:
+    """Oracle: netCDF4, which brings the filter; streams one after the other are one, as they are to numcodecs."""
+    values = np.arange(3000.0).reshape(60, 50)
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("y", 60)
+        file.createDimension("x", 50)
+        try:
+            made = file.createVariable("v", "f8", ("y", "x"), compression="bzip2", chunksizes=(60, 50), shuffle=True)
+        except (RuntimeError, ValueError):
+            pytest.skip("this netCDF has no bzip2")
+        made[...] = values
+    table = open_file(tmp_path / "a.nc").chunks("v")
+    assert table is not None and [f.name for f in table.filters][-1] == "bz2"
+    assert np.array_equal(aa.open(tmp_path / "a.nc")["v"].read(), values)
+    parts = b"".join(bz2.compress(part.tobytes()) for part in np.split(values, times))
+    assert decode((Filter("bz2"),), parts, values.nbytes).tobytes() == values.tobytes()
