@@ -26,6 +26,7 @@ DECODERS: dict[str, Callable[..., Any]] = {
     "gzip": lambda data, size: numcodecs.GZip().decode(data),
     "zstd": lambda data, size: numcodecs.Zstd().decode(data),
     "blosc": lambda data, size: numcodecs.Blosc().decode(data),
+    "bz2": lambda data, size: numcodecs.BZ2().decode(data),
     "lz4": lambda data, size: numcodecs.LZ4().decode(data),
     "fletcher32": lambda data, size: numcodecs.Fletcher32().decode(data),
     "lzf": lambda data, size: imagecodecs.lzf_decode(data, out=size),

@@ -4,6 +4,7 @@ The first tests run over whatever the folder of codecs holds: a codec named X is
 against files of h5py and zarr, and against numcodecs and imagecodecs.
 """
 
+import bz2
 import gzip
 import importlib
 import struct
@@ -72,6 +73,7 @@ ENCODERS: dict[str, tuple[tuple[Any, ...], Callable[[bytes], bytes]]] = {
     "shuffle": ((4,), lambda d: shuffled(d, 4)),
     "deflate": ((4,), zlib.compress),
     "gzip": ((4,), gzip.compress),
+    "bz2": ((9,), bz2.compress),
     "fletcher32": ((), lambda d: bytes(numcodecs.Fletcher32().encode(d)) if d else bytes(4)),
     "crc32c": ((), lambda d: d + struct.pack("<I", google_crc32c.value(d))),
     "crc32": (("start",), lambda d: bytes(numcodecs.CRC32().encode(np.frombuffer(d, "u1")))),

@@ -20,10 +20,13 @@ from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Codec, Filter, Parameters
 from aggarray.plugins import foreign_objects, own_objects
 
+#: No compressor makes more than this of bytes that do not compress, whichever ones went before it.
+_TIMES, _SLACK = 8, 1 << 16
 #: Bytes that a thread may keep for the next chunks.
 _KEPT = 1 << 22
 
-__all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "codecs", "decode", "decode_all", "known"]
+__all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "check_size", "codecs", "decode", "decode_all", "known"]
+__all__ += ["decode_at_most", "most_decoded"]
 
 
 def codecs() -> Mapping[str, Codec]:
@@ -94,20 +97,71 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
     >>> decode((Filter("shuffle", (2,)), Filter("deflate")), zlib.compress(bytes([1, 2, 3, 0, 0, 0])), 6).view("<i2").tolist()
     [1, 2, 3]
     """
-    current = np.frombuffer(data, np.uint8)
-    for step in _steps(tuple(filters), int(size), int(mask)):
-        try:
-            current = step.codec.decode(current, step.size, step.parameters, out if step.last else None)
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{step.codec.name}: {error}") from error
-        if current.size != step.size and (step.exact or current.size > step.size):
-            raise ValueError(f"{step.codec.name}: {current.size} bytes decoded where {step.size} should be")
+    current = _undone(_steps(tuple(filters), int(size), int(mask)), np.frombuffer(data, np.uint8), out)
     if current.size != size:
         raise ValueError(f"{current.size} bytes stored where {size} should be")
     if out is None or current is out:
         return current
     out[...] = current
     return out
+
+
+def decode_at_most(filters: Sequence[Filter], data: Any, most: int, mask: int = 0) -> np.ndarray:
+    """Return the bytes that are left when filters are undone, as `decode` does, ``most`` of them or fewer.
+
+    >>> import zlib
+    >>> decode_at_most((Filter("deflate"),), zlib.compress(bytes(7)), 1000).size
+    7
+    """
+    current = _undone(_steps(tuple(filters), int(most), int(mask), False), np.frombuffer(data, np.uint8), None)
+    if current.size > most:
+        raise ValueError(f"{current.size} bytes stored where {most} should be at most")
+    return current
+
+
+def _undone(steps: "tuple[_Step, ...]", current: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    """Undo filters, the last step perhaps into ``out``."""
+    for step in steps:
+        size = step.size
+        if step.ratio is not None and size > (room := step.ratio * current.size + _SLACK):
+            if step.exact:
+                raise ValueError(f"{step.codec.name}: {current.size} bytes cannot hold {size}")
+            size = room
+        try:
+            current = step.codec.decode(current, size, step.parameters, out if step.last else None)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{step.codec.name}: {error}") from error
+        if current.size != size and (step.exact or current.size > size):
+            raise ValueError(f"{step.codec.name}: {current.size} bytes decoded where {size} should be")
+    return current
+
+
+def most_decoded(filters: Sequence[Filter], stored: int, mask: int = 0) -> int | None:
+    """Return how many bytes ``stored`` ones decode to at most; None where a codec of another package does not tell.
+
+    >>> most_decoded((Filter("shuffle", (4,)), Filter("deflate")), 10), most_decoded((), 10)
+    (75856, 10)
+    """
+    for i in reversed(range(len(filters))):
+        if mask >> i & 1:
+            continue
+        f = filters[i]
+        codec = _codec(f.name)
+        if codec is None:
+            return None
+        if codec.grown(stored, f.parameters) is None:
+            ratio = getattr(codec, "ratio", None)
+            if ratio is None:
+                return None
+            stored = ratio * stored + _SLACK
+    return stored
+
+
+def check_size(filters: Sequence[Filter], stored: int, size: int, mask: int = 0) -> None:
+    """Raise ValueError where so few ``stored`` bytes cannot decode to ``size``: asked before memory is taken for these."""
+    most = most_decoded(filters, stored, mask)
+    if most is not None and size > most:
+        raise ValueError(f"{stored} bytes cannot hold {size}")
 
 
 def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray) -> None:
@@ -180,30 +234,35 @@ def _decode_rows(filters: Sequence[Filter], parts: Sequence[Any], rows: np.ndarr
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A filter to be undone: what comes out, exactly or at most so many bytes; whether it is the last one."""
+    """A filter to be undone: what comes out, exactly or at most so many bytes; whether it is the last one.
+
+    ``ratio``: a byte that goes in makes at most so many, None where that is not known.
+    """
 
     codec: Codec
     parameters: Parameters
     size: int
     exact: bool
     last: bool
+    ratio: int | None
 
 
 # A variable's chunks have the same filters, and hardly more than one size and mask.
 @functools.lru_cache(maxsize=256)
-def _steps(filters: tuple[Filter, ...], size: int, mask: int) -> tuple[_Step, ...]:
+def _steps(filters: tuple[Filter, ...], size: int, mask: int, exact: bool = True) -> tuple[_Step, ...]:
     """Return what is to be undone, in that order; ValueError where a codec is missing."""
     steps: list[_Step] = []
-    exact = True
+    most = _TIMES * size + _SLACK
     for i, f in enumerate(filters):
         if mask >> i & 1:
             continue
         codec = _codec(f.name)
         if codec is None or not codec.usable(f.parameters):
             raise ValueError(f"{f.name}: no codec for it with parameters {f.parameters} is installed")
-        steps.append(_Step(codec, f.parameters, size, exact, not steps))
         grown = codec.grown(size, f.parameters)
+        ratio = getattr(codec, "ratio", None) if grown is None else None
+        steps.append(_Step(codec, f.parameters, size, exact, not steps, ratio))
         exact = exact and grown is not None
-        # What a compressor makes of data that does not compress is hardly longer than it.
-        size = size + size // 8 + 4096 if grown is None else grown
+        # What a compressor makes of data that does not compress is not much longer, unless its blocks are tiny.
+        size = most if grown is None else grown
     return tuple(reversed(steps))

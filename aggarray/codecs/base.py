@@ -19,7 +19,11 @@ class Filter:
 
 @runtime_checkable
 class Codec(Protocol):
-    """Decodes the bytes of one filter. It holds no state, and any number of threads may use it at once."""
+    """Decodes the bytes of one filter. It holds no state, and any number of threads may use it at once.
+
+    A codec whose `grown` depends on the data may have an attribute ``ratio``: a byte of its data decodes to at most so many.
+    Fewer bytes than a chunk needs are then refused before memory is taken for it.
+    """
 
     @property
     def name(self) -> str:

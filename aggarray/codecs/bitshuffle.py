@@ -73,6 +73,7 @@ class Bitshuffle:
     """The codec, by Blosc's routine and numcodecs."""
 
     name = "bitshuffle"
+    ratio = 1 << 16
 
     def usable(self, parameters: Parameters) -> bool:
         """Three numbers: element size, elements in a block by eights, compression."""

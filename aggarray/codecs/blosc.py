@@ -9,6 +9,7 @@ class Blosc:
     """The codec, by numcodecs."""
 
     name = "blosc"
+    ratio = 1 << 16
 
     def usable(self, parameters: Parameters) -> bool:
         """Everywhere: numcodecs is always there."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aggarray.codecs._inflate import inflate
+from aggarray.codecs._inflate import RATIO, inflate
 from aggarray.codecs.base import Parameters
 
 
@@ -10,6 +10,7 @@ class Deflate:
     """The codec: a zlib stream."""
 
     name = "deflate"
+    ratio = RATIO
 
     def usable(self, parameters: Parameters) -> bool:
         """Everywhere: zlib comes with Python."""

@@ -9,6 +9,7 @@ class Lz4:
     """The codec, by numcodecs."""
 
     name = "lz4"
+    ratio = 256
 
     def usable(self, parameters: Parameters) -> bool:
         """Everywhere: numcodecs is always there."""

@@ -14,6 +14,7 @@ class Lz4Hdf5:
     """The codec, by numcodecs block by block."""
 
     name = "lz4_hdf5"
+    ratio = 256
 
     def usable(self, parameters: Parameters) -> bool:
         """Everywhere: numcodecs is always there."""

@@ -11,6 +11,7 @@ class Lzf:
     """The codec, by imagecodecs."""
 
     name = "lzf"
+    ratio = 128
 
     def usable(self, parameters: Parameters) -> bool:
         """Where imagecodecs is installed."""

@@ -5,7 +5,8 @@ with its decoded size in four bytes, little-endian.
 
 What is stored is a stream of adaptive entropy coding (CCSDS 121.0), of scan lines that are filled up to whole blocks; of pixels
 of 32 or 64 bits, the bytes by their place. The library's routine for all of it does not tell that a stream ends early where
-lines are filled up, and hands out memory that nobody has written to: the stream alone is left to it, its length looked at.
+lines are filled up, and hands out memory that nobody has written to: it is given lines that are full, of pixels without planes,
+and the length of what it decodes is compared.
 """
 
 import importlib.util
@@ -15,25 +16,25 @@ import numpy as np
 from aggarray.codecs.base import Parameters
 from aggarray.codecs.shuffle import unshuffle_into
 
-#: Bits of the options mask, and of the library's own.
-_MSB, _NEAREST = 16, 32
-_AEC_MSB, _AEC_PREPROCESS = 4, 8
-#: Fewest and most pixels in a block, and most in a scan line, that the library knows of. It takes a smaller block for one of 8.
-_LEAST_BLOCK, _BLOCK, _LINE = 8, 64, 1 << 16
+#: Pixels in a block, blocks in a scan line and pixels in one, at most.
+_BLOCK, _BLOCKS, _LINE = 32, 128, 4096
+#: Bits of pixels that are stored as they are; wider ones are stored byte by byte.
+_NARROW = 24
 
 
 class Szip:
     """The codec, by imagecodecs."""
 
     name = "szip"
+    ratio = 1 << 14
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where imagecodecs is installed and there are four parameters that the library decodes by."""
+        """Where imagecodecs is installed and there are four parameters such as HDF5 makes: even blocks, up to 128 in a line."""
         if len(parameters) != 4 or not all(isinstance(p, int) and p >= 0 for p in parameters):
             return False
         mask, block, bits, line = (int(p) for p in parameters)
-        valid = mask < 1 << 16 and _LEAST_BLOCK <= block <= _BLOCK and (0 < bits <= 32 or bits == 64) and block <= line <= _LINE
-        return valid and importlib.util.find_spec("imagecodecs") is not None
+        odd = mask >= 1 << 16 or block % 2 or not 0 < block <= _BLOCK or not block <= line <= min(_LINE, _BLOCKS * block)
+        return not odd and (0 < bits <= _NARROW or bits in (32, 64)) and importlib.util.find_spec("imagecodecs") is not None
 
     def grown(self, size: int, parameters: Parameters) -> None:
         """Depends on the data."""
@@ -61,21 +62,18 @@ def _pixels(data: np.ndarray, held: int, parameters: tuple[int, int, int, int]) 
 
     mask, block, bits, line = parameters
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4
-    blocks = -(-line // block)
-    filled = blocks * block * width
-    # Lines are filled up to whole blocks, the last one too.
-    lines = -(-(held // width) // line)
-    wanted = held if line % block == 0 else lines * filled
-    flags = (_AEC_MSB if mask & _MSB else 0) | (_AEC_PREPROCESS if mask & _NEAREST else 0)
-    # The last block of the stream is a whole one.
-    room = wanted + block * width
-    stream = imagecodecs.aec_decode(data.tobytes(), bitspersample=bits, flags=flags, blocksize=block, rsi=blocks, out=room)
+    full = -(-line // block) * block
+    pixels = -(-held // width)
+    lines = -(-pixels // line)
+    # Lines that are no whole blocks are filled up, the last one too.
+    wanted = (pixels if full == line else lines * full) * width
+    stream = imagecodecs.szip_decode(data.tobytes(), mask, block, bits, full, header=False, out=wanted)
     found = np.frombuffer(stream, np.uint8)
     if found.size < wanted:
         raise ValueError(f"cut short: {found.size} bytes where {wanted} should be")
-    if line % block == 0:
-        return found[:held]
-    return found[:wanted].reshape(lines, filled)[:, : line * width].reshape(-1)[:held]
+    if full != line:
+        found = found.reshape(lines, full * width)[:, : line * width].reshape(-1)
+    return found[:held]
 
 
 CODEC = Szip()

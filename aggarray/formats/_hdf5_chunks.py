@@ -19,7 +19,7 @@ from aggarray.formats._hdf5_links import is_pure_dimension, is_scale
 from aggarray.formats.base import LIBRARY_ERRORS, Chunks, grid_of, one_chunk, worth_a_table
 
 #: Filters that need no parameter to be undone, by HDF5's number.
-_PLAIN = {1: "deflate", 3: "fletcher32", 32000: "lzf", 32001: "blosc", 32004: "lz4_hdf5", 32015: "zstd"}
+_PLAIN = {1: "deflate", 3: "fletcher32", 32000: "lzf", 32001: "blosc", 32004: "lz4_hdf5", 32015: "zstd", 307: "bz2"}
 _SHUFFLE, _SZIP, _BITSHUFFLE = 2, 4, 32008
 
 #: So many chunks are held as Python objects at a time.

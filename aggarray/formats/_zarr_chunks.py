@@ -19,7 +19,7 @@ from aggarray.formats.base import LIBRARY_ERRORS, Chunks
 
 #: Codecs that need no parameter to be undone, by their names in both versions.
 PLAIN = {
-    **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4"},
+    **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4", "bz2": "bz2"},
     **{"fletcher32": "fletcher32", "crc32c": "crc32c"},
 }
 
@@ -33,7 +33,7 @@ def describe(store: str, within: str, layout: Layout) -> Chunks | None:
     if found is None or keys is None:
         return None
     chunks, codecs = found
-    if codecs.settings is not None:
+    if codecs.shards:
         return of_shards(store, within, keys, chunks, codecs)
     count = math.prod(chunks.grid)
     if count > MOST:
@@ -69,7 +69,7 @@ def _second(layout: Layout) -> Codecs | None:
     if meta.get("order", "C") != "C" and len(layout.shape) > 1:
         return None
     given = [*(meta.get("filters") or ()), *([meta["compressor"]] if meta.get("compressor") else [])]
-    steps = [_filter(f"numcodecs.{step.get('id')}", step) for step in given]
+    steps = [filter_of(f"numcodecs.{step.get('id')}", step) for step in given]
     filters = tuple(step for step in steps if step is not None)
     return Codecs(layout.dtype, filters) if len(filters) == len(steps) else None
 
@@ -79,13 +79,13 @@ def _third(layout: Layout) -> Codecs | None:
     if named(meta.get("chunk_grid"))[0] != "regular" or meta.get("storage_transformers"):
         return None
     given = [named(step) for step in meta.get("codecs") or ()]
-    if not given or given[0][0] != "sharding_indexed":
-        return _bytes(given, layout.dtype)
-    inner = given[0][1]
-    found = _bytes([named(step) for step in inner.get("codecs") or ()], layout.dtype)
-    if found is None or len(given) > 1:
-        return None
-    return Codecs(found.dtype, found.filters, sides_of(inner.get("chunk_shape"), layout.shape), inner)
+    shards = []
+    while len(given) == 1 and given[0][0] == "sharding_indexed":
+        settings = given[0][1]
+        shards.append((sides_of(settings.get("chunk_shape"), layout.shape), settings))
+        given = [named(step) for step in settings.get("codecs") or ()]
+    found = _bytes(given, layout.dtype)
+    return None if found is None else replace(found, shards=tuple(shards))
 
 
 def _bytes(given: Sequence[tuple[str, Mapping[str, Any]]], dtype: np.dtype[Any]) -> Codecs | None:
@@ -95,15 +95,15 @@ def _bytes(given: Sequence[tuple[str, Mapping[str, Any]]], dtype: np.dtype[Any])
     endian = given[0][1].get("endian") or "little"
     if endian not in ("little", "big"):
         return None
-    steps = [_filter(name, settings) for name, settings in given[1:]]
+    steps = [filter_of(name, settings) for name, settings in given[1:]]
     filters = tuple(step for step in steps if step is not None)
     return Codecs(dtype.newbyteorder("<" if endian == "little" else ">"), filters) if len(filters) == len(steps) else None
 
 
-def _filter(name: str, settings: Mapping[str, Any]) -> Filter | None:
-    """Return one codec.
+def filter_of(name: str, settings: Mapping[str, Any]) -> Filter | None:
+    """Return one codec of version 3, None where it is not known here.
 
-    >>> _filter("zlib", {"level": 1}), _filter("shuffle", {"elementsize": 8}), _filter("delta", {})
+    >>> filter_of("zlib", {"level": 1}), filter_of("shuffle", {"elementsize": 8}), filter_of("delta", {})
     (Filter(name='deflate', parameters=()), Filter(name='shuffle', parameters=(8,)), None)
     """
     # Versions of numcodecs differ in where its own stands if nobody says so; that of Zarr itself stands at the end.

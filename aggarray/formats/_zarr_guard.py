@@ -5,21 +5,21 @@ billion there. So each chunk is first decoded by codecs that stop where more com
 here cannot be bounded.
 """
 
-import bz2
 import lzma
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from zarr.abc.store import Store
+from zarr.abc.store import RangeByteRequest, Store
 from zarr.storage import WrapperStore
 
-from aggarray.codecs import codecs
-from aggarray.formats._zarr_chunks import PLAIN
+from aggarray.codecs import Filter, decode_at_most, known
+from aggarray.formats._zarr_chunks import filter_of
 from aggarray.formats._zarr_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
 from aggarray.formats._zarr_shards import chunks_in_shard, is_index
+from aggarray.formats.base import grid_of
 
 #: Text of a chunk has at most so many bytes.
 _LONGEST_TEXT = 1 << 28
@@ -27,83 +27,103 @@ _LONGEST_TEXT = 1 << 28
 _WIDEST, _SLACK = 16, 1 << 12
 _TEXT = ("vlen-utf8", "vlen-bytes")
 _TYPES = ("dtype", "astype", "encode_dtype", "decode_dtype")
-_STREAMS: Mapping[str, Callable[[], Any]] = {"bz2": bz2.BZ2Decompressor, "lzma": lzma.LZMADecompressor}
+_STREAMS: Mapping[str, Callable[[], Any]] = {"lzma": lzma.LZMADecompressor}
 
 Step = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a chunk may decode to: names of ``compressors``, the first to be undone first; ``most`` bytes, ``count`` elements.
+    """What a chunk may decode to: ``most`` bytes, undone by ``filters``, the first to be undone first.
 
-    ``text``: texts one after the other, after their number; ``shards``: settings of the chunks within a shard.
+    ``text``: up to ``count`` texts one after the other, after their number; ``inner``: of the chunks, where it is a shard of
+    shape ``outer`` with ``settings``.
     """
 
-    compressors: tuple[str, ...]
+    filters: tuple[Filter, ...]
     most: int
     count: int
-    text: bool = False
-    shards: Mapping[str, Any] | None = None
+    text: bool
+    inner: "Bounds | None" = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     outer: tuple[int, ...] = ()
 
-    def check(self, data: bytes) -> None:
-        """Raise ValueError for a chunk that decodes to more."""
-        most, found = self.most, np.frombuffer(data, np.uint8)
-        for position, name in enumerate(self.compressors):
-            left = len(self.compressors) - position - 1
-            found = _bounded(name, found, most + left * (most // 8 + _SLACK))
+    def check(self, path: str, data: Any) -> None:
+        """Raise ValueError or FormatError for a chunk that decodes to more."""
+        found = np.frombuffer(data, np.uint8)
+        for position, step in enumerate(self.filters):
+            left = len(self.filters) - position - 1
+            found = _bounded(step, found, self.most + left * (self.most // 8 + _SLACK))
         if self.text and int.from_bytes(found[:4].tobytes(), "little") > self.count:
             raise ValueError(f"more texts than the {self.count} of a chunk")
+        if self.inner is not None:
+            for offset, size in chunks_in_shard(path, found, self.settings, self.outer):
+                self.inner.check(path, found[offset : offset + size])
 
-    def check_shard(self, path: str, data: bytes, settings: Mapping[str, Any]) -> None:
-        """Raise ValueError or FormatError for a shard of which a chunk decodes to more."""
-        for offset, size in chunks_in_shard(path, data, settings, self.outer):
-            self.check(data[offset : offset + size])
+    def check_part(self, path: str, data: bytes, start: int | None) -> None:
+        """Raise ValueError or FormatError for bytes of a shard that are such a chunk; ``start``: where they lie, None: last."""
+        if self.inner is not None and not is_index(start, data, self.settings, self.outer):
+            self.inner.check(path, data)
 
 
-def _bounded(name: str, data: np.ndarray, most: int) -> np.ndarray:
+def _bounded(step: Filter, data: np.ndarray, most: int) -> np.ndarray:
     """Return what a compressor's data decode to; ValueError for more than ``most`` bytes."""
-    if name in _STREAMS:
-        machine = _STREAMS[name]()
-        found = machine.decompress(data.tobytes(), most + 1)
-        if len(found) > most:
-            raise ValueError(f"{name}: more than {most} bytes")
-        return np.frombuffer(found, np.uint8)
-    return codecs()[PLAIN[name]].decode(data, most, (), None)
+    if step.name not in _STREAMS:
+        return decode_at_most((step,), data, most)
+    found = _STREAMS[step.name]().decompress(data.tobytes(), most + 1)
+    if len(found) > most:
+        raise ValueError(f"{step.name}: more than {most} bytes")
+    return np.frombuffer(found, np.uint8)
 
 
 def bounds_of(layout: Layout) -> Bounds:
     """Return what the chunks of an array may decode to. ValueError for metadata of which too much would become."""
-    steps, inner = _steps(layout)
-    for _, settings in steps:
-        for key in _TYPES:
-            if key in settings and stated_dtype(settings[key]).itemsize > max(_WIDEST, layout.dtype.itemsize):
-                raise ValueError(f"damaged metadata: a codec of type {settings[key]!r:.60}")
-    outer = sides_of(outer_chunk(layout), layout.shape)
-    count = math.prod(outer if inner is None else sides_of(inner.get("chunk_shape"), layout.shape))
-    text = any(name in _TEXT for name, _ in steps)
-    most = _LONGEST_TEXT if text else count * max(_WIDEST, layout.dtype.itemsize) + _SLACK
-    names = [name for name, _ in reversed(steps) if name in PLAIN or name in _STREAMS]
-    return Bounds(tuple(names), most, count, text, inner, outer)
-
-
-def _steps(layout: Layout) -> tuple[list[Step], Mapping[str, Any] | None]:
-    """Return the codecs of a chunk in the order of encoding, and the settings of the chunks of a shard if there are shards."""
     meta = layout.meta
     if layout.version == 2:
         given = [*(meta.get("filters") or ()), *([meta["compressor"]] if meta.get("compressor") else [])]
-        return [(str(step.get("id")), step) for step in given], None
-    steps = [_plainly(named(step)) for step in meta.get("codecs") or ()]
-    if not steps or steps[0][0] != "sharding_indexed":
-        return steps, None
-    within = [_plainly(named(step)) for step in steps[0][1].get("codecs") or ()]
-    if any(name == "sharding_indexed" for name, _ in within):
-        raise ValueError("shards within shards; write the array anew")
-    return within, steps[0][1]
+        steps = [(f"numcodecs.{step.get('id')}", step) for step in given]
+    else:
+        steps = [named(step) for step in meta.get("codecs") or ()]
+    return _bounds(steps, sides_of(outer_chunk(layout), layout.shape), layout.dtype)
 
 
-def _plainly(step: Step) -> Step:
-    return step[0].removeprefix("numcodecs."), step[1]
+def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:
+    """Return what chunks of a shape may decode to; ``steps``: codecs in the order of encoding."""
+    for _, settings in steps:
+        for key in _TYPES:
+            if key in settings and stated_dtype(settings[key]).itemsize > max(_WIDEST, dtype.itemsize):
+                raise ValueError(f"damaged metadata: a codec of type {settings[key]!r:.60}")
+    # Up to the first codec that is unknown here.
+    filters: list[Filter] = []
+    for name, settings in reversed(steps):
+        own = name.removeprefix("numcodecs.")
+        step = Filter(own) if own in _STREAMS else filter_of(name, settings)
+        if step is None or (own not in _STREAMS and not known((step,))):
+            break
+        filters.append(step)
+    before = steps[: len(steps) - len(filters)]
+    names = [name.removeprefix("numcodecs.") for name, _ in before]
+    count = math.prod(chunk)
+    text = any(name in _TEXT for name in names)
+    most = _LONGEST_TEXT if text else count * max(_WIDEST, dtype.itemsize) + _SLACK
+    if not names or names[-1] != "sharding_indexed":
+        return Bounds(tuple(filters), most, count, text)
+    for name, settings in before[:-1]:
+        chunk = _transposed(chunk, settings) if name == "transpose" else chunk
+    settings = before[-1][1]
+    side = sides_of(settings.get("chunk_shape"), chunk)
+    inner = _bounds([named(step) for step in settings.get("codecs") or ()], side, dtype)
+    # Each chunk may be as long as its bounds allow, and has a place in the index.
+    most = math.prod(grid_of(chunk, side)) * (inner.most + inner.most // 8 + _SLACK)
+    return Bounds(tuple(filters), most, count, False, inner, settings, chunk)
+
+
+def _transposed(chunk: tuple[int, ...], settings: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of a chunk after a codec has put its dimensions in another order."""
+    order = settings.get("order")
+    if not isinstance(order, list) or sorted(map(str, order)) != sorted(map(str, range(len(chunk)))):
+        raise ValueError(f"damaged metadata: order {order!r:.60} of {len(chunk)} dimensions")
+    return tuple(chunk[int(axis)] for axis in order)
 
 
 def guarded(store: Store, path: str, layout: Layout) -> Store:
@@ -127,11 +147,9 @@ class Guarded(WrapperStore[Store]):
         found = await self._store.get(key, prototype, byte_range)
         if found is None or self._numbers.number(key) is None:
             return found
-        data, settings = found.to_bytes(), self._bounds.shards
-        if settings is None:
-            self._bounds.check(data)
-        elif byte_range is None:
-            self._bounds.check_shard(self._path, data, settings)
-        elif not is_index(data, settings, self._bounds.outer):
-            self._bounds.check(data)
+        if byte_range is None:
+            self._bounds.check(self._path, found.to_bytes())
+        else:
+            start = byte_range.start if isinstance(byte_range, RangeByteRequest) else None
+            self._bounds.check_part(self._path, found.to_bytes(), start)
         return found

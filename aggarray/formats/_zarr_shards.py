@@ -1,10 +1,12 @@
-"""Where in the shards of a Zarr store do chunks lie? At places that the index of each shard gives."""
+"""Where in the shards of a Zarr store do chunks lie? At places that the index of each shard gives; they may be shards again."""
 
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,20 +26,23 @@ _MOST_FAR = 4096
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """How bytes become elements, byte order part of ``dtype``; ``inner``: shape of the chunks in a shard with ``settings``."""
+    """How bytes become elements, byte order part of ``dtype``.
+
+    ``shards``: shape of the chunks in a shard, and its settings; then of the chunks in these, if they are shards themselves.
+    """
 
     dtype: np.dtype[Any]
     filters: tuple[Filter, ...]
-    inner: tuple[int, ...] = ()
-    settings: Mapping[str, Any] | None = None
+    shards: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """How the index of a shard is written: at its beginning or end, with a checksum or without."""
+    """How the index of a shard is written: at its beginning or end, with a checksum or without, and its byte order."""
 
     first: bool
     checked: bool
+    dtype: str
 
     def size(self, count: int) -> int:
         """Return the bytes of an index of so many chunks."""
@@ -50,50 +55,73 @@ def _index(settings: Mapping[str, Any]) -> _Index | None:
     names = [name for name, _ in steps]
     if location not in ("start", "end") or names not in (["bytes"], ["bytes", "crc32c"]):
         return None
-    if steps[0][1].get("endian", "little") != "little":
-        return None
-    return _Index(location == "start", len(names) == 2)
+    dtype = {"little": "<u8", "big": ">u8"}.get(steps[0][1].get("endian") or "little")
+    return None if dtype is None else _Index(location == "start", len(names) == 2, dtype)
+
+
+class _Places(NamedTuple):
+    """Where chunks lie in shards: their grid, the shape of one, offsets (-1: not stored) and sizes in the file of each."""
+
+    grid: tuple[int, ...]
+    chunk: tuple[int, ...]
+    offsets: np.ndarray
+    sizes: np.ndarray
 
 
 def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codecs) -> Chunks | None:
-    """Return the inner chunks, each with its place in a shard; None where an index is not understood."""
-    index, chunk = _index(codecs.settings or {}), codecs.inner
+    """Return the innermost chunks, each with its place in a shard; None where an index is not understood."""
+    levels = [(chunk, _index(settings)) for chunk, settings in codecs.shards]
     folder = join(store, *within.split("/"))
     present = _far_names(shards.grid, keys) if is_remote(folder) else listing(folder, keys)
-    if index is not None and index.checked and not known((Filter("crc32c"),)):
+    if any(index is None or (index.checked and not known((Filter("crc32c"),))) for _, index in levels):
         return None
-    if index is None or present is None or not worth_a_table(shards.grid, len(present)):
+    if present is None or not shards.shape or not worth_a_table(shards.grid, len(present)):
         return None
+    files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
+    there = _lengths([files[name] for name in present if name in files])
+    sizes = np.array([there.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
+    found = _Places(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
+    most = sum(there.values())
+    for chunk, index in levels:
+        paths = Paths(folder, keys, found.grid, grid_of(shards.chunk, found.chunk))
+        # A shard that is there has its whole index in it, whatever else is claimed, and shards in it have theirs.
+        if index is None or not worth_a_table(grid_of(shards.shape, chunk), most // 16):
+            return None
+        indices = int((found.offsets >= 0).sum()) * index.size(math.prod(grid_of(found.chunk, chunk)))
+        if found.grid != shards.grid and indices > most:
+            return None
+        found = _inner_places(shards.shape, found, chunk, index, paths)
+    raw = math.prod(found.chunk) * shards.dtype.itemsize
+    odd = (found.offsets >= 0) & (found.sizes != raw)
+    if not codecs.filters and odd.any():
+        size = int(found.sizes[odd][0])
+        raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
+    names_of = Paths(within, keys, found.grid, grid_of(shards.chunk, found.chunk))
+    return replace(shards, chunk=found.chunk, offsets=found.offsets.ravel(), sizes=found.sizes.ravel(), names=names_of)
+
+
+def _inner_places(shape: tuple[int, ...], shards: _Places, chunk: tuple[int, ...], index: _Index, paths: Paths) -> _Places:
+    """Return the places of the chunks in shards; ``paths``: of the file that each shard is in."""
     if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
         raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
-    grid, per = grid_of(shards.shape, chunk), grid_of(shards.chunk, chunk)
-    names = {keys.name(place): place for place in np.ndindex(shards.grid)}
-    there = _lengths([join(folder, *name.split("/")) for name in present if name in names])
-    # A shard that is there has its whole index in it, whatever else is claimed.
-    if not worth_a_table(grid, sum(length // 16 for length in there.values())):
-        return None
+    grid, per = grid_of(shape, chunk), grid_of(shards.chunk, chunk)
     offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
-    size = index.size(math.prod(per))
-    data = _index_bytes(there, index, size)
-    for name in (name for name in present if name in names):
-        path = join(folder, *name.split("/"))
-        if path not in there:
-            continue
-        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(names[name], per, grid, strict=True)]
+    numbers = np.flatnonzero(shards.offsets >= 0)
+    cells = zip(*np.unravel_index(numbers, shards.grid), strict=True)
+    columns = (shards.offsets.ravel()[numbers].tolist(), shards.sizes.ravel()[numbers].tolist())
+    spots = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
+    for cell, spot, data in zip(cells, spots, _index_bytes(spots, index, index.size(math.prod(per))), strict=True):
+        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(cell, per, grid, strict=True)]
         box: Box = tuple(slice(start, stop) for start, stop in ends)
         part: Box = tuple(slice(0, stop - start) for start, stop in ends)
-        found = _places(path, (there[path], data[path]), index, per)
-        offsets[box], sizes[box] = found[0][part], found[1][part]
-    raw = math.prod(chunk) * shards.dtype.itemsize
-    if not codecs.filters and ((offsets >= 0) & (sizes != raw)).any():
-        size = int(sizes[(offsets >= 0) & (sizes != raw)][0])
-        raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
-    paths = Paths(within, keys, grid, per)
-    return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
+        found = _places(spot[0], (spot[2], data), index, per)
+        own = found[0][part]
+        offsets[box], sizes[box] = np.where(own < 0, -1, own + spot[1]), found[1][part]
+    return _Places(grid, chunk, offsets, sizes)
 
 
-def chunks_in_shard(path: str, data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
-    """Return offset and size of each chunk in the bytes of a shard; nothing where the index is not understood.
+def chunks_in_shard(path: str, data: Any, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
+    """Return offset and size of each chunk in the bytes of a shard, once; nothing where the index is not understood.
 
     ``settings``: the configuration of the shards, ``outer``: the shape of one. FormatError where the index is damaged.
     """
@@ -102,16 +130,29 @@ def chunks_in_shard(path: str, data: bytes, settings: Mapping[str, Any], outer: 
         return []
     size = index.size(math.prod(per))
     if size > len(data):
-        raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {len(data)}; write it again")
+        raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the shard {len(data)}; write it again")
     found = _places(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
-    offsets, sizes = found.reshape(2, -1)
-    return [(int(o), int(n)) for o, n in zip(offsets[offsets >= 0], sizes[offsets >= 0], strict=True)]
+    places = np.unique(found.reshape(2, -1), axis=1)
+    offsets, sizes = places[:, places[0] >= 0].tolist()
+    if sum(sizes) > len(data):
+        raise FormatError(f"{path}: damaged: chunks that lie upon each other in a shard; write it again")
+    return list(zip(offsets, sizes, strict=True))
 
 
-def is_index(data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> bool:
-    """Tell whether bytes of a shard are as long as its index, which takes the place of a chunk of that length."""
-    index = _index(settings)
-    return index is None or len(data) == index.size(math.prod(grid_of(outer, settings["chunk_shape"])))
+def is_index(start: int | None, data: Any, settings: Mapping[str, Any], outer: Sequence[int]) -> bool:
+    """Tell whether bytes of a shard are its index; ``start``: where they lie, None at the end.
+
+    ValueError for chunks that lie upon an index at the beginning: they would be taken for it.
+    """
+    index, per = _index(settings), grid_of(outer, settings["chunk_shape"])
+    if index is None or start is None or not index.first:
+        return start is None
+    if start or len(data) != index.size(math.prod(per)):
+        return False
+    pairs = np.frombuffer(data, index.dtype, 2 * math.prod(per)).reshape(-1, 2)
+    if (pairs[:, 0] < len(data)).any():
+        raise ValueError("damaged: a chunk that lies upon the index of its shard; write it again")
+    return True
 
 
 def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
@@ -129,24 +170,23 @@ def _lengths(paths: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _read(path: str, start: int, size: int) -> bytes:
-    with File(path) as file:
-        return file.pread(size, start)
-
-
-def _index_bytes(there: Mapping[str, int], index: _Index, size: int) -> dict[str, bytes]:
-    """Return the bytes of the index of each shard; ``there``: {path: bytes of the shard}."""
-    for path, length in there.items():
+def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: int) -> Sequence[Any]:
+    """Return the bytes of the index of each shard; ``shards``: path of the file, offset in it and size of each."""
+    wanted = []
+    for path, offset, length in shards:
         if size > length:
-            raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {length}; write it again")
-    starts = {path: 0 if index.first else length - size for path, length in there.items()}
-    if not any(map(is_remote, there)):
-        return {path: _read(path, start, size) for path, start in starts.items()}
-    found = {}
-    for path, data in zip(starts, remote.fetch([remote.Wish(p, s, size) for p, s in starts.items()]), strict=True):
-        if isinstance(data, AggarrayError):
-            raise data
-        found[path] = data
+            raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the shard {length}; write it again")
+        wanted.append((path, offset if index.first else offset + length - size, size))
+    if any(is_remote(path) for path, *_ in wanted):
+        fetched = remote.fetch([remote.Wish(*one) for one in wanted])
+        for data in fetched:
+            if isinstance(data, AggarrayError):
+                raise data
+        return fetched
+    found = []
+    for path, own in groupby(wanted, itemgetter(0)):
+        with File(path) as file:
+            found += [file.pread(size, start) for _, start, size in own]
     return found
 
 
@@ -155,7 +195,7 @@ def _places(path: str, shard: tuple[int, bytes], index: _Index, per: tuple[int, 
     count, (length, data) = math.prod(per), shard
     if index.checked and not _agrees(data):
         raise FormatError(f"{path}: damaged: the checksum of the shard's index does not agree; write it again")
-    pairs = np.frombuffer(data, "<u8", 2 * count).reshape(count, 2)
+    pairs = np.frombuffer(data, index.dtype, 2 * count).reshape(count, 2)
     absent = (pairs == _ABSENT).all(axis=1)
     wrong = ~absent & (
         (pairs[:, 1] == 0) | (pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length))

@@ -134,7 +134,7 @@ class _Referenced(Store):
     def _table(self, variable: str) -> Chunks | None:
         _, node, dtype = self._node(variable)
         found = laid_out(Layout(node.version, node.meta or {}, shape_of(node), dtype))
-        if found is None or found[1].settings is not None:
+        if found is None or found[1].shards:
             return None
         chunks, (_, placed) = found[0], self.placed(variable)
         raw = math.prod(chunks.chunk) * chunks.dtype.itemsize

@@ -32,6 +32,7 @@ _CODECS: Mapping[str, Mapping[str, Any]] = {
     "zstd": {"id": "zstd", "level": 1},
     "blosc": {"id": "blosc"},
     "lz4": {"id": "lz4"},
+    "bz2": {"id": "bz2", "level": 1},
     "fletcher32": {"id": "fletcher32"},
 }
 #: References in a Parquet table, as kerchunk has it.

@@ -22,7 +22,7 @@ from aggarray.read.grouping import by_file, settle
 from aggarray.read.sheaves import Sheaf, sheaf_of
 from aggarray.read.stored import Outputs, stored_piece
 from aggarray.read.tables import Found, find_table
-from aggarray.read.target import Target, output
+from aggarray.read.target import Target, mask_output, output
 from aggarray.read.views import view
 from aggarray.remote import is_remote, look_ahead
 from aggarray.selection import Selector
@@ -68,7 +68,7 @@ def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], wish: W
     rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)
-    mask = np.zeros(shape, bool) if masked else None
+    mask = mask_output(shape) if masked else None
     matrix = settle(matrix, rows, target)
     aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
     outputs = result[aim or ...], None if mask is None else mask[aim or ...]

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats.base import Chunks
 from aggarray.formats.flat import stored_name
 from aggarray.read.blocks import raise_named
 from aggarray.read.chunking import Indices, Slab, parts_of, slabs_of
@@ -88,9 +89,19 @@ def carry_out(batch: Batch) -> None:
         if stored.target.access.missing != "fill":
             raise_named(error, stored.path, stored.variable)
         for item in batch.items:
-            put_missing(stored, item.out)
+            for part, _ in parts_of(item.out, (1,) * len(item.out), PART):
+                put_missing(stored, tuple(s for s in part if isinstance(s, slice)))
     except AggarrayError as error:
         raise_named(error, stored.path, stored.variable)
+    except MemoryError as error:
+        raise FormatError(f"{stored.path}, variable {stored_name(stored.variable)!r}: {_no_memory(stored.table)}") from error
     except OSError as error:
         text = f"{stored.path}, variable {stored_name(stored.variable)!r}: {error.strerror or error}"
         raise FormatError(f"{text}; read it again") from error
+
+
+def _no_memory(table: Chunks) -> str:
+    """Say that a chunk took more memory than there is, and what to do."""
+    sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
+    text = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"
+    return f"{text}; read it where there is more memory, or rewrite the file with smaller chunks"

@@ -11,18 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs import Filter, before_shuffle, decode, decode_all
+from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_all
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import Chunks
 from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
-from aggarray.read.chunking import Slab
+from aggarray.read.chunking import Slab, parts_of
 from aggarray.read.stored import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
 from aggarray.remote import is_remote, pieces
 from aggarray.source import opened, read_file, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
+
+#: Chunks of more bytes are held against what is stored of them, before memory is taken for them.
+_LARGE = 1 << 26
+#: So many elements are made fill value at a time.
+_FILLED = 1 << 21
 
 #: The stored bytes of a chunk, None where it is not stored.
 Part = memoryview | None
@@ -40,8 +45,7 @@ def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
     for slab in slabs:
         own = [next(parts) for _ in range(len(slab.numbers))]
         if all(part is None for part in own):
-            fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
-            put_conformed(stored, slab.out, np.broadcast_to(fill, slab.shape))
+            _put_fill(stored, slab)
             continue
         try:
             if keep or not _in_place(stored, slab, own[0]):
@@ -50,6 +54,14 @@ def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
             raise
         except ValueError as error:
             raise _blamed(stored, slab, own, error) from error
+
+
+def _put_fill(stored: Stored, slab: Slab) -> None:
+    """Put the fill value where no chunk of a slab is stored, a part at a time."""
+    fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
+    for part, _ in parts_of(slab.out, (1,) * len(slab.out), _FILLED):
+        out = tuple(s for s in part if isinstance(s, slice))
+        put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
 
 
 def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
@@ -147,6 +159,16 @@ def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
     return True
 
 
+def _check_sizes(table: Chunks, slab: Slab, parts: Sequence[Part]) -> None:
+    """Raise ValueError for large chunks of which so little is stored that no decoding makes as much of it."""
+    size = prod(table.chunk) * table.dtype.itemsize
+    if size <= _LARGE:
+        return
+    for number, part in zip(slab.numbers, parts, strict=True):
+        if part is not None:
+            check_size(table.filters, len(part), size, _mask(table, number))
+
+
 def _mask(table: Chunks, number: int) -> int:
     return 0 if table.masks is None else int(table.masks[number])
 
@@ -154,6 +176,7 @@ def _mask(table: Chunks, number: int) -> int:
 def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np.ndarray:
     """Return what a slab has of a selection, as stored."""
     table, count = stored.table, len(slab.numbers)
+    _check_sizes(table, slab, parts)
     masked = table.masks is not None and bool(table.masks[slab.numbers].any())
     rest = None if keep or masked else few_filters(table, slab)
     rows = np.empty((count, prod(table.chunk) * table.dtype.itemsize), np.uint8)
@@ -248,6 +271,7 @@ def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError
     for number, part in zip(slab.numbers, parts, strict=True):
         try:
             if part is not None:
+                _check_sizes(table, slab, parts)
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
             return FormatError(f"{_placed(stored, number)}: {own}; restore the file")

@@ -84,9 +84,26 @@ def long_texts(file: h5py.File) -> None:
     h5py.Dataset(h5py.h5d.create(file.id, b"v", kind, h5py.h5s.create_simple((1000,)))).make_scale("v")
 
 
-def bomb(payload: bytes, **how: Any) -> Made:
+def bits(payload: bytes) -> Made:
+    """Return what writes a chunk of few bits for each number, deflated twice, which only HDF5 undoes."""
+
     def make(file: h5py.File) -> None:
-        made = file.create_dataset("v", (1000,), "f4", chunks=(1000,), **how)
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        made.set_chunk((1000,))
+        made.set_filter(h5py.h5z.FILTER_NBIT, 0, ())
+        made.set_deflate(9)
+        made.set_filter(h5py.h5z.FILTER_DEFLATE, 0, (9,))
+        space = h5py.h5s.create_simple((1000,))
+        dataset = h5py.Dataset(h5py.h5d.create(file.id, b"v", h5py.h5t.NATIVE_INT32, space, made))
+        dataset.id.write_direct_chunk((0,), payload)
+        dataset.make_scale("v")
+
+    return make
+
+
+def bomb(payload: bytes, dtype: str = "f4", **how: Any) -> Made:
+    def make(file: h5py.File) -> None:
+        made = file.create_dataset("v", (1000,), dtype, chunks=(1000,), **how)
         made.id.write_direct_chunk((0,), payload)
         made.make_scale("v")
 
@@ -104,6 +121,8 @@ FILES: dict[str, Made] = {
     "texts of 2^40": claim(shape=(1 << 40,), chunks=(1 << 20,), dtype=h5py.string_dtype()),
     "deflate": bomb(SWOLLEN, compression="gzip"),
     "deflated twice": bomb(zlib.compress(SWOLLEN, 9), compression="gzip"),
+    "deflated numbers of bits": bomb(SWOLLEN, dtype="i4", scaleoffset=0, compression="gzip"),
+    "deflated twice, of bits": bits(zlib.compress(SWOLLEN, 9)),
     "shuffled": bomb(SWOLLEN, compression="gzip", shuffle=True),
     "lzf": bomb(b"\x1f\xff" * 4000, compression="lzf"),
 }
@@ -123,9 +142,9 @@ def test_files_of_all_kinds_are_borne(files: dict[str, str], tmp_path: Path) -> 
     assert unborne(looked_at(files, tmp_path)) == {}
 
 
-@pytest.mark.parametrize("name", ["deflate", "shuffled"])
+@pytest.mark.parametrize("name", ["deflate", "shuffled", "deflated numbers of bits", "deflated twice, of bits"])
 def test_chunks_that_swell_are_told_before_hdf5_decodes_them(files: dict[str, str], name: str) -> None:
-    with h5py.File(files[name]) as file, pytest.raises((ValueError, aa.FormatError), match=r"4000|more"):
+    with h5py.File(files[name]) as file, pytest.raises((ValueError, aa.FormatError), match=r"4000|97536|more"):
         check_swelling(file["v"].id)
 
 
