@@ -17,6 +17,7 @@ from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACTED
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
+_LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
 
 #: Table by table, what its keys hold: a type, several, or words for what is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
@@ -28,7 +29,10 @@ KEYS: dict[str, dict[str, Any]] = {
         "trust": str,
     },
     "index": {"path": str, "convention": str, "relative": bool, "chunk_table": bool},
-    "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "where": dict},
+    "extract": {
+        **{"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "tolerance": _LIMITS},
+        "where": dict,
+    },
     "page": {"path": str, "title": str},
     "check": {"checksum": bool, "allow": _TEXTS},
 }
@@ -167,6 +171,9 @@ def _check_value(where: str, wanted: Any, value: Any) -> None:
         fits = isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value) and bool(value))
     elif wanted == _LABELS:
         fits = isinstance(value, dict) and all(_is_label(v) for v in value.values())
+    elif wanted == _LIMITS:
+        limits = value.values() if isinstance(value, dict) else [value]
+        fits = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in limits)
     elif wanted is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
     else:
@@ -211,4 +218,10 @@ def _extract(path: str, one: dict[str, Any]) -> dict[str, Any]:
     """Return what one extract asks for: labels as `sel` takes them."""
     labels = {d: _labels.label_of(v) if isinstance(v, str) else v for d, v in one.get("sel", {}).items()}
     where = {name: str(value) for name, value in one.get("where", {}).items()}
-    return {**one, "sel": labels, "where": where, "variables": _texts(one.get("variables", [])), "method": one.get("method")}
+    limit = one.get("tolerance", {})
+    limits = [f"{d}={v}" for d, v in limit.items()] if isinstance(limit, dict) else [limit]
+    try:
+        near = _labels.near_of(one.get("method"), limits)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{path}: {one['path']}: tolerance: {error.message}") from error
+    return {**one, "sel": labels, "where": where, "variables": _texts(one.get("variables", [])), "near": near}

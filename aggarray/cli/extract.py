@@ -46,6 +46,9 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
     shell_complete=dimensions_of,
 )
 @click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label serves one that is not there.")
+@click.option(
+    "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="How far away --method may go: 0.5, 12h, time=1D (repeatable)."
+)
 @where_option
 @click.option(
     "-o",
@@ -67,12 +70,12 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
     from aggarray.api import extract
     from aggarray.facts import printable
 
-    labels = _labels.parse(how["sel"])
+    labels, near = _labels.parse(how["sel"]), _labels.near_of(how["method"], how["tolerance"])
     where = pairs(how["where"], "--where", "NAME=VALUE")
     opened = open_source(source, variables, how["opening"])
     _check_spared(output, source, opened)
     agg = chosen(opened, where)
-    found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, how["method"])
+    found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, near)
     done = extract(found, output, exists="overwrite" if how["overwrite"] else "raise", progress=bar())
     if as_json:
         echo_json(facts_of(done, found))
