@@ -251,8 +251,37 @@ def _texts(attribute: Any) -> list[str]:
     """List the texts of an attribute; anything else has none."""
     if attribute is None:
         return []
-    items = [i.decode("utf-8", "replace") if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
+    items = [decode_text(i) if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
     return [item for item in items if isinstance(item, str)]
+
+
+def decode_text(data: bytes, encoding: str = "utf-8") -> str:
+    """Return text: of the encoding, or of Latin-1, in which every byte is a character, where it is not in that.
+
+    >>> decode_text("°C".encode()), decode_text(b"\xb0C")
+    ('°C', '°C')
+    """
+    try:
+        return plain_text(data.decode(encoding))
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def plain_text(text: str) -> str:
+    """Return text without surrogates: where there are any, the bytes that they stand for as `decode_text` reads them.
+
+    >>> plain_text("\udcb0C"), plain_text("°C")
+    ('°C', '°C')
+    """
+    if text.isascii():
+        return text
+    for how in ("strict", "surrogateescape", "surrogatepass"):
+        try:
+            data = text.encode("utf-8", how)
+        except UnicodeEncodeError:
+            continue
+        return text if how == "strict" else decode_text(data)
+    return text
 
 
 def items_of(attribute: Any) -> np.ndarray:

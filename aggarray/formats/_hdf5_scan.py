@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.encoding import decode_text, plain_text
 from aggarray.formats._hdf5_links import DEEPEST, borrows, is_pure_dimension, leads_outside
 from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
@@ -288,4 +289,4 @@ def attribute(value: Any) -> Any:
 
 
 def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace").rstrip("\x00") if isinstance(value, bytes) else str(value)
+    return decode_text(value).rstrip("\x00") if isinstance(value, bytes) else plain_text(str(value))
