@@ -15,6 +15,7 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACTED
+from aggarray.errors import AggarrayError
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
 _LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
@@ -125,8 +126,41 @@ def _check_outputs(where: str, job: Job) -> None:
         if near:
             raise click.UsageError(f"{where}: {path}: is, or holds, or lies in, {taken[near[0]]}: give another name")
         taken[real] = "an output"
+    _check_not_read(where, job)
     if job.log is not None and not _may_log(job.log):
         raise click.UsageError(f"{where}: log = {job.log!r}: there is something else: give another name, or remove it")
+
+
+def _check_not_read(where: str, job: Job) -> None:
+    """Raise UsageError for an output that is a file of the input, by whatever name; what an earlier run has made is none."""
+    there = [path for path in job.outputs() if path != job.log and os.path.lexists(path) and not _was_made(job, path)]
+    if not there:
+        return
+    from aggarray.api.extracting.place import check_apart
+    from aggarray.scan import find_files
+
+    try:
+        files = find_files(job.source)
+    except AggarrayError:
+        return  # the run says what is wrong with it
+    for path in there:
+        try:
+            check_apart(path, files)
+        except AggarrayError as error:
+            raise click.UsageError(f"{where}: {error}") from error
+
+
+def _was_made(job: Job, path: str) -> bool:
+    """Tell whether what is there is what a job writes under the name, or can be replaced by it."""
+    from aggarray import report
+    from aggarray.api.extracting.place import stored_fingerprint
+    from aggarray.indexes import may_be_replaced
+
+    if path == job.index.get("path"):
+        return may_be_replaced(path)
+    if any(one["path"] == path for one in job.pages):
+        return report.is_page(path)
+    return stored_fingerprint(path) is not None
 
 
 def _may_log(path: str) -> bool:
