@@ -12,6 +12,8 @@ _ZIP = "unpack it; a Zarr store that is all of it opens as zip://::PATH, a file 
 _CDF = "a NASA CDF file, which is not netCDF"
 _UNPACK = "unpack it, and open what is in it"
 _FETCH = "fetch the file again, with the credentials and the address of the data"
+_ICECHUNK = "an Icechunk repository"
+_ICECHUNK_WAY = "open it with icechunk and xarray, and write what you want by to_zarr; or export references (kerchunk) of it"
 _ICE = b"ICE\xf0\x9f\xa7\x8aCHUNK"
 
 #: Where a file begins so: offset, bytes, what it is, what to do.
@@ -40,12 +42,7 @@ _BEGINNINGS: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"\xcd\xf2\x60\2", _CDF, "convert it by cdf2nc"),
     (0, b"SIMPLE  =", "a FITS file", "open it with astropy, and write netCDF or Zarr"),
     (0, b"SQLite format 3\0", "an SQLite database", "export its arrays as netCDF or Zarr"),
-    (
-        0,
-        _ICE,
-        "a file of an Icechunk repository",
-        "open the repository with icechunk and xarray, and write what you want by to_zarr",
-    ),
+    (0, _ICE, "a file of an Icechunk repository", _ICECHUNK_WAY),
     (0, b"%PDF", "a PDF document", "name the data files"),
     (0, b"\x89PNG", "a PNG image", "name the data files"),
     (0, b"\xff\xd8\xff", "a JPEG image", "name the data files"),
@@ -61,8 +58,6 @@ _TEXTS = (
     *((mark, "a JSON document, perhaps the error of a server", _FETCH) for mark in (b'{"error', b'{"message', b'{"detail')),
     (b"dataset {", "the description (DDS) of a dataset on an OPeNDAP server", "fetch the file itself"),
 )
-_ICECHUNK = "an Icechunk repository"
-_ICECHUNK_WAY = "open it with icechunk and xarray, and write what you want by to_zarr; or export references (kerchunk) of it"
 #: How downloads name what is not complete.
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".filepart", ".aria2", ".!qb", ".opdownload")
 
