@@ -137,6 +137,7 @@ def encoding(dtype: np.dtype[Any], attrs: Mapping[str, Any], name: str = "") -> 
     ``valid_range``, ``scale_factor``, ``add_offset``, ``_Unsigned``; all others are ignored. ``name`` is for messages.
 
     - Missing values are cast to the stored dtype; one that the dtype cannot hold never occurs and is dropped.
+    - ``_Unsigned`` "true" or "True" views signed integers as unsigned ones, these attributes too; any other changes nothing.
     - The unpacked dtype is what NumPy promotion gives for stored * scale_factor + add_offset, as in netCDF4-python.
     - Valid bounds are inclusive and in stored units, except floating bounds of packed integers: those are in unpacked
       units (NUG). ``valid_range`` wins over the other two. NaN is never outside.
@@ -192,8 +193,10 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
     viewed = _viewed(stored, attrs.get("_Unsigned"))
     scale, offset = (_factor(attrs.get(key), key, name) for key in ("scale_factor", "add_offset"))
     unpacked = unpacked_dtype(viewed, scale, offset)
-    declared = [v for key in ("_FillValue", "missing_value") for v in _numbers(attrs.get(key))]
-    found = [value for v in declared if (value := _cast(v, stored, viewed)) is not None]
+    # A fill value of JSON may be unsigned already.
+    fills = [v for number in _numbers(attrs.get("_FillValue")) for v in (_cast(number, k, viewed) for k in (stored, viewed))]
+    declared = [*fills, *(_cast(v, stored, viewed) for v in _numbers(attrs.get("missing_value")))]
+    found = [value for value in declared if value is not None]
     missing = {value.item(): value for value in reversed(found) if value == value}  # reversed: the first of equals stays
     packed = scale is not None or offset is not None
     valid, valid_unpacked = _valid(attrs, stored, viewed, unpacked if packed else None)
@@ -251,8 +254,37 @@ def _texts(attribute: Any) -> list[str]:
     """List the texts of an attribute; anything else has none."""
     if attribute is None:
         return []
-    items = [i.decode("utf-8", "replace") if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
+    items = [decode_text(i) if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
     return [item for item in items if isinstance(item, str)]
+
+
+def decode_text(data: bytes, encoding: str = "utf-8") -> str:
+    """Return text: of the encoding, or of Latin-1, in which every byte is a character, where it is not in that.
+
+    >>> decode_text("°C".encode()), decode_text(b"\xb0C")
+    ('°C', '°C')
+    """
+    try:
+        return plain_text(data.decode(encoding))
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def plain_text(text: str) -> str:
+    """Return text without surrogates: where there are any, the bytes that they stand for as `decode_text` reads them.
+
+    >>> plain_text("\udcb0C"), plain_text("°C")
+    ('°C', '°C')
+    """
+    if text.isascii():
+        return text
+    for how in ("strict", "surrogateescape", "surrogatepass"):
+        try:
+            data = text.encode("utf-8", how)
+        except UnicodeEncodeError:
+            continue
+        return text if how == "strict" else decode_text(data)
+    return text
 
 
 def items_of(attribute: Any) -> np.ndarray:
@@ -290,10 +322,8 @@ def _parsed(text: str) -> Any:
 
 
 def _viewed(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
-    """Return the dtype that ``_Unsigned`` asks integers to be seen as (NUG)."""
-    if stored.kind in "iu" and isinstance(unsigned, str) and unsigned.strip().lower() in ("true", "false"):
-        return np.dtype(f"{'u' if unsigned.strip().lower() == 'true' else 'i'}{stored.itemsize}")
-    return stored
+    """Return the dtype that ``_Unsigned`` asks integers to be seen as (NUG): as in netCDF4-python, signed ones alone."""
+    return np.dtype(f"u{stored.itemsize}") if stored.kind == "i" and unsigned in ("true", "True") else stored
 
 
 def _factor(attribute: Any, key: str, name: str) -> Any:
@@ -330,20 +360,27 @@ def _cast(value: Any, stored: np.dtype[Any], viewed: np.dtype[Any]) -> Any:
     if isinstance(value, np.complexfloating) or not np.isfinite(value) or value != np.floor(value):
         return None
     whole = int(value)
-    for kind in (stored, viewed):
-        if np.iinfo(kind).min <= whole <= np.iinfo(kind).max:
-            return np.array(whole, dtype=kind).view(viewed)[()]
-    return None
+    held = np.iinfo(stored).min <= whole <= np.iinfo(stored).max
+    return np.array(whole, stored).view(viewed)[()] if held else None
 
 
 def _valid(
     attrs: Mapping[str, Any], stored: np.dtype[Any], viewed: np.dtype[Any], unpacked: np.dtype[Any] | None
 ) -> tuple[Bounds, Bounds]:
     """Return the valid bounds in stored and in unpacked units (``unpacked``: None when not packed)."""
-    pair = _numbers(attrs.get("valid_range"))
-    if len(pair) != 2:
-        ends = (_numbers(attrs.get("valid_min")), _numbers(attrs.get("valid_max")))
-        pair = [end[0] if len(end) == 1 else None for end in ends]
+    pair: list[Any] = _numbers(attrs.get("valid_range"))
+    found = _bounds(pair, stored, viewed, unpacked) if len(pair) == 2 else None
+    if found is not None and (stored.kind == "f" or all(a is not None or b is not None for a, b in zip(*found, strict=True))):
+        return found
+    # A range of which integers of the type cannot have one end is not one, as in netCDF4-python.
+    ends = (_numbers(attrs.get("valid_min")), _numbers(attrs.get("valid_max")))
+    return _bounds([end[0] if len(end) == 1 else None for end in ends], stored, viewed, unpacked)
+
+
+def _bounds(
+    pair: list[Any], stored: np.dtype[Any], viewed: np.dtype[Any], unpacked: np.dtype[Any] | None
+) -> tuple[Bounds, Bounds]:
+    """Return two bounds, either None, in stored and in unpacked units; what the types cannot hold is None."""
     bounds: list[Any] = [None, None]
     bounds_unpacked: list[Any] = [None, None]
     for place, value in enumerate(pair):

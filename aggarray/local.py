@@ -16,7 +16,7 @@ from aggarray.errors import AggregationError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.maps.dimdata import Faults, map_of
 from aggarray.maps.export import read_export
-from aggarray.maps.fields import NEWEST, version_of
+from aggarray.maps.fields import NEWEST, check_exported, version_of
 from aggarray.memory.arrays import Array
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.making import array_of, owned, shared
@@ -182,13 +182,7 @@ class LocalArray(Interchange):
         version = version_of(version)
         dim_data = self.distribution.dim_data(self.rank, version)
         buffer: Any = self.buffer
-        try:
-            memoryview(buffer)
-        except (ValueError, TypeError, BufferError) as error:
-            way = "use astype first"
-            if self.dtype.kind == "T":
-                way = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(local.buffer)"
-            raise ProtocolError(f"values of {self.dtype} cannot be exported: {error}; {way}") from error
+        check_exported(buffer)
         return {"__version__": version, "buffer": buffer, "dim_data": dim_data}
 
     def aligned(self) -> "LocalArray":

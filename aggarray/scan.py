@@ -17,6 +17,7 @@ from aggarray.errors import AggarrayError, AggregationError, FormatError, Missin
 from aggarray.formats import given_path, is_store
 from aggarray.formats.base import Structure, Variable
 from aggarray.formats.places import absolute, is_file
+from aggarray.formats.unsupported import kind_of_folder
 from aggarray.helpers import Crew, Result, Task
 from aggarray.remote import expand, has_magic, is_remote
 from aggarray.wire import Sharer
@@ -128,6 +129,11 @@ def _literal_start(pattern: str) -> str:
 
 def _walk(folder: str) -> Iterator[str]:
     for here, folders, files in os.walk(folder):
+        if kind_of_folder(here, folders, files) is not None:
+            # A scan says what it is: the files in it are none of their own.
+            yield here
+            folders.clear()
+            continue
         stores = [d for d in folders if is_store(os.path.join(here, d))]
         yield from (os.path.join(here, d) for d in stores)
         folders[:] = sorted(d for d in folders if d not in stores and not d.startswith("."))

@@ -114,7 +114,10 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
             raise ValueError("two unlimited dimensions: left to h5py")
-        values = np.asarray(source[...])
+        try:
+            values = np.asarray(source[...])
+        except UnicodeDecodeError as error:
+            raise ValueError("text that is not in its encoding: left to h5py") from error
         joined = len(variable.shape) < source.ndim
         return stored_values(values, variable.attrs, joined).astype(variable.dtype, copy=False)
 
@@ -158,6 +161,10 @@ def _netcdf_attrs(source: Any) -> dict[str, Any]:
     for name in source.ncattrs():
         try:
             found[name] = source.getncattr(name)
+            if "\ufffd" in str(found[name]):
+                raise UnicodeError(f"attribute {name!r}: text that is not UTF-8, which h5py gives as it is")
+        except UnicodeError:
+            raise
         except LIBRARY_ERRORS:
             # An attribute of a type that netCDF4 does not read says nothing that CF knows.
             continue

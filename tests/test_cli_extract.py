@@ -67,6 +67,21 @@ def test_a_method_is_for_single_labels(index: Path) -> None:
         assert float(found.lat) == 20 and found.lon.values.tolist() == [0, 5] and found.tas.shape == (4, 2)
 
 
+@pytest.mark.parametrize("limits", [("12h",), ("time=12h", "2.5"), ("lat=2.5", "time=PT12H")])
+def test_a_tolerance_limits_a_method(index: Path, limits: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    out = index.with_name("out.zarr")
+    given = [word for limit in limits for word in ("--tolerance", limit)]
+    labels = ("--sel", "time=2000-01-02T09:00", *(("--sel", "lat=17.5") if len(limits) > 1 else ()), "--method", "nearest")
+    status, _, error = run("extract", index, *labels, *given, "-o", out)
+    assert (status, error) == (0, "")
+    narrow = [word.replace("12H", "2H").replace("12h", "2h") for word in given]
+    with pytest.raises(SystemExit, match="1"):
+        main(["extract", str(index), *labels, *narrow, "-o", str(out), "--overwrite"])
+    assert "wider tolerance" in capsys.readouterr().err
+    with xr.open_zarr(out) as found:
+        assert found.time.size == 1
+
+
 def test_several_variables_and_files_without_an_index(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.nc", cube([0, 1, 2]))
     write(tmp_path / "data" / "b.nc", {"x": (("x",), [1.0, 2.0]), "other": (("x",), [5.0, 6.0])})

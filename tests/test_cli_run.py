@@ -40,6 +40,7 @@ sel = { lat = "15:", time = "2000-01-02:2001" }
 path = "point.zarr"
 sel = { lat = 12, lon = 0.0 }
 method = "nearest"
+tolerance = { lat = 3, lon = "0.5" }
 where = { source_id = "M1" }
 
 [check]
@@ -216,6 +217,8 @@ def test_runs_do_not_overlap(job: Path, capsys: pytest.CaptureFixture[str]) -> N
         ('allow = ["gap"]', 'allow = ["gaps"]', "allow = 'gaps': give some of missing, changed"),
         ("method =", "metod =", "[extract 2]: unknown key 'metod': did you mean 'method'?"),
         ('method = "nearest"', 'method = "next"', "[extract 2]: method = 'next': give one of nearest"),
+        ("tolerance = { lat = 3", "tolerance = { lat = true", "give a number, a duration such as '12h'"),
+        ('method = "nearest"', "", "tolerance: limits a method"),
         ('path = "north.nc"', "", "[extract 1]: 'path' is missing"),
         ('source = ["data/*.nc"]', "source = []", "source = []: give a text, or a list of texts"),
         ("lat = 12,", "lat = { a = 1 },", "give a table of labels"),

@@ -1,5 +1,6 @@
 """Does the command line leave alone what it reads, and say in one line, in time, what it will not do?"""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(tmp_path / "s.zarr", tmp_path / "s.zarr" / "grp")
     zarr.create_group(tmp_path / "in.zarr")
     shutil.copy(tmp_path / "data" / "0.nc", tmp_path / "in.zarr")
+    os.link(tmp_path / "data" / "0.nc", tmp_path / "hard.nc")
     (tmp_path / "link.nc").symlink_to(tmp_path / "data" / "0.nc")
     return tmp_path
 
@@ -58,7 +60,8 @@ def folder(tmp_path: Path) -> Path:
         ("tas.nc", "tas.nc", "is read itself"),
         ("tas.nc", "data/1.nc", "is read itself"),
         ("data/*.nc", "data/1.nc", "is read itself"),
-        ("data/0.nc", "tas.nc", "is an index"),
+        ("data/0.nc", "hard.nc", "is read itself"),
+        ("data/*.nc", "hard.nc", "is read itself"),
         ("data/0.nc", "link.nc", "is read itself"),
         ("link.nc", "link.nc", "is read itself"),
         ("s.zarr/grp", "s.zarr/grp/x.nc", "which is read"),
@@ -70,8 +73,42 @@ def test_what_is_read_is_never_replaced(
     before = everything(folder)
     selected = ("--sel", "time=2000-01-01") if source in ("tas.nc", "data/*.nc") else ()
     status, out, err = run(capsys, "extract", folder / source, *selected, "-o", folder / output, "--overwrite")
-    assert (status, out) == (1, "") and words in err and err.count("\n") == 1
+    assert (status, out) == (2, "") and words in err and "Traceback" not in err
     assert everything(folder) == before
+
+
+def test_an_index_is_not_replaced_by_an_extract(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(folder)
+    status, out, err = run(capsys, "extract", folder / "data/0.nc", "-o", folder / "tas.nc", "--overwrite")
+    assert (status, out) == (1, "") and "is an index" in err and err.count("\n") == 1
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize("output", ["data/0.nc", "data/../data/0.nc", "link.nc", "hard.nc", "folder/0.nc"])
+@pytest.mark.parametrize("source", ["data", "data/*.nc", "data/0.nc", "link.nc", "hard.nc", "folder"])
+def test_an_output_that_is_an_input_is_wrong_usage(
+    folder: Path, source: str, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "folder").symlink_to(folder / "data")
+    before = everything(folder)
+    for command, *options in (("aggregate",), ("view",), ("extract", "--overwrite")):
+        status, _, err = run(capsys, command, folder / source, "-o", folder / output, *options)
+        assert status == 2 and "is read itself" in err and everything(folder) == before
+    job = folder.parent / f"{folder.name}.toml"
+    for table in ("[[extract]]", "[index]", "[[page]]"):
+        job.write_text(f"[input]\nsource = '{folder / source}'\n{table}\npath = '{folder / output}'\n")
+        status, out, err = run(capsys, "run", job)
+        assert (status, out) == (2, "") and "give another name" in err and everything(folder) == before
+
+
+def test_outputs_of_a_job_may_lie_among_its_inputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = folder / "job.toml"
+    outputs = "[index]\npath = 'data/i.nc'\n[[extract]]\npath = 'data/o.nc'\n[[page]]\npath = 'data/p.html'\n"
+    job.write_text(f"[input]\nsource = 'data'\n{outputs}")
+    for _ in range(2):
+        assert run(capsys, "run", job)[0] == 0
+    (folder / "data" / "p.html").write_text("mine")
+    assert run(capsys, "run", job)[0] == 2
 
 
 def test_arrays_themselves_keep_their_files(folder: Path) -> None:

@@ -8,7 +8,7 @@ import hypothesis.extra.numpy as hnp
 import netCDF4
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggarray.encoding import Encoding, default_fill, encoding
@@ -142,12 +142,29 @@ def test_large_integers_are_not_rounded() -> None:
         assert mask is not None and mask.tolist() == [True, False]
 
 
-def test_signed_view_of_unsigned() -> None:
-    found = encoding(np.dtype("u1"), {"_Unsigned": "false", "_FillValue": np.int8(-1), "valid_min": np.uint8(254)})
-    values, mask = found.decode(np.array([255, 254, 253, 3], "u1"))
-    assert found.dtype == values.dtype == np.int8 and values.tolist() == [-1, -2, -3, 3]
-    assert mask is not None and mask.tolist() == [True, False, True, False]
-    assert found.fill_value == -1
+@settings(max_examples=400)
+@given(st.data())
+def test_unsigned_is_that_of_netcdf4_for_every_type_and_word(scratch: Path, data: st.DataObject) -> None:
+    dtype = np.dtype(data.draw(st.sampled_from(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])))
+    bounds, unsigned = np.iinfo(dtype), np.dtype(f"u{dtype.itemsize}")
+    some = st.sampled_from([0, 1, 5, 100, bounds.min, bounds.max, bounds.max - 1]) | st.integers(bounds.min, bounds.max)
+    # Not the default fill values, which netCDF4 takes for missing where none is declared.
+    attrs: dict[str, Any] = {"_FillValue": dtype.type(data.draw(some))}
+    attrs["_Unsigned"] = data.draw(st.sampled_from(["true", "True", "false", "False", "TRUE", " true", "yes", "", "1"]))
+    kind = data.draw(st.sampled_from([dtype, unsigned]))
+    own = st.integers(int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+    for key in data.draw(st.sets(st.sampled_from(["missing_value", "valid_min", "valid_max", "valid_range"]))):
+        numbers = [data.draw(own) for _ in range(2 if key == "valid_range" else 1)]
+        attrs[key] = np.array(numbers, kind) if key == "valid_range" else kind.type(numbers[0])
+    factors = [{}, {"scale_factor": 0.5}, {"scale_factor": np.float32(2), "add_offset": np.float32(1)}, {"add_offset": 3.0}]
+    attrs |= data.draw(st.sampled_from(factors))
+    stored = np.array(data.draw(st.lists(some, min_size=1, max_size=6)), dtype)
+    assert_decodes_alike(scratch, stored, attrs)
+
+
+def test_a_fill_value_of_json_may_be_unsigned_already() -> None:
+    found = encoding(np.dtype("i1"), {"_Unsigned": "true", "_FillValue": 255})
+    assert found.decode(np.array([-1, 3], "i1"))[1].tolist() == [True, False]  # type: ignore[union-attr]
 
 
 def test_undeclared_nan_is_data() -> None:

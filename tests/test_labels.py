@@ -2,6 +2,8 @@
 
 import datetime
 import doctest
+import subprocess
+import sys
 import time
 import warnings
 from typing import Any
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 import aggarray.labels as labels
 from aggarray.errors import NotFoundError, SelectionError
 from aggarray.labels import locate
+from aggarray.labels.duration import parse_duration
 
 TEXT = np.dtypes.StringDType()
 METHODS = [None, "nearest", "pad", "ffill", "backfill", "bfill"]
@@ -371,14 +374,82 @@ def test_what_cannot_be_a_label_says_why(label: Any, extra: dict[str, Any], word
     assert words in str(caught.value) and str(caught.value).startswith("tas: dimension 'lat'")
 
 
+#: Tolerances that measure no times.
+WRONG_FOR_TIMES = [
+    *(7, 1.5, True, "7", "h", "", "-7h", "7 fortnights", "1M", "1Y", "1 month", "P1Y", "P", "PT", "nan", "\u0661h", b"7h"),
+    *("12h x", "9" * 30 + "D", "9" * 5000 + "D", np.timedelta64(1, "M"), np.timedelta64(7), object(), [[1], [2, 3]], {"a": 1}),
+    [np.timedelta64(1, "M"), np.timedelta64(1, "D")],
+]
+
+
+@given(st.data())
+def test_durations_as_pandas_reads_them(data: st.DataObject) -> None:
+    names = "W D day days h hr hour hours m min minute minutes s sec second seconds ms milli millis us µs micro micros ns nanos"
+    number = st.integers(0, 10**4).map(str) | st.decimals(0, 100, places=data.draw(st.integers(0, 3))).map(str)
+    part = st.tuples(number, st.sampled_from(["", " ", ", "]), st.sampled_from(names.split())).map("".join)
+    clock = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)).map(lambda t: "{}:{:02d}:{:02d}".format(*t))
+    iso = st.tuples(*[st.integers(0, 99)] * 4).map(lambda t: "P{}DT{}H{:d}M{}.5S".format(*t))
+    between = data.draw(st.sampled_from(["", " ", ", "]))
+    parts = st.lists(part, min_size=1, max_size=4).map(between.join)
+    text = data.draw(parts | clock | iso | st.tuples(parts, clock).map(" ".join))
+    expected = pd.Timedelta(text)
+    found = parse_duration(text)
+    assert abs(int(found.astype("m8[ns]").astype(np.int64)) - expected.as_unit("ns").value) <= 4  # pandas rounds each part
+
+
+@settings(max_examples=200)
+@given(st.data(), time_axes(), st.sampled_from(["", "noleap", "360_day"]))
+def test_tolerances_of_every_kind_as_in_xarray(data: st.DataObject, times: np.ndarray, calendar: str) -> None:
+    label = data.draw(moments())
+    seconds = data.draw(st.sampled_from([0, 1, 60, 3599, 3600, 43200, 86400, 7 * 86400, 400 * 86400]))
+    values: Any = times
+    if calendar:
+        values = dates(times, calendar)
+        label = cftime.datetime(label.year, label.month, min(label.day, 28), label.hour, calendar=calendar)
+    delta = datetime.timedelta(seconds=seconds)
+    method = data.draw(st.sampled_from(METHODS[1:]))
+    expected = xarrays(values, label, method, delta)
+    kinds = (delta, np.timedelta64(delta), np.timedelta64(seconds, "s").astype("m8[ns]"), pd.Timedelta(delta), np.array(delta))
+    hours = f"{seconds // 3600}h" if seconds % 3600 == 0 else f"{seconds} sec"
+    texts = (f"{seconds}s", hours, f"PT{seconds}S", str(pd.Timedelta(delta)))
+    for tolerance in (*kinds, *texts, np.array(texts[0]), np.str_(texts[1])):
+        assert ours(values, label, method, tolerance) == expected, tolerance
+    if not calendar:
+        assert xarrays(values, label, method, texts[0]) == expected
+    each = [texts[0], delta, pd.Timedelta(delta)]
+    several = ours(values, [label] * 3, method, each)
+    assert several == (expected if isinstance(expected, type) else [expected] * 3)
+
+
+def test_a_tolerance_counts_nanoseconds_and_never_wraps() -> None:
+    times = np.array(["2000-01-01T00:00:00.000000000", "2000-01-02"], "M8[ns]")
+    near = np.datetime64("2000-01-01T00:00:00.000000003")
+    for tolerance in (pd.Timedelta(3, "ns"), "3ns", np.timedelta64(3, "ns")):
+        assert ours(times, near, "nearest", tolerance) == xarrays(times, near, "nearest", tolerance) == 0
+    assert ours(times, near, "nearest", "2ns") is ours(times, near, "nearest", pd.Timedelta(2, "ns")) is NotFoundError
+    assert ours(times, "2100-01-01", "nearest", "1000000 days") == 1
+    assert ours(times, ["2100-01-01", "2000-01-01"], "nearest", ["1000000 days", "1ns"]) == [1, 0]
+
+
+def test_pandas_is_not_imported_for_a_tolerance() -> None:
+    code = (
+        "import sys, numpy as np; from aggarray.labels import locate;"
+        "t = np.array(['2000-01-01', '2000-01-02'], 'M8[s]');"
+        "assert locate(t, '2000-01-01T10', method='nearest', tolerance='12h', dimension='t') == 0;"
+        "assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
 def test_wrong_kinds_for_times_text_and_coordinates() -> None:
     times = np.array(["2000", "2001"], "M8[s]")
     noleap = cftime.num2date(np.arange(3), "days since 2000-01-01", "noleap")
     for values in (times, noleap):
         for label in (5, 5.0, None, True, [5]):
             assert ours(values, label) is SelectionError
-        for tolerance in (7, "7h", np.timedelta64(1, "M"), 1.5):
+        for tolerance in WRONG_FOR_TIMES:
             assert ours(values, "2000-01-01", "nearest", tolerance) is SelectionError
+            assert ours(values, ["2000-01-01"], "nearest", [tolerance]) is SelectionError
     assert ours(times, datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)) is SelectionError
     text = np.array(["a", "b"], TEXT)
     assert ours(text, 5) is SelectionError and ours(text, "c", "nearest") is SelectionError

@@ -176,7 +176,7 @@ def test_padding_wraps() -> None:
         lambda: Unstructured(3, [[0], [1]]),
         lambda: Unstructured(1, [[0], [1]]),
         lambda: Unstructured(2, [[0, 1], [1]], one_to_one=True),
-        lambda: Unstructured(1, [np.array([2**63], np.uint64)]),
+        lambda: Unstructured(1, [[2**64]]),
         lambda: Unstructured(2, [[[0, 1]]]),
         lambda: Distribution(5),
         lambda: Distribution((Cyclic(5, 2), "b")),

@@ -47,7 +47,7 @@ _Shape = tuple[int, int, int, str | None, bool, str]
 
 def _strips(m: Map) -> Iterator[_Shape]:
     """Yield the dimension by owner, then one row per process: what is in its buffer, in its order."""
-    labels = np.unique(np.concatenate([np.zeros(0, np.int64), *(m.owned(rank) for rank in range(m.nprocs))]))
+    labels = np.unique(np.concatenate([m.owned(rank) for rank in range(m.nprocs)]))
     yield 0, 0, _NAMES, None, False, "owner"
     for place, owner in enumerate(m.owner(labels).tolist()):
         yield _NAMES + place * _CELL, 0, _CELL, _colour(owner), False, str(owner)

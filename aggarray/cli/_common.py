@@ -1,9 +1,11 @@
 """What do commands have in common? Options, opening a source, and what they say of it beside the facts."""
 
+import contextlib
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,6 +116,33 @@ def _packing(options: Sequence[Decorator], name: str, packed: Callable[..., Any]
         return made
 
     return decorate
+
+
+@contextlib.contextmanager
+def sparing(output: str, source: Sequence[str], agg: "Aggregation") -> Iterator[None]:
+    """Turn an error over an output into UsageError where that is one of the files that SOURCE holds."""
+    from aggarray.errors import AggregationError
+
+    try:
+        yield
+    except AggarrayError as error:
+        try:
+            check_output(output, source, agg)
+        except AggregationError as wrong:
+            raise click.UsageError(str(wrong)) from error
+        raise
+
+
+def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
+    """Raise AggregationError where the output would replace what SOURCE names, of which only a part may be read."""
+    from aggarray.api.extracting.place import check_apart
+    from aggarray.formats import given_path
+    from aggarray.scan import named_files
+
+    check_apart(output, named_files(list(map(given_path, source))))
+    if os.path.lexists(output):
+        files = {str(uri) for array in agg for uri in array._matrix.references.uris}
+        check_apart(output, files | {s.file for s in agg.skipped} | {d.file for d in agg.duplicates})
 
 
 def pairs(texts: Sequence[str], option: str, wanted: str) -> dict[str, str]:

@@ -15,8 +15,10 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACTED
+from aggarray.errors import AggarrayError
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
+_LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
 
 #: Table by table, what its keys hold: a type, several, or words for what is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
@@ -28,7 +30,10 @@ KEYS: dict[str, dict[str, Any]] = {
         "trust": str,
     },
     "index": {"path": str, "convention": str, "relative": bool, "chunk_table": bool},
-    "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "where": dict},
+    "extract": {
+        **{"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "tolerance": _LIMITS},
+        "where": dict,
+    },
     "page": {"path": str, "title": str},
     "check": {"checksum": bool, "allow": _TEXTS},
 }
@@ -121,8 +126,41 @@ def _check_outputs(where: str, job: Job) -> None:
         if near:
             raise click.UsageError(f"{where}: {path}: is, or holds, or lies in, {taken[near[0]]}: give another name")
         taken[real] = "an output"
+    _check_not_read(where, job)
     if job.log is not None and not _may_log(job.log):
         raise click.UsageError(f"{where}: log = {job.log!r}: there is something else: give another name, or remove it")
+
+
+def _check_not_read(where: str, job: Job) -> None:
+    """Raise UsageError for an output that is a file of the input, by whatever name; what an earlier run has made is none."""
+    there = [path for path in job.outputs() if path != job.log and os.path.lexists(path) and not _was_made(job, path)]
+    if not there:
+        return
+    from aggarray.api.extracting.place import check_apart
+    from aggarray.scan import find_files
+
+    try:
+        files = find_files(job.source)
+    except AggarrayError:
+        return  # the run says what is wrong with it
+    for path in there:
+        try:
+            check_apart(path, files)
+        except AggarrayError as error:
+            raise click.UsageError(f"{where}: {error}") from error
+
+
+def _was_made(job: Job, path: str) -> bool:
+    """Tell whether what is there is what a job writes under the name, or can be replaced by it."""
+    from aggarray import report
+    from aggarray.api.extracting.place import stored_fingerprint
+    from aggarray.indexes import may_be_replaced
+
+    if path == job.index.get("path"):
+        return may_be_replaced(path)
+    if any(one["path"] == path for one in job.pages):
+        return report.is_page(path)
+    return stored_fingerprint(path) is not None
 
 
 def _may_log(path: str) -> bool:
@@ -167,6 +205,9 @@ def _check_value(where: str, wanted: Any, value: Any) -> None:
         fits = isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value) and bool(value))
     elif wanted == _LABELS:
         fits = isinstance(value, dict) and all(_is_label(v) for v in value.values())
+    elif wanted == _LIMITS:
+        limits = value.values() if isinstance(value, dict) else [value]
+        fits = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in limits)
     elif wanted is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
     else:
@@ -211,4 +252,10 @@ def _extract(path: str, one: dict[str, Any]) -> dict[str, Any]:
     """Return what one extract asks for: labels as `sel` takes them."""
     labels = {d: _labels.label_of(v) if isinstance(v, str) else v for d, v in one.get("sel", {}).items()}
     where = {name: str(value) for name, value in one.get("where", {}).items()}
-    return {**one, "sel": labels, "where": where, "variables": _texts(one.get("variables", [])), "method": one.get("method")}
+    limit = one.get("tolerance", {})
+    limits = [f"{d}={v}" for d, v in limit.items()] if isinstance(limit, dict) else [limit]
+    try:
+        near = _labels.near_of(one.get("method"), limits)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{path}: {one['path']}: tolerance: {error.message}") from error
+    return {**one, "sel": labels, "where": where, "variables": _texts(one.get("variables", [])), "near": near}

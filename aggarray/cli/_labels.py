@@ -6,6 +6,7 @@ inside a time of day (``2000-01-01T12:30``) belongs to that. What a text means, 
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,7 +56,44 @@ def label_of(text: str) -> Any:
     return slice(start or None, stop or None, None if step is None else int(step))
 
 
-def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None) -> "list[MasterArray]":
+@dataclass(frozen=True, slots=True)
+class Near:
+    """How labels that are not there are found: a method, and tolerances by dimension, None for all others."""
+
+    method: str | None = None
+    tolerances: Mapping[str | None, Any] = field(default_factory=dict)
+
+    def keywords(self, dimension: str) -> dict[str, Any]:
+        """Return the arguments of `MasterArray.sel` for one dimension."""
+        return {"method": self.method, "tolerance": self.tolerances.get(dimension, self.tolerances.get(None))}
+
+
+def near_of(method: str | None, given: Sequence[Any]) -> Near:
+    """Return how labels that are not there are found; ``given``: tolerances as LIMIT or DIMENSION=LIMIT.
+
+    BadParameter for a tolerance without a method, and for two of one dimension.
+
+    >>> near_of("nearest", ["0.5", "time=12h"]).tolerances
+    {None: 0.5, 'time': '12h'}
+    """
+    if given and method is None:
+        raise click.BadParameter("limits a method: give a method too", param_hint="--tolerance")
+    found: dict[str | None, Any] = {}
+    for one in given:
+        name, equals, value = str(one).rpartition("=")
+        if (equals and not name.strip()) or not value.strip():
+            raise click.BadParameter(f"{one!r}: give 0.5, 12h, or DIMENSION=12h", param_hint="--tolerance")
+        key = name.strip() or None
+        if key in found:
+            raise click.BadParameter(f"{one!r}: a second tolerance of {key or 'all dimensions'}", param_hint="--tolerance")
+        try:
+            found[key] = float(value)
+        except ValueError:
+            found[key] = value.strip()
+    return Near(method, found)
+
+
+def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], near: Near) -> "list[MasterArray]":
     """Return the selections of arrays; NotFoundError for a dimension that none of them has."""
     there = sorted({d for a in arrays for d in a.dimensions})
     for name in labels:
@@ -63,7 +101,10 @@ def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], metho
             raise NotFoundError(
                 f"--sel {name}={shown(labels[name])}: no dimension {name!r}: there are {', '.join(there) or 'none'}"
             )
-    found = [select(array, labels, method) for array in arrays]
+    for limited in near.tolerances:
+        if limited is not None and limited not in labels:
+            raise click.BadParameter(f"{limited!r} is not selected by --sel", param_hint="--tolerance")
+    found = [select(array, labels, near) for array in arrays]
     for before, after in zip(arrays, found, strict=True):
         if before.size and not after.size:
             empty = after.dimensions[after.shape.index(0)]
@@ -83,13 +124,12 @@ def shown(label: Any) -> str:
     return ",".join(map(str, label)) if isinstance(label, list) else str(label)
 
 
-def select(array: "MasterArray", labels: Mapping[str, Any], method: str | None) -> "MasterArray":
-    """Return the selection; dimensions that the array lacks are passed over. ``method`` is not for slices."""
-    for several in (False, True):
-        chosen = {d: label for d, label in labels.items() if d in array.dimensions and is_slice(label) == several}
-        own = {d: _typed(array, d, label) for d, label in chosen.items()}
-        if own:
-            array = array.sel(None if several else method, **own)
+def select(array: "MasterArray", labels: Mapping[str, Any], near: Near) -> "MasterArray":
+    """Return the selection; dimensions that the array lacks are ignored. Method and tolerance apply to no slice."""
+    for dimension, label in labels.items():
+        if dimension in array.dimensions:
+            own = {dimension: _typed(array, dimension, label)}
+            array = array.sel(own, **({} if is_slice(label) else near.keywords(dimension)))
     return array
 
 

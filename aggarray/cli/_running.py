@@ -193,7 +193,7 @@ def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":
     if absent:
         raise NotFoundError(f"no variable {absent[0]!r}: there is {', '.join(agg.names) or 'none'}")
     arrays = [a for a in chosen(agg, one["where"]) if not one["variables"] or a.name in one["variables"]]
-    return _labels.select_all(distinct(arrays, "by where"), one["sel"], one["method"])
+    return _labels.select_all(distinct(arrays, "by where"), one["sel"], one["near"])
 
 
 def _reaching(job: Job) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from aggarray.cli._common import (
     rules_options,
     save,
     source_argument,
+    sparing,
     variables_option,
 )
 
@@ -31,6 +32,6 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
     It opens in milliseconds, here and in other software.
     """
     agg = open_source(source, variables, how["opening"], how["rules"])
-    save(
-        agg, output, as_json, convention=how["convention"], relative=not how["absolute"], chunk_table=not how["no_chunk_table"]
-    )
+    kept = {"convention": how["convention"], "relative": not how["absolute"], "chunk_table": not how["no_chunk_table"]}
+    with sparing(output, source, agg):
+        save(agg, output, as_json, **kept)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from aggarray.cli._common import bar, json_option, open_source, opening_options, save, source_argument
+from aggarray.cli._common import bar, json_option, open_source, opening_options, save, source_argument, sparing
 
 
 @click.command("append")
@@ -18,4 +18,5 @@ def command(index: str, source: tuple[str, ...], as_json: bool, opening: dict[st
     Only new or changed files are read.
     """
     agg = open_source((index,), opening=opening).append(list(source), progress=bar())
-    save(agg, index, as_json, **agg._provenance.how)
+    with sparing(index, source, agg):
+        save(agg, index, as_json, **agg._provenance.how)

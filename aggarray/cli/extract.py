@@ -1,7 +1,5 @@
 """How do values get out of many files into one? ``aggarray extract``."""
 
-import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +8,7 @@ from aggarray.cli import _labels
 from aggarray.cli._common import (
     EXTRACTED,
     bar,
+    check_output,
     chosen,
     distinct,
     echo_json,
@@ -22,9 +21,10 @@ from aggarray.cli._common import (
     where_option,
 )
 from aggarray.cli._completing import dimensions_of
+from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
-    from aggarray.api import Aggregation, Extracted
+    from aggarray.api import Extracted
     from aggarray.master import MasterArray
 
 
@@ -46,6 +46,9 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
     shell_complete=dimensions_of,
 )
 @click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label serves one that is not there.")
+@click.option(
+    "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="How far away --method may go: 0.5, 12h, time=1D (repeatable)."
+)
 @where_option
 @click.option(
     "-o",
@@ -67,29 +70,20 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
     from aggarray.api import extract
     from aggarray.facts import printable
 
-    labels = _labels.parse(how["sel"])
+    labels, near = _labels.parse(how["sel"]), _labels.near_of(how["method"], how["tolerance"])
     where = pairs(how["where"], "--where", "NAME=VALUE")
     opened = open_source(source, variables, how["opening"])
-    _check_spared(output, source, opened)
+    try:
+        check_output(output, source, opened)
+    except AggregationError as error:
+        raise click.UsageError(str(error)) from error
     agg = chosen(opened, where)
-    found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, how["method"])
+    found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, near)
     done = extract(found, output, exists="overwrite" if how["overwrite"] else "raise", progress=bar())
     if as_json:
         echo_json(facts_of(done, found))
     else:
         click.echo(printable(said_of(done, found)))
-
-
-def _check_spared(output: str, source: Sequence[str], agg: "Aggregation") -> None:
-    """Raise AggregationError where the output would replace what SOURCE names, of which only a part may be read."""
-    from aggarray.api.extracting.place import check_apart
-    from aggarray.formats import given_path
-    from aggarray.scan import named_files
-
-    check_apart(output, named_files(list(map(given_path, source))))
-    if os.path.lexists(output):
-        files = {str(uri) for array in agg for uri in array._matrix.references.uris}
-        check_apart(output, files | {s.file for s in agg.skipped} | {d.file for d in agg.duplicates})
 
 
 def facts_of(done: "Extracted", arrays: "list[MasterArray]") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from aggarray.cli._common import (
     opening_options,
     rules_options,
     source_argument,
+    sparing,
     variables_option,
 )
 
@@ -38,7 +39,9 @@ def command(
     from aggarray import facts, report
 
     agg = open_source(source, variables, **how)
-    changed = report.write(report.page(agg, title, agg.check() if check else None), output)
+    page = report.page(agg, title, agg.check() if check else None)
+    with sparing(output, source, agg):
+        changed = report.write(page, output)
     if as_json:
         echo_json({"page": output, "arrays": len(agg), "files": facts.file_count(agg), "changed": changed})
     else:

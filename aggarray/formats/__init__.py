@@ -19,6 +19,7 @@ from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
 from aggarray.formats.flat import understanding
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
 from aggarray.formats.places import File, absolute, is_folder, looks, store_mark
+from aggarray.formats.unsupported import is_unfinished, kind_above, kind_of_folder, kind_of_head, lost_link
 from aggarray.plugins import foreign_objects, own_objects
 from aggarray.remote import canonical, is_remote, join
 
@@ -113,10 +114,21 @@ def _identified(path: str, head: bytes) -> Format:
         for candidate in some():
             if candidate.recognises(path, head):
                 return candidate
+    kind = _folder_kind(path) if is_folder(path) else kind_above(path) or kind_of_head(head)
+    if kind is not None:
+        raise FormatError(f"{path}: {kind[0]}, which aggarray does not read; {kind[1]}")
     if is_folder(path):
         raise FormatError(f"{path}: a folder that is no Zarr store; name the files in it, or a pattern such as {path}/*.nc")
     known = ", ".join(f.name for f in formats())
     raise FormatError(f"{path}: not a data file that aggarray knows ({known}); it begins with {head[:8]!r}")
+
+
+def _folder_kind(path: str) -> tuple[str, str] | None:
+    if is_remote(path):
+        return None
+    with os.scandir(path) as entries:
+        names = [(entry.name, entry.is_dir()) for entry in entries]
+    return kind_of_folder(path, [name for name, folder in names if folder], [name for name, folder in names if not folder])
 
 
 def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
@@ -125,10 +137,18 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     Raises MissingFileError or FormatError, naming file, variable and the library's reason, or what `local_path` raises.
     """
     path = absolute(given_path(path))
-    head, stamp = _look(path)
-    found = _identified(path, head)
-    with blaming(path):
-        return replace(found.scan(path), stamp=stamp or stamp_of(path))
+    try:
+        head, stamp = _look(path)
+        found = _identified(path, head)
+        with blaming(path):
+            return replace(found.scan(path), stamp=stamp or stamp_of(path))
+    except FormatError as error:
+        if isinstance(error, MissingFileError) or not is_unfinished(path):
+            raise
+        why = str(error).removeprefix(f"{path}: ")
+        raise FormatError(
+            f"{path}: a download that has not ended, by its name; wait for it, or leave it out ({why})"
+        ) from error
 
 
 def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
@@ -228,7 +248,7 @@ def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
             status = os.fstat(file.fileno())
             stamp = (status.st_size, status.st_mtime_ns, _checksum(file.fileno(), head)) if checked else None
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"{path}: no such file or folder; check the path") from error
+        raise MissingFileError(f"{path}: {lost_link(path) or 'no such file or folder; check the path'}") from error
     except FormatError:
         raise
     except OSError as error:

@@ -126,7 +126,8 @@ class Library:
             check_swelling(dataset.id)
             self._checked.add(variable)
         values = _read_box(dataset, box)
-        return stored_values(values if dtype.kind in "SOT" else values.astype(dtype, copy=False), encoding, joined)
+        values = values if dtype.kind in "SOT" else values.astype(dtype, copy=False)
+        return stored_values(values, encoding, joined, f"{self._path}, variable {variable!r}")
 
     def scanned(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None for those in other files, and where a scan takes no such number of bytes."""
@@ -277,7 +278,7 @@ class HDF5File:
             with self._lock:
                 texts = None
                 if variable not in self._rows and self._direct.has(variable):
-                    texts = texts_of(self._direct, variable)
+                    texts = texts_of(self._direct, variable, self._path)
                 if texts is None:
                     return self._row_values(self._direct, variable, box)
         except LEFT as error:

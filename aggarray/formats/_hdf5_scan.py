@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.encoding import decode_text, plain_text
 from aggarray.formats._h5.attributes import MISNAMED
 from aggarray.formats._h5.facts import INTERNAL
 from aggarray.formats._hdf5_links import DANGLING, DEEPEST, borrows, is_pure_dimension, is_scale, leads_outside
@@ -352,4 +353,4 @@ def attribute(value: Any) -> Any:
 
 
 def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace").rstrip("\x00") if isinstance(value, bytes) else str(value)
+    return decode_text(value).rstrip("\x00") if isinstance(value, bytes) else plain_text(str(value))

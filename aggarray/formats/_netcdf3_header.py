@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.encoding import decode_text
 from aggarray.errors import FormatError
 from aggarray.formats.base import Variable, has_coordinate, stored_variable
 from aggarray.formats.places import File
@@ -98,7 +99,7 @@ class _Cursor:
 
     def name(self) -> str:
         """Return the next name, which ends at a null byte, as netCDF-C reads it."""
-        return self.padded(self.count()).partition(b"\0")[0].decode("utf-8")
+        return decode_text(self.padded(self.count()).partition(b"\0")[0])
 
     def items(self, tag: int, least: int) -> range:
         """Open a list and return its positions; each item takes at least ``least`` bytes."""
@@ -123,7 +124,7 @@ class _Cursor:
             name, dtype, number = self.name(), self.dtype(), self.count()
             data = self.padded(number * dtype.itemsize)
             if dtype.kind == "S":
-                found[name] = data.decode("utf-8", "replace").replace("\x00", "")
+                found[name] = decode_text(data).replace("\x00", "")
             else:
                 values = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
                 found[name] = values[0] if number == 1 else values

@@ -5,6 +5,8 @@ billion there. So each chunk is first decoded by codecs that stop where more com
 here cannot be bounded.
 """
 
+import base64
+import json
 import lzma
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -153,3 +155,26 @@ class Guarded(WrapperStore[Store]):
             start = byte_range.start if isinstance(byte_range, RangeByteRequest) else None
             self._bounds.check_part(self._path, found.to_bytes(), start)
         return found
+
+
+class BytesOfText(WrapperStore[Store]):
+    """A store of one array of text of variable length, whose metadata say that it is bytes: zarr-python decodes UTF-8 alone."""
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """Return the bytes under a key."""
+        found = await self._store.get(key, prototype, byte_range)
+        if found is None or key not in (".zarray", "zarr.json"):
+            return found
+        meta = _as_bytes(json.loads(found.to_bytes()))
+        fill = meta.get("fill_value") or ""
+        meta["fill_value"] = base64.standard_b64encode(fill.encode("utf-8", "surrogatepass")).decode()
+        if "data_type" in meta:
+            meta["data_type"] = "variable_length_bytes"
+        return prototype.buffer.from_bytes(json.dumps(meta).encode())
+
+
+def _as_bytes(meta: Any) -> Any:
+    """Return metadata with the codec of bytes in place of that of text, at any depth."""
+    if isinstance(meta, dict):
+        return {k: "vlen-bytes" if v == "vlen-utf8" else v if k == "attributes" else _as_bytes(v) for k, v in meta.items()}
+    return [_as_bytes(v) for v in meta] if isinstance(meta, list) else meta

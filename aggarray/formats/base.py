@@ -20,7 +20,7 @@ from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats._lock import h5py_file as h5py_file
-from aggarray.formats._text import bytes_to_text, characters_to_text
+from aggarray.formats._text import bytes_to_text, characters_to_text, known_encoding
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20
@@ -354,21 +354,19 @@ def has_coordinate(name: str, dimension: str | None, dimensions: Mapping[str, Se
     return False
 
 
-def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True) -> np.ndarray:
+def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, place: str = "") -> np.ndarray:
     """Return what was read as the values of a Variable: characters joined, text decoded by ``_Encoding``, native bytes.
 
-    ``joined`` as in `stored_variable`.
+    ``joined`` as in `stored_variable`; ``place``: file and variable, for the log. UnicodeError for an unknown encoding.
 
     >>> stored_values(np.array([b"a", b"b"], "S1"), {}).tolist()
     'ab'
     """
-    encoding = attrs.get("_Encoding")
-    # "none" and "bytes" say that nobody knows the encoding: every byte has a character in latin-1.
-    encoding = "latin-1" if encoding in ("none", "bytes") else encoding if isinstance(encoding, str) else "utf-8"
-    if joined and is_characters(values.dtype, values.ndim):
-        return characters_to_text(values, encoding)
     if values.dtype.kind in "SUOT":
-        return bytes_to_text(values, encoding)
+        stated = attrs.get("_Encoding")
+        encoding = known_encoding(stated if isinstance(stated, str) else None)
+        as_text = characters_to_text if joined and is_characters(values.dtype, values.ndim) else bytes_to_text
+        return as_text(values, encoding, place)
     # The plain dtype: HDF5's notes on enumerations do not travel on.
     return values.astype(np.dtype(values.dtype.newbyteorder("=").str), copy=False)
 
@@ -389,6 +387,10 @@ def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | Non
         values = read(variable)
     except UnicodeError:
         return variable
+    except FormatError as error:
+        if isinstance(error.__cause__, UnicodeError):
+            return variable
+        raise
     if values is None:
         return variable
     values.flags.writeable = False

@@ -127,7 +127,8 @@ class _File:
         text = whole(place.shape[len(box) :])
         if text and text[0].stop > _LONGEST_TEXT:
             raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file anew")
-        return stored_values(_read_box(self._file, place, (*box, *text)), place.variable.attrs, joined=bool(text))
+        values = _read_box(self._file, place, (*box, *text))
+        return stored_values(values, place.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
 
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable as they are, None where a scan takes no such number of bytes."""

@@ -8,6 +8,7 @@ A chunk that is not there holds the fill value. Pickled objects are never decode
 import base64
 import os
 import struct
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.encoding import decode_text, plain_text
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats._zarr_chunks import describe
 from aggarray.formats._zarr_keys import MOST, Layout, stated_dtype
@@ -126,7 +128,7 @@ def _dimensions(node: Node, rank: int) -> list[str | None]:
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as the other formats give them: text, lists of texts, NumPy scalars and arrays."""
     kept = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
-    return {k: _attribute(v) for k, v in kept.items() if not _is_deeper(v, _DEEPEST)}
+    return {plain_text(k): _attribute(v) for k, v in kept.items() if not _is_deeper(v, _DEEPEST)}
 
 
 def _is_deeper(value: Any, most: int) -> bool:
@@ -135,12 +137,21 @@ def _is_deeper(value: Any, most: int) -> bool:
     return bool(inner) and (not most or any(_is_deeper(v, most - 1) for v in inner))
 
 
+def _without_surrogates(value: Any) -> Any:
+    """Return a value of JSON, which may escape halves of characters, with plain text in it."""
+    if isinstance(value, dict):
+        return {plain_text(k): _without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(v) for v in value]
+    return plain_text(value) if isinstance(value, str) else value
+
+
 def _attribute(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1:
         return _attribute(value[0])
     numbers = value if isinstance(value, list) else [value]
     if not numbers or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers):
-        return value
+        return _without_surrogates(value)
     array = np.array(value)
     # Integers beyond 64 bits stay Python's.
     return value if array.dtype.kind == "O" else array[()]
@@ -172,7 +183,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
         if dtype.kind == "c":
             return dtype.type(complex(*map(_real, value)) if isinstance(value, list) else value)
         if dtype.kind == "S":
-            return base64.b64decode(value, validate=True).decode("utf-8").rstrip("\x00")
+            return decode_text(base64.b64decode(value, validate=True)).rstrip("\x00")
         if dtype.kind in "mM":
             return np.int64(np.iinfo(np.int64).min if value == "NaT" else value).view(dtype)
         return dtype.type(value) if dtype.kind in "biu" else value
@@ -222,19 +233,25 @@ class Store:
 
     def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
         """Return a variable's array and its attributes."""
+        known = self._arrays.get(variable)
+        if known is None:
+            self._arrays[variable] = known = self._opened(variable)
+        return known
+
+    def _opened(self, variable: str, as_bytes: bool = False) -> tuple[Any, Mapping[str, Any]]:
+        """Open a variable's array; ``as_bytes``: text of variable length undecoded."""
         import zarr
 
-        known = self._arrays.get(variable)
-        if known is not None:
-            return known
-        from aggarray.formats._zarr_guard import guarded
+        from aggarray.formats._zarr_guard import BytesOfText, guarded
 
         within, node, dtype = self._node(variable)
         layout = Layout(node.version, node.meta or {}, shape_of(node), dtype)
         store = guarded(self._stored(within, node), self._path, layout)
-        array = zarr.open_array(store, mode="r", zarr_format=node.version)
-        self._arrays[variable] = known = (array, node.attrs)
-        return known
+        if not as_bytes:
+            return zarr.open_array(store, mode="r", zarr_format=node.version), node.attrs
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # zarr-python calls the type unstable
+            return zarr.open_array(BytesOfText(store), mode="r", zarr_format=node.version), node.attrs
 
     def _stored(self, within: str, node: Node) -> Any:
         """Return what zarr-python reads the array in a folder from."""
@@ -252,7 +269,11 @@ class Store:
         joined = len(box) < array.ndim
         if joined:
             box = (*box, slice(0, array.shape[-1], 1))
-        return stored_values(np.asarray(array[box]), attrs, joined)
+        try:
+            found = np.asarray(array[box])
+        except UnicodeDecodeError:
+            found = np.asarray(self._opened(variable, as_bytes=True)[0][box])
+        return stored_values(found, attrs, joined, f"{self._path}, variable {variable!r}")
 
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None where a scan takes no such number of bytes; errors name it."""

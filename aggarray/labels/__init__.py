@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import NotFoundError, SelectionError
+from aggarray.labels.duration import as_timedeltas, has_length
 from aggarray.labels.meaning import Axis, make_axis, period, show, unwrap, wanted_values
 from aggarray.labels.scale import common, distance, is_coarser, rescale, same, tick
 
@@ -36,7 +37,8 @@ def locate(
     ``values``: the 1-d coordinate: numbers, text, datetime64, or cftime objects of one calendar, in any order.
     ``label``: a value, a list or 1-d array of values, or a slice of values, both ends included and its step counted in
     positions. ``method``: None (exact), "nearest", "pad" or "ffill" (the position before), "backfill" or "bfill" (the one
-    after), within ``tolerance`` (a number, a timedelta for times). ``dimension`` and ``what`` (a variable) are for messages.
+    after), within ``tolerance``: a number; for times a duration, as text ("12h"), timedelta64, ``datetime.timedelta`` or
+    ``pandas.Timedelta``; one, or one for each label. ``dimension`` and ``what`` (a variable) are for messages.
 
     Returns an int for one value; a slice, or int64 array, for the slice, the period or the repeated value that it names; an
     int64 array for a list. Text that is coarser than the coordinate names a period, else a time; dates of cftime are always
@@ -213,17 +215,19 @@ def _locate_near(axis: Axis, wanted: np.ndarray, how: str, tolerance: Any) -> np
 
 def _limit(axis: Axis, tolerance: Any, size: int) -> np.ndarray:
     """Return a tolerance in the terms of `distance`."""
-    limit = np.asarray(tolerance)
-    if axis.kind != "numbers" and limit.dtype.kind == "O":
-        flat = limit.ravel().tolist()
-        limit = limit.astype("m8[us]") if all(isinstance(t, datetime.timedelta) for t in flat) else limit
-    wanted = "iuf" if axis.kind == "numbers" else "m"
-    if limit.dtype.kind not in wanted or (wanted == "m" and np.datetime_data(limit.dtype)[0] in ("Y", "M", "generic")):
-        expected = "a number" if axis.kind == "numbers" else "a timedelta of days or less"
+    numbers = axis.kind == "numbers"
+    try:
+        limit = np.asarray(tolerance) if numbers else as_timedeltas(tolerance)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SelectionError(f"{axis.place}: tolerance={show(tolerance)}: {error}") from error
+    except SelectionError as error:
+        raise SelectionError(f"{axis.place}: tolerance={show(tolerance)}: {error}") from None
+    if limit.dtype.kind not in ("iuf" if numbers else "m") or (limit.dtype.kind == "m" and not has_length(limit.dtype)):
+        expected = "a number" if numbers else "a duration of days or less, such as '12h' or numpy.timedelta64(12, 'h')"
         raise SelectionError(f"{axis.place}: tolerance={show(tolerance)} does not measure its labels: give {expected}")
     if limit.ndim > 1 or limit.size not in (1, size):
         raise SelectionError(f"{axis.place}: {limit.size} tolerances for {size} labels: give one, or one for each")
-    if axis.kind == "numbers":
+    if numbers:
         return limit
     unit = np.datetime_data(axis.keys.dtype)[0] if axis.kind == "times" else "us"
     return rescale(limit, np.dtype(f"m8[{unit}]")).astype(np.int64)

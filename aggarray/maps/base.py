@@ -237,7 +237,7 @@ class Kind(Map):
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.shape, value.tobytes()
+        return value.dtype.str, value.shape, value.tobytes()
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 

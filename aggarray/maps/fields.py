@@ -5,7 +5,7 @@ them, key by key, and notes what breaks a rule; reading goes on, so that all fau
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,27 +63,45 @@ def truth(value: Any) -> bool | None:
     return bool(value) if isinstance(value, bool | np.bool) else None
 
 
-def integers(values: Any, what: str) -> np.ndarray:
+def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     """Return a list or an array of integers as a new read-only int64 array of the same shape; ProtocolError for others.
 
-    An empty array may have any type: NumPy takes [] for floats.
+    An empty array may have any type: NumPy takes [] for floats. ``labels``: integers of up to 2**64 - 1 are taken, as uint64
+    where int64 does not hold them.
     """
     try:
         array = np.asarray(values, object if isinstance(values, list | tuple) else None)
     except (ValueError, TypeError, OverflowError) as error:
         raise ProtocolError(f"{what} {brief(values)}: give an array of integers ({error})") from error
     if array.dtype == object:  # a list: what its items are tells more than the type that NumPy would give all of them
-        numbers = all(whole(v) is not None for v in array.ravel().tolist())
+        items = array.ravel().tolist()
+        numbers = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in items)
     else:
-        numbers = array.size == 0 or array.dtype.kind == "i" or (array.dtype.kind == "u" and int(array.max()) <= _LARGEST)
-    if not numbers:
+        numbers = array.size == 0 or array.dtype.kind in "iu"
+    least, greatest = (int(array.min()), int(array.max())) if numbers and array.size else (0, 0)
+    large = labels and least >= 0 and _LARGEST < greatest < 1 << 64
+    if not numbers or not (large or -_LARGEST - 1 <= least <= greatest <= _LARGEST):
         raise ProtocolError(f"{what} {brief(values)} ({array.dtype}): give integers of at most 64 bits")
     try:
-        found = array.astype(np.int64) if array.size else np.zeros(array.shape, np.int64)
+        found = array.astype(np.uint64 if large else np.int64) if array.size else np.zeros(array.shape, np.int64)
     except MemoryError as error:
         raise ProtocolError(f"{what}: {array.size} integers do not fit into memory") from error
     found.flags.writeable = False
     return found
+
+
+def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Return integer arrays end to end: int64, uint64 where int64 does not hold all, objects where neither does.
+
+    NumPy itself joins int64 and uint64 to floats.
+
+    >>> joined([np.array([2**63], "u8"), np.array([1])]).tolist()
+    [9223372036854775808, 1]
+    """
+    if all(one.dtype == np.int64 for one in labels):
+        return np.concatenate(labels)
+    signed = any(one.dtype.kind != "u" and one.size and one.min() < 0 for one in labels)
+    return np.concatenate([one.astype(object if signed else np.uint64) for one in labels])
 
 
 def numbers_of(given: Any, what: str) -> tuple[int, ...]:
@@ -98,6 +116,19 @@ def numbers_of(given: Any, what: str) -> tuple[int, ...]:
     return tuple(n for n in found if n is not None)
 
 
+def check_exported(values: Any) -> None:
+    """Raise ProtocolError for an array that exports no buffer: times, text of variable length, overlapping fields."""
+    try:
+        memoryview(values)
+    except (ValueError, TypeError, BufferError) as error:
+        way = "export its fields one by one" if values.dtype.names else "use astype first"
+        if values.dtype.kind in "mM":
+            way = "export view('int64'), the numbers that it stores"
+        elif values.dtype.kind == "T":
+            way = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(values)"
+        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}; {way}") from error
+
+
 def buffer_of(item: Any) -> np.ndarray:
     """Return anything with a buffer (PEP 3118) as an array on the same memory; ProtocolError where it has none.
 
@@ -105,10 +136,16 @@ def buffer_of(item: Any) -> np.ndarray:
     [97, 98, 99]
     """
     if isinstance(item, np.ndarray):
+        check_exported(item)
         return np.asarray(item)
     try:
         # By way of a memoryview: NumPy takes bytes for text.
-        return np.asarray(memoryview(item))
+        exported = memoryview(item)
+        try:
+            return np.asarray(exported)
+        except (ValueError, RuntimeError):
+            # A format that NumPy has no dtype for: elements as so many bytes.
+            return np.ndarray(exported.shape or (), f"V{exported.itemsize}", item)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         raise ProtocolError(f"{type(item).__name__} has no buffer that can be used: {error}; give a NumPy array") from error
 
@@ -156,13 +193,16 @@ class Entry:
         return numbers[0] or 0, numbers[1] or 0
 
     def labels(self, key: str) -> np.ndarray | None:
-        """Return a one-dimensional buffer of integers as int64; None after noting a fault. 0.9.0 may have a list."""
+        """Return a one-dimensional buffer of integers, in 0.9.0 also a list; None after noting a fault."""
         if key not in self.values:
             self.note(key, None, "the key is missing")
             return None
         value = self.values[key]
         try:
-            found = integers(value if self.version == OLD and isinstance(value, list) else buffer_of(value), key)
+            given = value if self.version == OLD and isinstance(value, list) else buffer_of(value)
+            if isinstance(given, np.ndarray) and given.dtype.kind == "O":
+                raise ProtocolError("its elements are Python objects: give an integer array, such as astype('int64')")
+            found = integers(given, key, labels=True)
         except ProtocolError as error:
             self.note(key, value, f"must be a buffer of integers: {error}")
             return None

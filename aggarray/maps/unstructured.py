@@ -1,7 +1,7 @@
 """Which process has which elements where each simply lists its own?
 
-Global indices are labels here: negative, unordered, of any size. All labels are sorted once; questions are answered by binary
-search.
+Global indices are labels here: negative, unordered, of any size: int64, or uint64 where some are 2**63 or more. All labels are
+sorted once; questions are answered by binary search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of, positions
-from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, version_of
+from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, joined, version_of
 from aggarray.selection import Range
 
 
@@ -57,12 +57,15 @@ class Unstructured(Kind):
         self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
         self.one_to_one = flag_of(one_to_one, "one_to_one")
         try:
-            self._lists = tuple(_labels(one, rank) for rank, one in enumerate(indices))
+            lists = [_labels(one, rank) for rank, one in enumerate(indices)]
         except TypeError as error:
             raise ProtocolError(f"indices {brief(indices)}: give one array of integers for each process") from error
-        self.nprocs = count_of(len(self._lists), "number of index arrays", 1)
-        counts = [len(one) for one in self._lists]
-        labels = np.concatenate(self._lists)
+        self.nprocs = count_of(len(lists), "number of index arrays", 1)
+        counts = [len(one) for one in lists]
+        labels = joined(lists)
+        if labels.dtype == object:
+            raise ProtocolError("indices below 0 beside indices of 2**63 or more: no integers of 64 bits are both")
+        self._lists = tuple(_frozen(one.astype(labels.dtype, copy=False)) for one in lists)
         # Of equal labels the lowest rank comes first.
         order = np.argsort(labels, kind="stable")
         self._labels = labels[order]
@@ -119,13 +122,28 @@ class Unstructured(Kind):
         return self._firsts[self._checked(rank)]
 
     def _present(self, g: Any) -> np.ndarray:
-        found = positions(g, "global index")
+        found = self._asked(g)
         first = np.searchsorted(self._labels, found)
         last = len(self._labels) - 1
         there = (first <= last) & (self._labels[np.minimum(first, last)] == found if last >= 0 else False)
         if not there.all():
             raise SelectionError(f"global index {found.ravel()[~there.ravel()][0]}: no process has it")
         return found
+
+    def _asked(self, g: Any) -> np.ndarray:
+        """Return labels that are asked for, of the type of those that there are; SelectionError for one that does not fit."""
+        wide = np.uint64 if self._labels.dtype == np.uint64 else np.int64
+        if type(g) is np.ndarray and g.dtype == wide:
+            return g
+        try:
+            found = integers(g, "global index", labels=True)
+        except ProtocolError as error:
+            raise SelectionError(str(error)) from error
+        if found.dtype != wide:
+            absent = found < 0 if wide is np.uint64 else found > np.uint64(np.iinfo(np.int64).max)
+            if absent.any():
+                raise SelectionError(f"global index {found[absent][0]}: no process has it")
+        return found.astype(wide, copy=False)
 
     def owner(self, g: Any) -> Any:
         """Return the lowest rank that has each label."""
@@ -212,10 +230,10 @@ class Unstructured(Kind):
         known = [p for p in parts if p is not None]
         if len(known) < len(parts):
             return
-        labels = np.concatenate([np.unique(p.labels) for p in known])
+        labels = joined([np.unique(p.labels) for p in known])
         ranks = np.repeat([p.rank for p in known], [len(np.unique(p.labels)) for p in known])
         order = np.argsort(labels, kind="stable")
-        repeats = np.flatnonzero(np.diff(labels[order]) == 0)
+        repeats = np.flatnonzero(labels[order][1:] == labels[order][:-1])
         if known[0].one_to_one and repeats.size:
             i = int(repeats[0])
             first, second = int(ranks[order[i]]), int(ranks[order[i + 1]])
@@ -241,10 +259,15 @@ class Unstructured(Kind):
 
 
 def _labels(given: Any, rank: int) -> np.ndarray:
-    found = integers(given, f"indices of rank {rank}")
+    found = integers(given, f"indices of rank {rank}", labels=True)
     if found.ndim != 1:
         raise ProtocolError(f"indices of rank {rank} of shape {found.shape}: give one dimension")
     return found
+
+
+def _frozen(labels: np.ndarray) -> np.ndarray:
+    labels.flags.writeable = False
+    return labels
 
 
 def spread(map_: Map, chosen: Range) -> Unstructured:

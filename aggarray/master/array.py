@@ -355,22 +355,23 @@ class MasterArray(Viewable):
         changed = replace(self, units=step.units, calendar=step.calendar, dtype=step.dtype, fill_value=fill)
         return replace(changed, _matrix=matrix, _known=known)
 
-    def sel(self, method: str | Mapping[str, Any] | None = None, tolerance: Any = None, **labels: Any) -> "MasterArray":
+    def sel(
+        self, given: Mapping[str, Any] | str | None = None, /, method: str | None = None, tolerance: Any = None, **labels: Any
+    ) -> "MasterArray":
         """Select lazily by coordinate values, meaning as xarray's ``sel``: slices include both ends.
 
         Labels may also come as one mapping, in the first place as in xarray: ``a.sel({"lat": 0.0})``.
-        Dimensions without a coordinate are selected by position. Times may be given as text ("2000-01"), datetime,
-        datetime64 or cftime objects. Raises NotFoundError for labels or dimensions that are not there, SelectionError for
-        labels of a wrong kind.
+        Dimensions without a coordinate are selected by position. Times may be text ("2000-01"), datetime, datetime64 or cftime
+        objects, their tolerance text ("12h"), timedelta64, timedelta or pandas.Timedelta. Raises NotFoundError for labels or
+        dimensions that are not there, SelectionError for labels or a tolerance of a wrong kind.
 
         >>> latitudes = SubArray.from_array([-45.0, 0.0, 45.0], dimensions=("lat",))
         >>> lat = MasterArray.from_subarrays([([(0, 3)], latitudes)], dimensions=("lat",))
         >>> lat.sel(lat=slice(1, 2))[:].tolist()
         [0.0]
         """
-        if isinstance(method, Mapping):
-            labels, method = {**method, **labels}, None
-        selectors = {d: located(self, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
+        wanted, method = ({**given, **labels}, method) if isinstance(given, Mapping) else (labels, given or method)
+        selectors = {d: located(self, d, label, method=method, tolerance=tolerance) for d, label in wanted.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
 
     # Elsewhere

@@ -9,7 +9,7 @@ import numpy as np
 from aggarray.errors import ProtocolError
 from aggarray.local import LocalArray
 from aggarray.maps import validate_all
-from aggarray.maps.fields import OLD
+from aggarray.maps.fields import OLD, joined
 from aggarray.maps.validation import listed
 from aggarray.master.subarray import SubArray
 
@@ -42,7 +42,7 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
         owned: list[np.ndarray] = [np.zeros(0, np.int64)] * count
         for local, place in zip(locals_, coords, strict=True):
             owned[place[d]] = local.distribution.maps[d].owned(place[d])
-        labels = np.concatenate(owned)
+        labels = joined(owned)
         # Of labels that several have, the lowest rank's counts.
         _, order = np.unique(labels, return_index=True)
         key.append(slice(None) if np.array_equal(order, np.arange(len(labels))) else order)

@@ -86,6 +86,15 @@ def is_there(text: str, path: str | os.PathLike[str]) -> bool:
     return found == text.encode()
 
 
+def is_page(path: str) -> bool:
+    """Tell whether a file is a page that aggarray has made."""
+    try:
+        with open(path, "rb") as file:
+            return _MARK.encode() in file.read(2000)
+    except OSError:
+        return False
+
+
 def _text(name: str) -> str:
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
 

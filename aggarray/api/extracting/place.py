@@ -176,11 +176,17 @@ class Place:
 
 
 def check_apart(path: str, sources: Iterable[str]) -> None:
-    """Raise AggregationError for a result that would replace what is read, with a folder that it lies in, or grow inside it."""
+    """Raise AggregationError for a result that would replace what is read, with a folder that it lies in, or grow inside it.
+
+    A hard link to what is read counts as the same file.
+    """
     own = {os.path.abspath(path), os.path.realpath(path)}
+    state = os.stat(path) if os.path.isfile(path) else None
     for source in map(carrier, sources):
         if "://" in source:
             continue
+        if state is not None and os.path.exists(source) and os.path.samestat(os.stat(source), state):
+            raise AggregationError(f"{path}: is read itself: give another name")
         for there, mine in product({os.path.abspath(source), os.path.realpath(source)}, own):
             if there == mine:
                 raise AggregationError(f"{path}: is read itself: give another name")

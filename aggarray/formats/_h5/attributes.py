@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.encoding import decode_text
 from aggarray.formats._h5.data import KEPT_BYTES, modelled, require
 from aggarray.formats._h5.messages import committed_at
 from aggarray.formats._h5.types import (
@@ -138,5 +139,5 @@ def _text(name: str, kind: Kind, data: bytes, scalar: bool) -> Any:
 
 
 def decoded(text: bytes) -> str:
-    """Return text as netCDF4 reads it in attributes."""
-    return text.decode("utf-8", "replace").replace("\0", "")
+    """Return text as netCDF4 reads it in attributes, what is not UTF-8 as Latin-1."""
+    return decode_text(text).replace("\0", "")

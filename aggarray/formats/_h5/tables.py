@@ -10,6 +10,7 @@ import numpy as np
 
 from aggarray.formats._h5.chunks import check_index, stored_chunks
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, require
+from aggarray.formats._h5.facts import shown_attributes
 from aggarray.formats._h5.file import H5File
 from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.messages import CHUNKED, COMPACT, CONTIGUOUS, Fill, Layout
@@ -41,15 +42,19 @@ def check_stored(file: H5File, variable: str) -> None:
         check_index(file.data, header.layout, header.space, bool(header.filters))
 
 
-def texts_of(file: H5File, variable: str) -> np.ndarray | None:
-    """Return all texts of variable length, None for other types and for more than a scan reads of one variable."""
+def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
+    """Return all texts of variable length, None for other types and for more than a scan reads of one variable.
+
+    ``path``: of the file, for the log.
+    """
     header = file.variable(variable)
     if header.kind is None or header.kind.name != TEXTS:
         return None
     shape = file.shape(header)
     if math.prod(shape) > SCAN_ELEMENTS:
         return None
-    return stored_values(values_of(file.data, file.heap, header, shape), {}, joined=False)
+    attrs = shown_attributes(file.facts(header), file.heap)
+    return stored_values(values_of(file.data, file.heap, header, shape), attrs, False, f"{path}, variable {variable!r}")
 
 
 def piece_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:

@@ -22,7 +22,7 @@ _ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
 
 
 def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the values as stored, texts of variable length as str.
+    """Return the values as stored, texts of variable length as bytes.
 
     ``shape``: of the variable, which may be longer than the dataset along dimensions that others have lengthened: what is
     not there is fill value.
@@ -119,12 +119,12 @@ def _read(data: Data, chunks: Sequence[Chunk]) -> list[memoryview]:
 
 
 def _texts(heap: GlobalHeap, elements: np.ndarray) -> np.ndarray:
-    """Return texts of variable length as objects."""
+    """Return texts of variable length as bytes."""
     out = np.empty(elements.shape, object)
     flat = out.reshape(-1)
     packed = np.ascontiguousarray(elements).reshape(-1).view(_ELEMENT)
     for i, (count, address, number) in enumerate(packed.tolist()):
-        flat[i] = text_at(heap, count, address, number).decode("utf-8")
+        flat[i] = text_at(heap, count, address, number)
     return out
 
 
