@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats._hdf5_file import opened
-from aggarray.formats._hdf5_scan import refusal
+from aggarray.formats._hdf5_refusals import refusal
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Structure,

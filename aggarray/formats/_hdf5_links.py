@@ -5,13 +5,8 @@ Nothing is opened to find out that a link leads out of a file: opening a pipe or
 
 from typing import Any
 
-#: Groups within groups; those further down are left out.
-DEEPEST = 64
-#: So many soft links are followed on the way to one thing.
-MOST_FOLLOWED = 16
-#: Why links are left out.
-OUTSIDE = "a link into another file; name that file instead"
-DANGLING = "a link that leads nowhere"
+from aggarray.formats._hdf5_refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
+
 _HERE = (b"", b".")
 
 #: What HDF5 writes into the attribute CLASS of a dimension scale.

@@ -11,9 +11,17 @@ from typing import Any
 import numpy as np
 
 from aggarray.encoding import decode_text, plain_text
-from aggarray.formats._h5.attributes import MISNAMED
 from aggarray.formats._h5.facts import INTERNAL
-from aggarray.formats._hdf5_links import DANGLING, DEEPEST, borrows, is_pure_dimension, is_scale, leads_outside
+from aggarray.formats._hdf5_links import borrows, is_pure_dimension, is_scale, leads_outside
+from aggarray.formats._hdf5_refusals import (
+    DANGLING,
+    DEEPEST,
+    MISNAMED,
+    NOT_UTF8,
+    TOO_DEEP,
+    attribute_refusal,
+    refusal,
+)
 from aggarray.formats._hdf5_rows import as_rows, samples_dtype, sizes_of, unbelievable
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
@@ -33,10 +41,8 @@ NOT_COORDINATE = "_nc4_non_coord_"
 #: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
 _LAYOUT = 1 << 8
 
-#: Why a name is left out.
-NOT_UTF8 = "a name that is not UTF-8; rename it"
-TOO_DEEP = f"groups within groups, more than {DEEPEST}; write the file anew with fewer"
-
+#: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
+_LAYOUT = 1 << 8
 
 @dataclass(slots=True)
 class _Found:
@@ -243,19 +249,6 @@ def _variable(
     # What grows is no character of a text, nor is what a coordinate describes.
     real = bool(shape) and (dataset.maxshape[-1] is None or has_coordinate(entry.name, entry.dimensions[-1], spans))
     return stored_variable(entry.name, entry.dtype, shape, entry.dimensions, attrs, joined=not real)
-
-
-def refusal(kind: str) -> str:
-    """Say why a variable of a type is skipped."""
-    readable = "text, and rows of numbers along one dimension" if kind == "variable-length" else "numbers and text"
-    return f"values of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type; aggarray reads {readable}"
-
-
-def attribute_refusal(kind: str) -> str:
-    """Say why an attribute of a type is left out."""
-    if kind == MISNAMED:
-        return f"an attribute with {NOT_UTF8}"
-    return f"an attribute of {'an' if kind[0] in 'aeiou' else 'a'} {kind} type, left out; aggarray reads numbers and text"
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:

@@ -30,14 +30,13 @@ from aggarray.formats._h5.types import (
     kind_of,
     space_of,
 )
+from aggarray.formats._hdf5_refusals import MISNAMED
 
 _ELEMENT = struct.Struct("<IQI")
 _OBJECT = struct.Struct("<Q")
 _USER = struct.Struct("<Qi4x")
 #: Types whose elements lie in the global heap.
 HEAPED = (TEXTS, REFERENCES, ROWS, OTHER_ROWS)
-#: The word for an attribute whose name is not UTF-8.
-MISNAMED = "misnamed"
 #: (count, address, number) of variable-length elements.
 Element = tuple[int, int, int]
 

@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.formats._h5.data import require
 from aggarray.formats._h5.facts import Facts
 from aggarray.formats._h5.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Kind, Space
+from aggarray.formats._hdf5_refusals import attribute_refusal, refusal
 from aggarray.formats.base import (
     Attributes,
     Variable,
@@ -23,6 +24,7 @@ from aggarray.formats.base import (
     scan_values,
     stored_variable,
 )
+from aggarray.formats.claims import scannable
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -64,7 +66,8 @@ class Item(NamedTuple):
 class Described:
     """A variable, of the item of a number: path, dimensions (None: without a name), their lengths.
 
-    ``joined``: its characters are joined to text along the last dimension. ``scopes``: the paths of the groups whose dimensions
+    ``joined``: its characters are joined to text along the last dimension; ``read``: a scan reads its values if they are a
+    coordinate's. ``scopes``: the paths of the groups whose dimensions
     they are, given where names alone do not tell.
     """
 
@@ -73,7 +76,22 @@ class Described:
     dimensions: tuple[str | None, ...]
     lengths: tuple[int, ...]
     joined: bool
+    read: bool
     scopes: tuple[str, ...] | None = None
+
+
+class Contents(NamedTuple):
+    """What the datasets of a file are: variables; lengths of dimensions by path; (name, reason) of what is left out.
+
+    ``nameless``: dimensions have no names; ``rows``: there are rows; ``elsewhere``: paths of those with values in other files.
+    """
+
+    variables: tuple[Described, ...]
+    sizes: Mapping[str, int]
+    skipped: tuple[tuple[str, str], ...]
+    nameless: bool
+    rows: bool
+    elsewhere: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +110,8 @@ _Axes = tuple[_Dimension | None, ...]
 
 
 @lru_cache(maxsize=256)
-def described(items: tuple[Item, ...]) -> tuple[tuple[Described, ...], Mapping[str, int]]:
-    """Return the variables of a file and the lengths of its dimensions, by path."""
+def contents_of(items: tuple[Item, ...]) -> Contents:
+    """Return what the datasets of a file are."""
     dimensions = _dimensions(items)
     variables = [(number, item) for number, item in enumerate(items) if item.is_variable]
     axes = [_axes(dimensions, number, item) for number, item in variables]
@@ -112,7 +130,26 @@ def described(items: tuple[Item, ...]) -> tuple[tuple[Described, ...], Mapping[s
         for d in ds
     )
     found = tuple(_described(number, item, ds, spans, hidden) for (number, item), ds in zip(variables, axes, strict=True))
-    return found, {d.prefix + d.name: d.length for d in ordered}
+    return Contents(
+        found,
+        {d.prefix + d.name: d.length for d in ordered},
+        _skipped(items),
+        any(None in d.dimensions for d in found),
+        any(item.kind.name == ROWS for item in items),
+        tuple(item.path for _, item in variables if item.borrowing),
+    )
+
+
+def _skipped(items: tuple[Item, ...]) -> tuple[tuple[str, str], ...]:
+    """Return (name, reason) of what is left out; attributes are named as CDL names them, ``variable:attribute``."""
+    types = [(i.prefix + i.name, refusal(i.kind.what)) for i in items if not i.facts.pure and not i.is_variable]
+    owners = [(i.path, i.facts) for i in items if i.is_variable]
+    return (*types, *(left for path, facts in owners for left in left_out(path, facts)))
+
+
+def left_out(path: str, facts: Facts) -> list[tuple[str, str]]:
+    """Return (name, reason) of the attributes of an object that are left out."""
+    return [(f"{path}:{name}", attribute_refusal(what)) for name, what in facts.left]
 
 
 def _described(
@@ -127,7 +164,8 @@ def _described(
         # What grows is no character of a text, nor is what a coordinate describes.
         joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).grows or has_coordinate(path, spans[path][-1], spans))
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
-    return Described(number, path, spans[path], lengths, joined, scopes)
+    read = not item.borrowing and scannable(lengths, item.kind.size)
+    return Described(number, path, spans[path], lengths, joined, read, scopes)
 
 
 _NAMELESS = _Dimension("", "", -1, False, 0, False)
@@ -185,7 +223,7 @@ def shared_variables(items: tuple[Item, ...]) -> tuple[tuple[Variable, ...], fro
 
 def variables_of(items: tuple[Item, ...], attributes: Sequence[Attributes]) -> tuple[tuple[Variable, ...], frozenset[str]]:
     """Return the variables, and whose values a scan reads; ``attributes``: of every item."""
-    variables = tuple(_variable(d, items[d.number], attributes[d.number]) for d in described(items)[0])
+    variables = tuple(_variable(d, items[d.number], attributes[d.number]) for d in contents_of(items).variables)
     return variables, frozenset(scan_values(variables))
 
 

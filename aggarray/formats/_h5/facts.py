@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._h5.attributes import Attribute, Element, decoded
-from aggarray.formats._h5.data import require
+from aggarray.formats._h5.attributes import Attribute, Element, decoded, with_type
+from aggarray.formats._h5.data import Data, UnmodelledError, require
+from aggarray.formats._h5.groups import attributes_of
+from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.types import CHARACTERS, OBJECTS, PLAIN, REFERENCES, TEXTS, USERS
 from aggarray.formats._h5.values import text_at
@@ -37,7 +39,7 @@ class Facts:
     ``left``: (name, type) of those that are not shown; ``scale``: it is a dimension scale, ``pure`` one without a variable;
     ``number``: of its dimension; ``numbers``: of the dimensions of a variable; ``listed``: a list of scales per dimension,
     ``scales`` in files that name one address per dimension; ``users``: (address, dimension) of the datasets that have this
-    scale; ``stamped``: netCDF-C wrote the file.
+    scale; ``stamped``: netCDF-C wrote the file; ``untyped``: datatypes of attributes are yet to be looked up.
     """
 
     shown: FrozenDict[Any]
@@ -53,11 +55,29 @@ class Facts:
     stamped: bool
     left: tuple[tuple[str, str], ...] = ()
     scales: tuple[int, ...] | None = None
+    untyped: bool = False
 
     @property
     def shareable(self) -> bool:
         """Whether ``shown`` is all there is, and may be handed out to everybody: nothing in it changes."""
         return not self.late and not self.lists
+
+
+def facts_at(data: Data, header: Header) -> Facts:
+    """Return what the attributes of an object say."""
+    attributes = attributes_of(data, header)
+    found = facts_of(attributes)
+    return facts_of(tuple([_typed(data, a) for a in attributes])) if found.untyped else found
+
+
+def _typed(data: Data, attribute: Attribute) -> Attribute:
+    """Return an attribute with the datatype that is an object of its own."""
+    if attribute.committed is None:
+        return attribute
+    kind = header_at(data, attribute.committed, lenient=True).kind
+    if kind is None:
+        raise UnmodelledError("no datatype")
+    return with_type(attribute, kind)
 
 
 @lru_cache(maxsize=4096)
@@ -86,6 +106,7 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
         stamp is not None and stamp.raw is not None and b",netcdf=" in stamp.raw,
         left,
         None if listed is None or listed.kind != OBJECTS else listed.objects,
+        any(a.committed is not None for a in attributes),
     )
 
 

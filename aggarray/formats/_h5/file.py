@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, modelled, require
 from aggarray.formats._h5.dimensions import NOT_COORDINATE
-from aggarray.formats._h5.facts import Facts, facts_of
-from aggarray.formats._h5.groups import attributes_of, links_of
+from aggarray.formats._h5.facts import Facts, facts_at
+from aggarray.formats._h5.groups import links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.links import Links
@@ -102,7 +102,7 @@ class H5File:
             modelled(address is not None, "no such group")
             at, header = address or 0, header_at(self.data, address or 0)
         links, found = Links(self.data, self._at), {}
-        for link in links.of(at, header).values():
+        for link in links.of(at, header):
             target = link.address if link.target is None else links.resolve(at, link.name)
             if isinstance(target, int) and target != UNDEFINED:
                 found[link.name] = target
@@ -110,7 +110,7 @@ class H5File:
 
     def facts(self, header: Header) -> Facts:
         """Return what the attributes of an object say."""
-        return facts_of(attributes_of(self.data, header))
+        return facts_at(self.data, header)
 
     def shape(self, header: Header) -> tuple[int, ...]:
         """Return the shape of a variable: along unlimited dimensions that of the longest one which has them.

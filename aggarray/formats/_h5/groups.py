@@ -5,9 +5,9 @@ import struct
 from functools import lru_cache
 from operator import attrgetter
 
-from aggarray.formats._h5.attributes import Attribute, attribute_of, with_type
+from aggarray.formats._h5.attributes import Attribute, attribute_of
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, little, modelled, require
-from aggarray.formats._h5.headers import Header, header_at
+from aggarray.formats._h5.headers import Header
 from aggarray.formats._h5.heaps import FractalHeap, local_heap
 from aggarray.formats._h5.messages import Link, link_of
 from aggarray.formats._h5.trees import GROUP, leaves, records
@@ -69,30 +69,15 @@ def _name(names: bytes, offset: int) -> bytes:
 def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
     """Return the attributes of an object: in the order of their making if it keeps it, else as they are stored.
 
-    Those of a heap that keeps no order come by name.
+    Those of a heap that keeps no order come by name. A datatype that is an object of its own is not looked up.
     """
     index = header.attribute_index
     if index is None or index.heap == UNDEFINED:
-        found = _compact(header)
-    else:
-        require(not header.attributes, "attributes in two places")
-        identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size), index.tracked)
-        stored = FractalHeap(data, index.heap).parsed(identities, attribute_of)
-        ordered = [stored[i] for i in order] if index.tracked else sorted(stored, key=attrgetter("name"))
-        found = _distinct(tuple(ordered))
-    if any(a.committed is not None for a in found):
-        return tuple(_typed(data, a) for a in found)
-    return found
-
-
-def _typed(data: Data, attribute: Attribute) -> Attribute:
-    """Return an attribute with the datatype that is an object of its own."""
-    if attribute.committed is None:
-        return attribute
-    kind = header_at(data, attribute.committed, lenient=True).kind
-    if kind is None:
-        raise UnmodelledError("no datatype")
-    return with_type(attribute, kind)
+        return _compact(header)
+    require(not header.attributes, "attributes in two places")
+    identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size), index.tracked)
+    stored = FractalHeap(data, index.heap).parsed(identities, attribute_of)
+    return _distinct(tuple([stored[i] for i in order] if index.tracked else sorted(stored, key=attrgetter("name"))))
 
 
 @lru_cache(maxsize=2048)

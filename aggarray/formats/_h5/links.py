@@ -4,7 +4,8 @@ from aggarray.formats._h5.data import UNDEFINED, Data
 from aggarray.formats._h5.groups import links_of
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.messages import Link
-from aggarray.formats._hdf5_links import DANGLING, MOST_FOLLOWED, OUTSIDE, parts
+from aggarray.formats._hdf5_links import parts
+from aggarray.formats._hdf5_refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 
 
 class Links:
@@ -12,22 +13,30 @@ class Links:
 
     def __init__(self, data: Data, root: int):
         self._data, self._root = data, root
-        self._groups: dict[int, dict[bytes, Link]] = {}
+        self._groups: dict[int, tuple[Link, ...]] = {}
+        self._names: dict[int, dict[bytes, Link]] = {}
 
-    def of(self, address: int, header: Header) -> dict[bytes, Link]:
-        """Return the links of the group at an address by name, in order."""
+    def of(self, address: int, header: Header) -> tuple[Link, ...]:
+        """Return the links of the group at an address, in order."""
         found = self._groups.get(address)
         if found is None:
-            found = self._groups[address] = {link.name: link for link in links_of(self._data, header)}
+            found = self._groups[address] = links_of(self._data, header)
+        return found
+
+    def _named(self, address: int) -> dict[bytes, Link]:
+        """Return the links of the object at an address by name, none for what is no group."""
+        found = self._names.get(address)
+        if found is None:
+            header = header_at(self._data, address)
+            links = self.of(address, header) if header.is_group else ()
+            found = self._names[address] = {link.name: link for link in links}
         return found
 
     def resolve(self, group: int, path: bytes) -> int | str:
         """Return the address of the object that a path from a group leads to, or why it leads to none."""
         at, left, followed = group, parts(path), 0
         while left:
-            name = left.pop()
-            header = header_at(self._data, at)
-            link = self.of(at, header).get(name) if header.is_group else None
+            link = self._named(at).get(left.pop())
             if link is None or followed > MOST_FOLLOWED:
                 return DANGLING
             if link.target is not None:

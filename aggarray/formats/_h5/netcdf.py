@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
-from aggarray.formats._h5.dimensions import Item, described, shared_variables, variables_of
-from aggarray.formats._h5.facts import Facts, facts_of, shown_attributes
-from aggarray.formats._h5.groups import attributes_of
+from aggarray.formats._h5.dimensions import Item, contents_of, left_out, shared_variables, variables_of
+from aggarray.formats._h5.facts import Facts, facts_at, shown_attributes
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
 from aggarray.formats._h5.links import Links
@@ -20,11 +19,9 @@ from aggarray.formats._h5.rows import claimed_rows, stored_rows
 from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.types import ROWS
 from aggarray.formats._h5.values import check_storage, values_of
-from aggarray.formats._hdf5_links import DEEPEST, OUTSIDE
+from aggarray.formats._hdf5_refusals import DEEPEST, NOT_UTF8, OUTSIDE, TOO_DEEP
 from aggarray.formats._hdf5_rows import as_rows, padded
-from aggarray.formats._hdf5_scan import NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
-from aggarray.formats.claims import scannable
 from aggarray.formats.places import File
 
 
@@ -75,27 +72,25 @@ def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarra
         if not header.is_group:
             _note_dataset(found, prefix, name, address, header)
     items = _items(found)
-    every, sizes = described(items)
-    nameless = any(None in d.dimensions for d in every)
-    is_netcdf = not nameless and (bool(sizes) or found.groups[""].stamped)
+    contents = contents_of(items)
+    is_netcdf = not contents.nameless and (bool(contents.sizes) or found.groups[""].stamped)
     variables, wanted = _variables(found, items)
     sizes_of_rows: dict[str, np.ndarray] = {}
-    if any(item.kind.name == ROWS for item in items):
+    if contents.rows:
         (variables, sizes_of_rows), wanted = _with_rows(found, items, variables), None
-    places = {d.path: d for d in every}
+    places = {d.path: d for d in contents.variables}
 
     def read(variable: Variable) -> np.ndarray | None:
         """Return the values of a variable, None for those that a scan does not read."""
         if variable.name in sizes_of_rows:
             return sizes_of_rows[variable.name]
         place = places[variable.name]
-        item, header = items[place.number], found.datasets[place.number].header
-        if item.borrowing or not scannable(place.lengths, item.kind.size):
+        if not place.read:
             return None
-        if item.space.empty:
+        if items[place.number].space.empty:
             return np.empty(0, variable.dtype)
         try:
-            values = values_of(data, found.heap, header, place.lengths)
+            values = values_of(data, found.heap, found.datasets[place.number].header, place.lengths)
         except UnmodelledError as error:
             if by_library is None or is_doubtful(error):
                 raise
@@ -110,18 +105,19 @@ def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarra
         attrs.pop(""),
         filled,
         attrs,
-        _skipped(found, items),
-        sizes=dict(sizes) if is_netcdf else None,
-        elsewhere=tuple(items[d.number].path for d in every if items[d.number].borrowing),
+        (*found.skipped, *contents.skipped),
+        sizes=dict(contents.sizes) if is_netcdf else None,
+        elsewhere=contents.elsewhere,
     )
 
 
 def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
     """Collect the datasets of a group, then what is in the groups in it, as netCDF-C does."""
     found.seen.add(address)
-    found.groups[prefix] = facts_of(attributes_of(found.data, header))
+    facts = found.groups[prefix] = facts_at(found.data, header)
+    found.skipped += left_out(prefix[:-1], facts)
     inner = []
-    for link in found.links.of(address, header).values():
+    for link in found.links.of(address, header):
         try:
             name = link.name.decode("utf-8")
         except UnicodeDecodeError:
@@ -147,7 +143,7 @@ def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
 def _note_dataset(found: _Found, prefix: str, name: str, address: int, header: Header) -> None:
     if header.layout is None and header.virtual is None and header.space is None and header.kind is not None:
         return  # a datatype with a name
-    found.datasets.append(_Dataset(prefix, name, address, header, facts_of(attributes_of(found.data, header))))
+    found.datasets.append(_Dataset(prefix, name, address, header, facts_at(found.data, header)))
 
 
 def _items(found: _Found) -> tuple[Item, ...]:
@@ -156,34 +152,36 @@ def _items(found: _Found) -> tuple[Item, ...]:
     for position, dataset in enumerate(found.datasets):
         if dataset.facts.scale:
             positions.setdefault(dataset.address, position)
-    return tuple(_item(found, dataset, positions, n) for n, dataset in enumerate(found.datasets))
+    return tuple([_item(found, dataset, positions, n) for n, dataset in enumerate(found.datasets)])
 
 
 def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number: int) -> Item:
     header, facts = dataset.header, dataset.facts
     kind, space, layout = header.kind, header.space, header.layout
-    require(space is not None, "values without a dataspace")
-    if kind is None or space is None or (layout is None and header.virtual is None):
-        raise UnmodelledError("neither a group nor an ordinary dataset")
-    # How long it is then, the files tell that it is made of.
-    modelled(header.virtual is None or -1 not in space.most, "a virtual dataset without end")
-    if layout is not None and not header.external:
+    if kind is None or space is None or layout is None:
+        require(space is not None, "values without a dataspace")
+        if kind is None or space is None or header.virtual is None:
+            raise UnmodelledError("neither a group nor an ordinary dataset")
+        # How long it is then, the files tell that it is made of.
+        modelled(-1 not in space.most, "a virtual dataset without end")
+    elif not header.external:
         check_storage(found.data, layout, kind.size * space.count)
     scales: tuple[int | None, ...] | None = None
     if facts.scale and positions[dataset.address] != number:
         scales = (positions[dataset.address],)
     elif facts.listed is not None and facts.numbers is None and not facts.scale:
-        scales = tuple(_position(found, positions, _referred(found, *element)) for element in facts.listed)
+        addresses = [_referred(found, *element) for element in facts.listed]
+        scales = tuple([positions[a] if a in positions else _checked(found, a) for a in addresses])
     elif facts.scales is not None:
-        scales = tuple(_position(found, positions, address) for address in facts.scales)
-    return Item(dataset.prefix, dataset.name, space, kind, facts, scales, header.is_borrowing)
+        scales = tuple([positions[a] if a in positions else _checked(found, a) for a in facts.scales])
+    return Item(dataset.prefix, dataset.name, space, kind, facts, scales, layout is None or header.external)
 
 
-def _position(found: _Found, positions: Mapping[int, int], address: int) -> int | None:
-    """Return the number of the scale at an address, None where another object is there, or none is named."""
-    if address not in positions and address not in (0, UNDEFINED):
-        header_at(found.data, address, lenient=True)  # raises DoubtfulError where no object is
-    return positions.get(address)
+def _checked(found: _Found, address: int) -> int | None:
+    """Return None for an address at which no scale is; DoubtfulError where nothing is."""
+    if address not in (0, UNDEFINED):
+        header_at(found.data, address, lenient=True)
+    return None
 
 
 def _referred(found: _Found, count: int, address: int, number: int) -> int:
@@ -221,15 +219,3 @@ def _with_rows(
             shown += as_rows(variable, counts, taken)
             sizes[shown[-1].name] = padded(counts, slice(0, shown[-1].shape[0]))
     return tuple(shown), sizes
-
-
-def _skipped(found: _Found, items: tuple[Item, ...]) -> tuple[tuple[str, str], ...]:
-    """Return (name, reason) of what is left out; attributes are named as CDL names them, ``variable:attribute``."""
-    reasons = list(found.skipped)
-    for item in items:
-        if not item.facts.pure and not item.is_variable:
-            reasons.append((item.prefix + item.name, refusal(item.kind.what)))
-    owners = [(prefix[:-1], facts) for prefix, facts in found.groups.items()]
-    owners += [(item.path, item.facts) for item in items if item.is_variable]
-    reasons += [(f"{path}:{name}", attribute_refusal(what)) for path, facts in owners for name, what in facts.left]
-    return tuple(reasons)
