@@ -257,8 +257,8 @@ def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
 
     try:
         dtype = dataset.dtype
-    except LIBRARY_ERRORS as error:
-        return f"a type that h5py does not know ({reason(error)})"
+    except LIBRARY_ERRORS:
+        return refusal(_word_of(dataset.id.get_type()))
     if h5py.check_string_dtype(dtype) is not None:
         return np.dtype(dtype.str) if dtype.kind == "S" else np.dtypes.StringDType()
     if h5py.check_ref_dtype(dtype) is not None:
@@ -311,16 +311,28 @@ def _left_out(item: Any, name: str) -> str | None:
         return None if kind.get_super().equal(h5t.STD_REF_OBJ) else "variable-length"
     if isinstance(kind, h5t.TypeStringID):
         return ""
-    words = {h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"}
-    word = next((word for cls, word in words.items() if isinstance(kind, cls)), "")
-    if word not in ("", "compound"):
+    word = _word_of(kind)
+    if word in ("array", "opaque", "time"):
         return word
     try:
         dtype = kind.dtype
     except (TypeError, ValueError):
-        return f"{8 * kind.get_size()}-bit"  # of which h5py knows no dtype
+        return word  # h5py knows no dtype
     plain = (dtype.kind in "biuf" and dtype.itemsize <= 8) or (dtype.kind == "c" and dtype.itemsize <= 16)
-    return "" if plain else word or f"{8 * dtype.itemsize}-bit"
+    return "" if plain else word
+
+
+def _word_of(kind: Any) -> str:
+    """Return the word for a datatype, of `refusal`."""
+    from h5py import h5t
+
+    words = {
+        **{h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"},
+        **{h5t.TypeReferenceID: "reference", h5t.TypeVlenID: "variable-length"},
+        h5t.TypeFloatID: f"{8 * kind.get_size()}-bit floating-point",
+        h5t.TypeIntegerID: f"{8 * kind.get_size()}-bit integer",
+    }
+    return next((word for cls, word in words.items() if isinstance(kind, cls)), "complex")
 
 
 def attribute(value: Any) -> Any:
