@@ -36,6 +36,7 @@ from aggarray.indexes.kerchunk_write import write as write_references
 from aggarray.indexes.uris import NOWHERE, check_roots, near
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Source, find_files, listed, named_files
+from aggarray.stored_sizes import join_tables
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -172,7 +173,7 @@ class Aggregation:
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-        found = Found(structures, others, [*skipped, *new.skipped], tables=tables_of(self.arrays) or new.tables)
+        found = Found(structures, others, [*skipped, *new.skipped], tables=join_tables(tables_of(self.arrays), new.tables))
         arrays, odd = arrays_in(found, repeats)
         joined = join_all(arrays, after, repeats)
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
