@@ -10,11 +10,13 @@ import numpy as np
 
 from aggarray import remote
 from aggarray.codecs import Filter, known
-from aggarray.errors import AggarrayError, FormatError
+from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats._zarr_keys import Keys, Paths, listing, named
 from aggarray.formats.base import Box, Chunks, grid_of, worth_a_table
-from aggarray.formats.places import File, looks
+from aggarray.formats.places import looks
+from aggarray.ranges import Versions
 from aggarray.remote import is_remote, join
+from aggarray.source import opened_as
 
 #: What stands in a shard's index for a chunk that is not stored.
 _ABSENT = 2**64 - 1
@@ -68,28 +70,28 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
         raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
     grid, per = grid_of(shards.shape, chunk), grid_of(shards.chunk, chunk)
     names = {keys.name(place): place for place in np.ndindex(shards.grid)}
-    there = _lengths([join(folder, *name.split("/")) for name in present if name in names])
+    versions = _versions([join(folder, *name.split("/")) for name in present if name in names])
     # A shard that is there has its whole index in it, whatever else is claimed.
-    if not worth_a_table(grid, sum(length // 16 for length in there.values())):
+    if not worth_a_table(grid, sum(length // 16 for _, length, _ in versions.states.values())):
         return None
     offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
     size = index.size(math.prod(per))
-    data = _index_bytes(there, index, size)
+    data = _index_bytes(versions, index, size)
     for name in (name for name in present if name in names):
         path = join(folder, *name.split("/"))
-        if path not in there:
+        if path not in versions.states:
             continue
         ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(names[name], per, grid, strict=True)]
         box: Box = tuple(slice(start, stop) for start, stop in ends)
         part: Box = tuple(slice(0, stop - start) for start, stop in ends)
-        found = _places(path, (there[path], data[path]), index, per)
+        found = _places(path, (versions.states[path][1], data[path]), index, per)
         offsets[box], sizes[box] = found[0][part], found[1][part]
     raw = math.prod(chunk) * shards.dtype.itemsize
     if not codecs.filters and ((offsets >= 0) & (sizes != raw)).any():
         size = int(sizes[(offsets >= 0) & (sizes != raw)][0])
         raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
     paths = Paths(within, keys, grid, per)
-    return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths)
+    return replace(shards, chunk=chunk, offsets=offsets.ravel(), sizes=sizes.ravel(), names=paths, versions=versions)
 
 
 def chunks_in_shard(path: str, data: bytes, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
@@ -119,34 +121,36 @@ def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
     return [keys.name(place) for place in np.ndindex(grid)] if math.prod(grid) <= _MOST_FAR else None
 
 
-def _lengths(paths: Sequence[str]) -> dict[str, int]:
-    """Return the bytes of files, of those that are there."""
+def _versions(paths: Sequence[str]) -> Versions:
+    """Return what files are like, of those that are there."""
     remote.look_ahead(paths)
-    found = {}
+    found = Versions()
     for path in paths:
         with suppress(FileNotFoundError):
-            found[path] = looks(path).st_size
+            there = looks(path)
+            found.states[path] = there.st_mtime_ns, there.st_size, there.st_ino
+            if is_remote(path) and (tag := remote.status(path).tag):
+                found.tags[path] = tag
     return found
 
 
-def _read(path: str, start: int, size: int) -> bytes:
-    with File(path) as file:
-        return file.pread(size, start)
-
-
-def _index_bytes(there: Mapping[str, int], index: _Index, size: int) -> dict[str, bytes]:
-    """Return the bytes of the index of each shard; ``there``: {path: bytes of the shard}."""
-    for path, length in there.items():
+def _index_bytes(versions: Versions, index: _Index, size: int) -> dict[str, bytes]:
+    """Return the bytes of the index of each shard, as the shards are."""
+    for path, (_, length, _) in versions.states.items():
         if size > length:
             raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the file {length}; write it again")
-    starts = {path: 0 if index.first else length - size for path, length in there.items()}
-    if not any(map(is_remote, there)):
-        return {path: _read(path, start, size) for path, start in starts.items()}
-    found = {}
-    for path, data in zip(starts, remote.fetch([remote.Wish(p, s, size) for p, s in starts.items()]), strict=True):
-        if isinstance(data, AggarrayError):
-            raise data
-        found[path] = data
+    starts = {path: 0 if index.first else length - size for path, (_, length, _) in versions.states.items()}
+    found: dict[str, bytes] = {}
+    if any(map(is_remote, starts)):
+        pieces = remote.pieces(list(starts), list(starts.values()), [size] * len(starts), versions.tags)
+        for path, piece in zip(starts, pieces, strict=True):
+            if piece is None:
+                raise MissingFileError(f"{path}: no such file; write the store again")
+            found[path] = bytes(piece)
+        return found
+    for path, start in starts.items():
+        with opened_as(path, versions) as source:
+            found[path] = bytes(source.read_ranges([(start, size)])[0])
     return found
 
 

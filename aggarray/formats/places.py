@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from aggarray import remote
 from aggarray.errors import FormatError, MissingFileError
+from aggarray.ranges import State
 
+_SECOND = 10**9
 _HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -40,6 +42,14 @@ def looks(path: str) -> Looks:
         return Looks(found.size, found.time, found.state[2], found.folder)
     status = os.stat(path)
     return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
+
+
+def same_time(path: str, now: int, then: int) -> bool:
+    """Tell whether a modification time is the one that was noted; of remote files whole seconds may have been.
+
+    Those that are noted of remote files now have a fraction that their version gives.
+    """
+    return now == then or (remote.is_remote(path) and not then % _SECOND and now // _SECOND == then // _SECOND)
 
 
 def resized(now: Looks, size: int) -> str | None:
@@ -113,6 +123,14 @@ class File:
         self._descriptor = os.open(path, _HOW)
         self.size = os.fstat(self._descriptor).st_size
 
+    @property
+    def state(self) -> State:
+        """What tells whether the file has changed: of a remote one as it was when it was opened."""
+        if self._content is not None:
+            return self._content.status.state
+        status = os.fstat(self._descriptor)
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
     def pread(self, count: int, offset: int) -> bytes:
         """Return bytes at an offset, fewer at the end of the file, where they may be fewer than a system call gives."""
         return os.pread(self._descriptor, count, offset) if self._content is None else self._content.pread(count, offset)
@@ -126,7 +144,7 @@ class File:
     def fill(self, target: memoryview, offset: int) -> None:
         """Fill a buffer of bytes; EOFError where the file ends before."""
         if self._content is not None:
-            remote.RemoteSource(self.path, None).read_into(offset, target)
+            remote.RemoteSource(self.path, self._content.status.state).read_into(offset, target)
             return
         done = 0
         while done < len(target):

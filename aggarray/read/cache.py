@@ -38,6 +38,12 @@ class Kept:
                 self._items.move_to_end(key)
             return self._items.get(key)
 
+    def lose(self, key: Hashable) -> None:
+        """Drop an item, if it is there."""
+        with self._lock:
+            if key in self._items:
+                self._bytes -= self._size(self._items.pop(key))
+
     def keep(self, key: Hashable, item: Any) -> None:
         """Keep an item, if there is room for it at all; the least recently used ones go."""
         most = self._most()

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.flat import stored_name
 from aggarray.read.blocks import raise_named
+from aggarray.read.cache import chunk_tables
 from aggarray.read.chunking import Indices, Slab, parts_of, slabs_of
 from aggarray.read.slabs import read_slabs
 from aggarray.read.stored import Stored, put_missing
@@ -90,6 +91,8 @@ def carry_out(batch: Batch) -> None:
         for item in batch.items:
             put_missing(stored, item.out)
     except AggarrayError as error:
+        if isinstance(error, ChangedFileError):
+            chunk_tables.lose((stored.path, stored.variable))
         raise_named(error, stored.path, stored.variable)
     except OSError as error:
         text = f"{stored.path}, variable {stored_name(stored.variable)!r}: {error.strerror or error}"

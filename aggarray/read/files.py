@@ -15,10 +15,9 @@ from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
 from aggarray.formats.flat import understanding
-from aggarray.formats.places import looks, resized
+from aggarray.formats.places import looks, resized, same_time
 from aggarray.options import get_options
 from aggarray.ranges import State
-from aggarray.remote import is_remote
 from aggarray.source import close_sources
 from aggarray.table import References
 
@@ -32,9 +31,6 @@ class _Lease:
 
 #: So many files whose time has changed, but nothing else, are remembered.
 _REMEMBERED = 100_000
-
-
-_SECOND = 10**9
 
 
 class OpenFiles:
@@ -132,9 +128,7 @@ class OpenFiles:
         change = resized(status, stamp[0])
         if change:
             raise ChangedFileError(f"{change}; open the files anew")
-        # Web servers tell whole seconds.
-        same = status.st_mtime_ns // _SECOND == stamp[1] // _SECOND if is_remote(path) else status.st_mtime_ns == stamp[1]
-        if not same and checksum(told) != stamp[2]:
+        if not same_time(path, status.st_mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
             raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
         if len(self._same) > _REMEMBERED:
             self._same.clear()
