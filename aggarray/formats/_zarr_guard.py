@@ -8,18 +8,22 @@ here cannot be bounded.
 import bz2
 import lzma
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from zarr.abc.store import Store
-from zarr.storage import WrapperStore
+from zarr.storage import LocalStore, WrapperStore
 
 from aggarray.codecs import codecs
 from aggarray.formats._zarr_chunks import PLAIN
 from aggarray.formats._zarr_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
 from aggarray.formats._zarr_shards import chunks_in_shard, is_index
+from aggarray.formats.places import looks
+from aggarray.formats.versions import check_version
+from aggarray.remote import changed
 
 #: Text of a chunk has at most so many bytes.
 _LONGEST_TEXT = 1 << 28
@@ -106,6 +110,13 @@ def _plainly(step: Step) -> Step:
     return step[0].removeprefix("numcodecs."), step[1]
 
 
+def _state(path: str | None) -> Any:
+    try:
+        return None if path is None else looks(path)
+    except OSError:
+        return None
+
+
 def guarded(store: Store, path: str, layout: Layout) -> Store:
     """Return a store of one array through which none of its chunks gets that decodes to more than it should."""
     numbers = numbering(layout)
@@ -122,9 +133,21 @@ class Guarded(WrapperStore[Store]):
     def _with_store(self, store: Store) -> "Guarded":
         return Guarded(store, self._path, self._numbers, self._bounds)
 
+    def _file(self, key: str) -> str | None:
+        """Return the local file that holds a chunk; stores of references and of remote objects check versions themselves."""
+        store: Any = self._store
+        local = isinstance(store, LocalStore) and self._numbers.number(key) is not None
+        return os.path.join(store.root, key) if local else None
+
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """Return the bytes under a key; ValueError for a chunk that decodes to more than it should."""
+        path = self._file(key)
+        before = _state(path)
         found = await self._store.get(key, prototype, byte_range)
+        if path is not None and before is not None:
+            if before != _state(path):
+                raise changed(path)
+            check_version(path, before)
         if found is None or self._numbers.number(key) is None:
             return found
         data, settings = found.to_bytes(), self._bounds.shards

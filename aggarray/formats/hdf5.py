@@ -8,6 +8,7 @@ them where that is not told (`aggarray.formats._hdf5_file`). Every call into eit
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -149,12 +150,10 @@ def _items_of(file: Any) -> list[Any]:
 
 def _scan_netcdf(path: str) -> Structure | str:
     """Scan with netCDF4; where it does not see all of the file, return the name of the format instead."""
-    import netCDF4
-
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            dataset = netCDF4.Dataset(path, "r")
+            dataset = _open_dataset(path)
     except LIBRARY_ERRORS:
         return "HDF5"
     try:
@@ -180,6 +179,21 @@ def _scan_netcdf(path: str) -> Structure | str:
         return "netCDF4"
     finally:
         dataset.close()
+
+
+def _open_dataset(path: str) -> Any:
+    """Open a file by netCDF4. One that opens halfway is closed here: the garbage collector closes without the lock."""
+    import netCDF4
+
+    dataset: Any = netCDF4.Dataset.__new__(netCDF4.Dataset)
+    try:
+        dataset.__init__(path, "r")
+    except BaseException:
+        if dataset.isopen():
+            with suppress(*LIBRARY_ERRORS):
+                dataset.close()
+        raise
+    return dataset
 
 
 def _netcdf_groups(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -38,6 +38,7 @@ from aggarray.formats.base import (
 from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import store_mark
+from aggarray.formats.versions import one_version
 from aggarray.remote import carrier, is_remote, join
 
 #: NumPy knows so many dimensions, and attributes that nest deeper say nothing that CF knows.
@@ -252,7 +253,8 @@ class Store:
         joined = len(box) < array.ndim
         if joined:
             box = (*box, slice(0, array.shape[-1], 1))
-        return stored_values(np.asarray(array[box]), attrs, joined)
+        with one_version():
+            return stored_values(np.asarray(array[box]), attrs, joined)
 
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None where a scan takes no such number of bytes; errors name it."""

@@ -16,6 +16,7 @@ from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
 from aggarray.formats.flat import understanding
 from aggarray.formats.places import looks, resized, same_time
+from aggarray.formats.versions import check_version
 from aggarray.options import get_options
 from aggarray.ranges import State
 from aggarray.source import close_sources
@@ -57,11 +58,15 @@ class OpenFiles:
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
         """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open.
 
-        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed.
+        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed, or changes.
         """
         lease = self._take(path, stamp)
         try:
+            check_version(path, lease.state)
             yield lease.handle
+            if self.state(path, None) != lease.state:
+                # Libraries take zeros for what is not there.
+                raise ChangedFileError("changed while it was read: read it again, or open the files anew")
         finally:
             with self._lock:
                 lease.users -= 1
