@@ -128,15 +128,16 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     head, stamp = _look(path)
     found = _identified(path, head)
     with blaming(path):
+        told = path if stamp else telling_file(path)
         stamp = stamp or stamp_of(path)
         structure = replace(found.scan(path), stamp=stamp)
-        _check_unchanged(path, stamp)
+        _check_unchanged(path, told, stamp)
         return structure
 
 
-def _check_unchanged(path: str, stamp: Stamp) -> None:
+def _check_unchanged(path: str, told: str, stamp: Stamp) -> None:
     """Raise ChangedFileError where a file was written to while it was scanned: what was found may be of two versions."""
-    status = looks(telling_file(path))
+    status = looks(told)
     if (status.st_size, status.st_mtime_ns) != stamp[:2]:
         raise ChangedFileError(f"{path}: changed while it was scanned; open it again")
 
@@ -149,13 +150,14 @@ def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
     head, stamp = _look(path)
     found = _identified(path, head)
     with blaming(path):
+        told = path if stamp else telling_file(path)
         stamp = stamp or stamp_of(path)
         # Formats of other packages need not have it.
         quick = getattr(found, "glimpse", None)
         seen: Glimpse | None = None if quick is None else quick(path, wanted)
-        told = replace(found.scan(path) if seen is None else seen, stamp=stamp)
-        _check_unchanged(path, stamp)
-        return told
+        outcome = replace(found.scan(path) if seen is None else seen, stamp=stamp)
+        _check_unchanged(path, told, stamp)
+        return outcome
 
 
 def locate(path: str, wanted: WantedTables) -> Tables:
