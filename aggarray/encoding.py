@@ -271,7 +271,7 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return text without surrogates: where there are any, the bytes that they stand for as `decode_text` reads them.
+    r"""Return text without surrogates: where there are any, the bytes that they stand for as `decode_text` reads them.
 
     >>> plain_text("\udcb0C"), plain_text("°C")
     ('°C', '°C')

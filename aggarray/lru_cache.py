@@ -31,6 +31,12 @@ class LRUCache:
                 self._items.move_to_end(key)
             return self._items.get(key)
 
+    def discard(self, key: Hashable) -> None:
+        """Drop an item, if it is there."""
+        with self._lock:
+            if key in self._items:
+                self._total -= self._size(self._items.pop(key))
+
     def keep(self, key: Hashable, item: Any) -> None:
         """Keep an item unless it is larger than the whole cache; the least recently used ones go."""
         most = self._most()

@@ -1,13 +1,28 @@
 """Which byte ranges of an object are read together?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 #: (offset, size) in bytes.
 Range: TypeAlias = tuple[int, int]
 #: What tells that a file has changed: modification time in ns, size in bytes, inode (of a remote object: a number of its tag).
 State: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What files were like when one read met them first, by path: all that it reads of a file must be of one version.
+
+    ``states``: of local files, and of remote ones that were asked for; ``tags``: what the answers told of remote ones.
+    """
+
+    states: dict[str, State] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> "Versions":
+        """Return the same, to be added to."""
+        return Versions(dict(self.states), dict(self.tags))
 
 
 @dataclass(frozen=True, slots=True)

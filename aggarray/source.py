@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.ranges import Range as Range
-from aggarray.ranges import Span, State
+from aggarray.ranges import Span, State, Versions
 from aggarray.ranges import spans as together
 from aggarray.remote import RemoteSource, forget, is_remote
 
@@ -41,6 +41,9 @@ class Source(Protocol):
     @property
     def state(self) -> State:
         """What the object was like when this use of it began."""
+
+    def check(self, state: State | None) -> None:
+        """Raise ChangedFileError where the object is not, or no longer, what it should be; None: whatever it is."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Do what `read_ranges` does."""
@@ -112,6 +115,18 @@ def opened(uri: str, state: State | None = None) -> Iterator[Source]:
         source.release()
 
 
+@contextmanager
+def opened_as(uri: str, versions: Versions) -> Iterator[Source]:
+    """Give an object that is what it was when the same read met it first, and note that. Raises what `read_ranges` does."""
+    source = _taken(uri, versions.states.get(uri))
+    try:
+        state = versions.states.setdefault(uri, source.state)
+        yield source
+        source.check(state)
+    finally:
+        source.release()
+
+
 def _taken(uri: str, state: State | None) -> "_LocalFile | RemoteSource":
     """Return an object for several reads, to be released."""
     if is_remote(uri):
@@ -137,9 +152,9 @@ class _LocalFile:
         self.path, self.descriptor, self.state = lease.path, lease.descriptor, lease.state
 
     def check(self, state: State | None) -> None:
-        """Raise FormatError where the file is not, or no longer, what it should be; None: whatever it is."""
+        """Raise ChangedFileError where the file is not, or no longer, what it should be; None: whatever it is."""
         if state is not None and _state_of(self.path, self.descriptor) != state:
-            raise FormatError(f"{self.path}: changed while it was read: read it again, or open the files anew")
+            raise ChangedFileError(f"{self.path}: changed while it was read: read it again, or open the files anew")
 
     def release(self) -> None:
         """Let go of the descriptor."""

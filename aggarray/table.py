@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from aggarray.assumed import Assumed
 from aggarray.encoding import Encoding
 from aggarray.errors import AggregationError
+from aggarray.stored_sizes import Tables, join_tables, sizes_to_pickle
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +84,6 @@ class Template:
         return (self.steps[0].units, self.steps[0].calendar) if self.steps else (units, calendar)
 
 
-class Tables(Protocol):
-    """What knows where chunks are stored without asking the files."""
-
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
-        """Return the chunks of a variable of a file, None unless they are known of it with this time and size."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class References:
     """Sub-arrays as columns: row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``.
@@ -108,8 +102,12 @@ class References:
     variable: np.ndarray
     template: np.ndarray
     stamps: np.ndarray | None = None
-    tables: "Tables | None" = None
+    tables: Tables | None = None
     seen: np.ndarray | None = None
+
+    def __getstate__(self) -> list[Any]:
+        """Return what is pickled: of the tables, which belong to an index, only how much is stored."""
+        return [sizes_to_pickle(self) if f.name == "tables" else getattr(self, f.name) for f in fields(self)]
 
     def __len__(self) -> int:
         return len(self.template)
@@ -204,7 +202,7 @@ class ReferenceBuilder:
 
     def extend(self, other: References) -> int:
         """Add all sub-arrays of ``other``; return the row of its first."""
-        self._tables = self._tables or other.tables
+        self._tables = join_tables(self._tables, other.tables)
         if len(other.template) == 1:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:

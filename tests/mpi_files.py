@@ -1,5 +1,6 @@
 """What has to be true of reading, reducing and writing together? Checks that all workers run, on files that one makes."""
 
+import pickle
 import shutil
 import tempfile
 import threading
@@ -42,8 +43,10 @@ def folder_of_all(root: ProcessGroup) -> Iterator[Path]:
 def write_files(folder: Path, chunks: tuple[int, int, int] | None, files: int = 4, **how: Any) -> np.ndarray:
     """Some files along time, every other one with its latitudes turned round; returns the values."""
     whole = np.random.default_rng(1).integers(0, 1000, SHAPE).astype("f4")
-    whole[3, 4, 5] = np.nan
     steps = SHAPE[0] // files
+    if how.get("uneven"):
+        whole[:-steps] = 7.0  # deflated, the last file takes most bytes
+    whole[3, 4, 5] = np.nan
     for number in range(files):
         part = whole[number * steps : (number + 1) * steps]
         with netCDF4.Dataset(folder / f"part_{number}.nc", "w", format=how.get("format", "NETCDF4")) as file:
@@ -227,6 +230,26 @@ def check_opening(root: ProcessGroup) -> None:
             mpi.local(agg["tas"], Distribution.regular(SHAPE, "bbb", (1, root.size, 1)), root)
 
 
+def check_uneven(root: ProcessGroup) -> None:
+    """All workers find the distribution of the one that opened an index, and hold it against what a single one gets."""
+    with folder_of_all(root) as folder:
+        whole = shared(root.link, lambda: write_files(folder, (6, 30, 40), uneven=True))
+        index = folder / "index.nca"
+        shared(root.link, lambda: bool(aa.open(folder).save(index)))
+        alone = shared(root.link, lambda: aa.open(index)["tas"].partitions.costs()[0].tolist())
+        assert max(alone) > 2 * min(alone)
+        opened = mpi.open(str(index), root)["tas"]
+        again = pickle.loads(pickle.dumps(opened))
+        for array, values in ((opened, whole), (again, whole), (opened.lazy[3:, ::-1], whole[3:, ::-1])):
+            for balance in ("contiguous", "cost"):
+                across_ = Distribution.from_partitions(array, (root.size, 1, 1), balance=balance)
+                with mock.patch("aggarray.mpi.reading._SMALL", 0):
+                    mine = mpi.local(array, across_, root)
+                assert np.array_equal(mine.buffer, section(values, across_, root.rank), equal_nan=True)
+            assert len({tuple(c) for c in root.link.allgather(array.partitions.costs()[0].tolist())}) == 1
+        assert opened.partitions.costs()[0].tolist() == again.partitions.costs()[0].tolist() == alone
+
+
 _NUMPY: dict[str, Callable[..., Any]] = {
     "sum": np.nansum,
     "mean": np.nanmean,
@@ -358,6 +381,7 @@ FILE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_reading,
     check_even,
     check_opening,
+    check_uneven,
     check_reducing,
     check_writing,
 )

@@ -21,8 +21,8 @@ class Web:
     ``requests``: (method, path, range) of all; ``sent``: bytes; how it behaves: ``ranges``: it honours ranges; ``listing``: it
     lists folders; ``heads``: it answers HEAD; ``status``: {path: status that it gives instead}; ``fail``: so many requests fail
     before one is answered; ``delay``: seconds before each answer; ``cut``: bytes that are missing from each body; ``moved``:
-    {path: address that it redirects to}; ``tags``: it tells entity tags; ``secret``: what it wants as authorization; ``tells``:
-    it says which range it gives.
+    {path: address that it redirects to}; ``tags``: it tells entity tags, ``weak`` ones or strong ones; ``conditions``: it
+    honours ``If-Match``; ``secret``: what it wants as authorization; ``tells``: it says which range it gives.
     """
 
     root: Path
@@ -30,6 +30,8 @@ class Web:
     listing: bool = True
     heads: bool = True
     tags: bool = True
+    weak: bool = False
+    conditions: bool = True
     tells: bool = True
     fail: int = 0
     delay: float = 0.0
@@ -104,7 +106,11 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
         def _send(self, where: Path, body: bool) -> None:
             data, stat = where.read_bytes(), where.stat()
             headers = {"Content-Type": "application/octet-stream", "Last-Modified": formatdate(stat.st_mtime, usegmt=True)}
-            headers |= {"ETag": f'"{stat.st_mtime_ns}-{stat.st_size}"'} if web.tags else {}
+            tag = f'{"W/" if web.weak else ""}"{stat.st_mtime_ns}-{stat.st_size}"'
+            headers |= {"ETag": tag} if web.tags else {}
+            wanted = self.headers.get("If-Match")
+            if web.conditions and wanted is not None and (wanted != tag or web.weak or not web.tags):
+                return self._refuse(412)
             found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             if found is None or not web.ranges:
                 return self._give(200, headers, data if body else b"", len(data))

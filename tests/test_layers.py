@@ -19,7 +19,7 @@ PACKAGE = "aggarray"
 #: import each other. The last two layers only hand names on.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("options", "frozen", "assumed", "plugins", "ranges", "selection", "lru_cache"),
+    ("options", "frozen", "assumed", "plugins", "ranges", "selection", "lru_cache", "stored_sizes"),
     ("remote",),
     ("units", "grid", "memory", "codecs", "source", "encoding", "labels", "access"),
     ("table",),

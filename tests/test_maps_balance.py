@@ -1,5 +1,7 @@
 """Whole partitions per process, balanced by what they cost."""
 
+import pickle
+from dataclasses import fields, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -157,14 +159,7 @@ def test_missing_partitions_cost_nothing_and_parts_cost_their_part() -> None:
 
 def test_stored_bytes_count_where_an_index_knows_them(tmp_path: Path) -> None:
     """Months of noise take more than months of zeros: the index knows, though no file is left to ask."""
-    rng = np.random.default_rng(0)
-    for number in range(6):
-        steps = np.arange(1000 * number, 1000 * number + 1000)
-        values = rng.normal(size=1000) if number in (0, 1) else np.zeros(1000)
-        given = {"time": (("time",), steps * 1.0, NOLEAP), "tas": (("time",), values.astype("f4"), TAS)}
-        write(tmp_path / f"{number}.nc", given)
-        _deflate(tmp_path / f"{number}.nc")
-    aa.open(tmp_path / "*.nc").save(tmp_path / "all.nca")
+    uneven(tmp_path)
     fresh = aa.open(tmp_path / "*.nc")["tas"]
     assert fresh.partitions.costs()[0].tolist() == [4000] * 6
     assert Distribution.from_partitions(fresh, 2).maps == (Block([0, 3000, 6000]),)
@@ -176,6 +171,63 @@ def test_stored_bytes_count_where_an_index_knows_them(tmp_path: Path) -> None:
     assert Distribution.from_partitions(tas, 2).maps == (Block([0, 1000, 6000]),)
     lists = Distribution.from_partitions(tas, 2, balance="cost").maps[0]
     assert sorted(lists.owner([0, 1000]).tolist()) == [0, 1]
+
+
+def uneven(folder: Path) -> Path:
+    """Return an index of six files, of which the first two take most bytes."""
+    rng = np.random.default_rng(0)
+    for number in range(6):
+        steps = np.arange(1000 * number, 1000 * number + 1000)
+        values = rng.normal(size=1000) if number in (0, 1) else np.zeros(1000)
+        given = {"time": (("time",), steps * 1.0, NOLEAP), "tas": (("time",), values.astype("f4"), TAS)}
+        write(folder / f"{number}.nc", given)
+        _deflate(folder / f"{number}.nc")
+    aa.open(folder / "*.nc").save(folder / "all.nca")
+    return folder / "all.nca"
+
+
+def test_costs_are_pickled(tmp_path: Path) -> None:
+    """Whatever was done to an array since: every process finds the distribution of the one that opened the index."""
+    index = uneven(tmp_path)
+    tas = aa.open(index)["tas"]
+    joined = aa.concat([tas.lazy[4000:], tas.lazy[:4000]], dimension="time")
+    loose = replace(tas, _origin=None)
+    grown = aa.open(index).append(tmp_path / "0.nc")["tas"]
+    forms = (tas, tas.lazy[500:], loose, loose.lazy[2500:], loose.lazy[::-1], joined, grown)
+    for array in forms:
+        costs = array.partitions.costs()[0].tolist()
+        assert min(costs) < 100 < 900 < max(costs) or array is forms[3]
+        sent = pickle.loads(pickle.dumps(array))
+        again = pickle.loads(pickle.dumps(sent))
+        assert sent.partitions.costs()[0].tolist() == again.partitions.costs()[0].tolist() == costs
+        for balance in ("contiguous", "cost"):
+            wanted = Distribution.from_partitions(array, 3, balance=balance)
+            assert Distribution.from_partitions(sent, 3, balance=balance) == wanted
+    parts = [pickle.loads(pickle.dumps(loose.lazy[start : start + 2000])) for start in (0, 2000, 4000)]
+    assert aa.concat(parts, dimension="time").partitions.costs()[0].tolist() == tas.partitions.costs()[0].tolist()
+
+
+def test_what_is_pickled_stays_small(tmp_path: Path) -> None:
+    """An array of an index is its place there, others have eight bytes more per file."""
+    index = uneven(tmp_path)
+    tas = aa.open(index)["tas"]
+    assert len(pickle.dumps(tas)) < 600
+    loose = replace(tas, _origin=None, coords={})
+    references = replace(loose._matrix.references, tables=None)
+    bare = replace(loose, _matrix=replace(loose._matrix, references=references))
+    assert len(pickle.dumps(loose)) - len(pickle.dumps(bare)) < 300
+
+
+def test_pickles_without_sizes_load(tmp_path: Path) -> None:
+    """Older ones have no tables."""
+    tas = aa.open(uneven(tmp_path))["tas"]
+    found = tas._matrix.references
+    state = [None if f.name == "tables" else getattr(found, f.name) for f in fields(found)]
+    old = object.__new__(type(found))
+    old.__setstate__(state)
+    array = replace(tas, _matrix=replace(tas._matrix, references=old))
+    assert array.partitions.costs()[0].tolist() == [4000] * 6
+    assert np.array_equal(pickle.loads(pickle.dumps(array))[...], tas[...])
 
 
 def _deflate(path: Path) -> None:

@@ -188,6 +188,10 @@ def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
                 agg["tas"][...]
         else:
             np.testing.assert_array_equal(agg["tas"][...], field(np.arange(24), LATS, LONS))
+        if name == "none":
+            with pytest.raises(aa.FormatError, match=r"tas_04\.nc, variable 'tas': not what .* no such variable.*verify"):
+                agg.save(tmp_path / name / "index.nca")
+            continue
         # What is saved is that of verified files.
         agg.save(tmp_path / name / "index.nca")
         saved, verified = aa.open(tmp_path / name / "index.nca"), aa.open(paths)

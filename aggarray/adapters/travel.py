@@ -22,8 +22,11 @@ def from_index(array: Any) -> bool:
 
 
 def bare(array: Any) -> Any:
-    """Return an array as it travels best: as its place in an index, else without what hangs on it."""
-    return array if from_index(array) else replace(array, attrs={}, file_attrs={}, coords={})
+    """Return an array as it is pickled best: as its place in an index, else with nothing but what reading needs."""
+    if from_index(array):
+        return array
+    matrix = replace(array._matrix, references=replace(array._matrix.references, tables=None))
+    return replace(array, attrs={}, file_attrs={}, coords={}, _matrix=matrix)
 
 
 @dataclass(frozen=True, slots=True)

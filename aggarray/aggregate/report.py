@@ -18,7 +18,7 @@ from aggarray.errors import AggarrayError, MissingFileError, printable
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
 from aggarray.formats.described import text_attribute
-from aggarray.formats.places import looks, resized
+from aggarray.formats.places import looks, resized, same_time
 from aggarray.master import MasterArray
 from aggarray.master.ragged import RaggedMasterArray, flat_of
 from aggarray.remote import is_remote
@@ -297,10 +297,12 @@ def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
     change = resized(status, stamp[0])
     if change:
         return change
-    # Web servers tell whole seconds.
-    unit = 10**9 if is_remote(uri) else 1
-    if status.st_mtime_ns // unit != stamp[1] // unit:
-        same = wanted and checksum(told) == stamp[2]
+    if not same_time(uri, status.st_mtime_ns, stamp[1]):
+        # Web servers tell whole seconds: a copy of a local file is judged by its bytes.
+        copied = is_remote(uri) and status.st_mtime_ns // 10**9 == stamp[1] // 10**9
+        same = (wanted or copied) and checksum(told) == stamp[2]
+        if copied and same:
+            return None
         return "changed since it was scanned: it has another modification time" + (
             ", but the same bytes at its ends" if same else ""
         )

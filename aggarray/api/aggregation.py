@@ -25,7 +25,7 @@ from aggarray.api.joining import Found, arrays_in, join_all, settled_in, sort_ou
 from aggarray.api.keeping import Result, keep
 from aggarray.api.progress import checked_progress
 from aggarray.api.provenance import Provenance, Selection
-from aggarray.api.trusting import assumption_problems, scan_by, settled_array, verified
+from aggarray.api.trusting import assumption_problems, check_kept, scan_by, settled_array, verified
 from aggarray.errors import AggregationError, MissingFileError, NotFoundError, printable
 from aggarray.formats import given_path, local_path, telling_file
 from aggarray.formats.base import Stamp
@@ -36,6 +36,7 @@ from aggarray.indexes.kerchunk_write import write as write_references
 from aggarray.indexes.uris import NOWHERE, check_roots, near
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Source, find_files, listed, named_files
+from aggarray.stored_sizes import join_tables
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -133,13 +134,15 @@ class Aggregation:
         if not any(s.assumed is not None for s in before.structures()):
             arrays = tuple(map(settled_array, self.arrays))
             return self if all(map(operator.is_, arrays, self.arrays)) else replace(self, arrays=arrays)
-        structures = verified(before.structures())
+        structures = verified(before.structures(), self.arrays)
         after = replace(before, structures=lambda: structures)
         skipped = [s for s in self.skipped if s.variable is None]
         found = Found(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
         made, odd = arrays_in(found, self.duplicates)
         joined = join_all(made, after, self.duplicates)
-        return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+        kept = after.kept(joined.arrays)
+        check_kept(self.arrays, kept)
+        return Aggregation(kept, tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
         """Return the aggregation of these files and those of a source: the same as opening all of them anew.
@@ -172,7 +175,7 @@ class Aggregation:
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-        found = Found(structures, others, [*skipped, *new.skipped], tables=tables_of(self.arrays) or new.tables)
+        found = Found(structures, others, [*skipped, *new.skipped], tables=join_tables(tables_of(self.arrays), new.tables))
         arrays, odd = arrays_in(found, repeats)
         joined = join_all(arrays, after, repeats)
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)

@@ -1,5 +1,6 @@
 """How do scanned files become joined arrays, the same way whether they are opened, appended or joined by other rules?"""
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +19,7 @@ from aggarray.indexes.uris import real_path
 from aggarray.master import MasterArray
 from aggarray.read.files import with_borrowed
 from aggarray.scan import Scanned, unreadable
-from aggarray.table import Tables
+from aggarray.stored_sizes import Tables, join_tables
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
@@ -66,7 +67,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
         elif kind is indexes.OURS:
             loaded = indexes.load(path, how)
             found.saved[real_path(path)] = loaded.generation
-            found.tables = found.tables or tables_of(loaded.arrays)
+            found.tables = join_tables(found.tables, tables_of(loaded.arrays))
             indexed += loaded.structures()
             found.others += loaded.others()
         else:
@@ -110,9 +111,8 @@ def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[Mas
 
 
 def tables_of(arrays: Iterable[MasterArray]) -> Tables | None:
-    """Return what the index that arrays came from knows of where chunks are stored."""
-    known = (a._matrix.references.tables for a in arrays)
-    return next((tables for tables in known if tables is not None), None)
+    """Return what the indexes that arrays came from know of where chunks are stored."""
+    return functools.reduce(join_tables, (a._matrix.references.tables for a in arrays), None)
 
 
 def _with_tables(array: MasterArray, tables: Tables) -> MasterArray:

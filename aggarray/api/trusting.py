@@ -7,12 +7,13 @@ from typing import Any
 from aggarray import indexes
 from aggarray.aggregate.report import Problem
 from aggarray.aggregate.rules import Rules
-from aggarray.alike import difference, other_variables
+from aggarray.alike import WAY_OUT, difference, other_variables
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.master import MasterArray
 from aggarray.scan import Progress, Scanned, scan_files
 from aggarray.settle import settled
+from aggarray.table import used_rows
 from aggarray.trust import Judges, scan_trusting
 
 
@@ -24,17 +25,48 @@ def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress:
     return scan_trusting(paths, judges, processes, progress)
 
 
-def verified(structures: Sequence[Structure]) -> list[Structure]:
+def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:
     """Return structures in which nothing is assumed: such files are scanned.
 
-    Raises what scanning raises, and FormatError for a file that is not what was assumed of it.
+    Raises what scanning raises, and FormatError for a file that is not what was assumed of it, or lacks a variable of
+    ``arrays``.
     """
-    found = {}
+    found, used = {}, _used(arrays)
     for assumed, real in _looked_at(structures):
         if isinstance(real, AggarrayError):
             raise real
         found[assumed.uri] = real
+        lost = sorted(used.get(assumed.uri, frozenset()) - {v.name for v in real.variables})
+        if lost and assumed.assumed is not None:
+            text = f"not what was assumed of it: no such variable, there is one in {assumed.assumed.model}"
+            raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {WAY_OUT}")
     return [found.get(s.uri, s) for s in structures]
+
+
+def _used(arrays: Sequence[MasterArray]) -> dict[str, frozenset[str]]:
+    """Return the variables of each file that arrays and their coordinates take values from."""
+    found: dict[str, set[str]] = {}
+    for array in (one for a in arrays for one in (a, *a.coords.values())):
+        references, rows = array._matrix.references, array._matrix.refs
+        rows = used_rows(rows[rows >= 0], len(references))
+        rows = rows[references.uri[rows] >= 0]
+        for code, name in zip(references.uri[rows].tolist(), references.variable[rows].tolist(), strict=True):
+            found.setdefault(str(references.uris[code]), set()).add(references.variables[name])
+    return {uri: frozenset(names) for uri, names in found.items()}
+
+
+def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:
+    """Raise FormatError where arrays of verified files are not those that were opened; there may be more of them."""
+    now = {_outline(array) for array in after}
+    for array in before:
+        if _outline(array) not in now:
+            shapes = ", ".join(str(other.shape) for other in after if other.name == array.name) or "none"
+            text = f"{array.name}: shape {array.shape} was opened on trust, the files give {shapes}"
+            raise FormatError(f"{text}: {WAY_OUT}")
+
+
+def _outline(array: MasterArray) -> tuple[object, ...]:
+    return array.name, array.dimensions, array.shape, array.dtype, array.units, array.calendar
 
 
 def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from aggarray.errors import AggregationError, FormatError, MissingFileError
+from aggarray.errors import AggregationError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
 from aggarray.formats.flat import understanding
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
@@ -141,7 +141,11 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
         head, stamp = _look(path)
         found = _identified(path, head)
         with blaming(path):
-            return replace(found.scan(path), stamp=stamp or stamp_of(path))
+            told = path if stamp else telling_file(path)
+            stamp = stamp or stamp_of(path)
+            structure = replace(found.scan(path), stamp=stamp)
+            _check_unchanged(path, told, stamp)
+            return structure
     except FormatError as error:
         if isinstance(error, MissingFileError) or not is_unfinished(path):
             raise
@@ -149,6 +153,13 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
         raise FormatError(
             f"{path}: a download that has not ended, by its name; wait for it, or leave it out ({why})"
         ) from error
+
+
+def _check_unchanged(path: str, told: str, stamp: Stamp) -> None:
+    """Raise ChangedFileError where a file was written to while it was scanned: what was found may be of two versions."""
+    status = looks(told)
+    if (status.st_size, status.st_mtime_ns) != stamp[:2]:
+        raise ChangedFileError(f"{path}: changed while it was scanned; open it again")
 
 
 def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
@@ -159,11 +170,14 @@ def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
     head, stamp = _look(path)
     found = _identified(path, head)
     with blaming(path):
+        told = path if stamp else telling_file(path)
         stamp = stamp or stamp_of(path)
         # Formats of other packages need not have it.
         quick = getattr(found, "glimpse", None)
         seen: Glimpse | None = None if quick is None else quick(path, wanted)
-        return replace(found.scan(path) if seen is None else seen, stamp=stamp)
+        outcome = replace(found.scan(path) if seen is None else seen, stamp=stamp)
+        _check_unchanged(path, told, stamp)
+        return outcome
 
 
 def locate(path: str, wanted: WantedTables) -> Tables:
@@ -175,6 +189,8 @@ def locate(path: str, wanted: WantedTables) -> Tables:
             # Handles of other packages may not know.
             asked = {name: getattr(understanding(handle, name), "chunks", lambda name: None)(name) for name in wanted.names}
             found = {name: chunks for name, chunks in asked.items() if chunks is not None}
+            if looks(path) != status:
+                raise ChangedFileError(f"{path}: changed while it was looked at; open it again")
             return Tables(path, (status.st_mtime_ns, status.st_size, status.st_ino), found)
     finally:
         handle.close()

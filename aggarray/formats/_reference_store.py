@@ -10,6 +10,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from aggarray.formats._references import Placed
 from aggarray.formats._zarr_keys import Numbering
 from aggarray.formats._zarr_nodes import Node
+from aggarray.formats.versions import check_version
 from aggarray.source import opened
 
 
@@ -92,5 +93,8 @@ def _part(data: bytes, wanted: ByteRequest | None) -> bytes:
 
 def _read(path: str, offset: int, size: int, wanted: ByteRequest | None) -> Any:
     with opened(path) as source:
+        check_version(path, source.state)
         start, count = _ends(size or source.state[1] - offset, wanted)
-        return bytes(source.read_ranges([(offset + start, count)])[0])
+        data = bytes(source.read_ranges([(offset + start, count)])[0])
+        source.check(source.state)
+        return data

@@ -9,19 +9,23 @@ import base64
 import json
 import lzma
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from zarr.abc.store import RangeByteRequest, Store
-from zarr.storage import WrapperStore
+from zarr.storage import LocalStore, WrapperStore
 
 from aggarray.codecs import Filter, decode_at_most, known
 from aggarray.formats._zarr_chunks import filter_of
 from aggarray.formats._zarr_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
 from aggarray.formats._zarr_shards import chunks_in_shard, is_index
 from aggarray.formats.base import grid_of
+from aggarray.formats.places import looks
+from aggarray.formats.versions import check_version
+from aggarray.remote import changed
 
 #: Text of a chunk has at most so many bytes.
 _LONGEST_TEXT = 1 << 28
@@ -128,6 +132,13 @@ def _transposed(chunk: tuple[int, ...], settings: Mapping[str, Any]) -> tuple[in
     return tuple(chunk[int(axis)] for axis in order)
 
 
+def _state(path: str | None) -> Any:
+    try:
+        return None if path is None else looks(path)
+    except OSError:
+        return None
+
+
 def guarded(store: Store, path: str, layout: Layout) -> Store:
     """Return a store of one array through which none of its chunks gets that decodes to more than it should."""
     numbers = numbering(layout)
@@ -144,9 +155,21 @@ class Guarded(WrapperStore[Store]):
     def _with_store(self, store: Store) -> "Guarded":
         return Guarded(store, self._path, self._numbers, self._bounds)
 
+    def _file(self, key: str) -> str | None:
+        """Return the local file that holds a chunk; stores of references and of remote objects check versions themselves."""
+        store: Any = self._store
+        local = isinstance(store, LocalStore) and self._numbers.number(key) is not None
+        return os.path.join(store.root, key) if local else None
+
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """Return the bytes under a key; ValueError for a chunk that decodes to more than it should."""
+        path = self._file(key)
+        before = _state(path)
         found = await self._store.get(key, prototype, byte_range)
+        if path is not None and before is not None:
+            if before != _state(path):
+                raise changed(path)
+            check_version(path, before)
         if found is None or self._numbers.number(key) is None:
             return found
         if byte_range is None:

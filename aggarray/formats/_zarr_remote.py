@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
 from aggarray.errors import AggarrayError, MissingFileError
+from aggarray.formats.versions import check_version
 from aggarray.remote import content, current, given, join, whole
 
 _T = TypeVar("_T")
@@ -91,6 +92,7 @@ def _part(path: str, limits: Any) -> bytes | None:
         return None
     except AggarrayError:
         raise
+    check_version(path, there.status)
     start, stop = 0, there.size
     if isinstance(limits, RangeByteRequest):
         start, stop = limits.start, min(limits.end, there.size)

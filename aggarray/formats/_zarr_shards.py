@@ -12,11 +12,13 @@ import numpy as np
 
 from aggarray import remote
 from aggarray.codecs import Filter, known
-from aggarray.errors import AggarrayError, FormatError
+from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats._zarr_keys import Keys, Paths, listing, named
 from aggarray.formats.base import Box, Chunks, grid_of, worth_a_table
-from aggarray.formats.places import File, looks
+from aggarray.formats.places import looks
+from aggarray.ranges import Versions
 from aggarray.remote import is_remote, join
+from aggarray.source import opened_as
 
 #: What stands in a shard's index for a chunk that is not stored.
 _ABSENT = 2**64 - 1
@@ -78,7 +80,8 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
     if present is None or not shards.shape or not worth_a_table(shards.grid, len(present)):
         return None
     files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
-    there = _lengths([files[name] for name in present if name in files])
+    versions = _versions([files[name] for name in present if name in files])
+    there = {path: length for path, (_, length, _) in versions.states.items()}
     sizes = np.array([there.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
     found = _Places(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
     most = sum(there.values())
@@ -90,18 +93,25 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
         indices = int((found.offsets >= 0).sum()) * index.size(math.prod(grid_of(found.chunk, chunk)))
         if found.grid != shards.grid and indices > most:
             return None
-        found = _inner_places(shards.shape, found, chunk, index, paths)
+        found = _inner_places(shards.shape, found, (chunk, index), paths, versions)
     raw = math.prod(found.chunk) * shards.dtype.itemsize
     odd = (found.offsets >= 0) & (found.sizes != raw)
     if not codecs.filters and odd.any():
         size = int(found.sizes[odd][0])
         raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
     names_of = Paths(within, keys, found.grid, grid_of(shards.chunk, found.chunk))
-    return replace(shards, chunk=found.chunk, offsets=found.offsets.ravel(), sizes=found.sizes.ravel(), names=names_of)
+    offsets, sizes = found.offsets.ravel(), found.sizes.ravel()
+    return replace(shards, chunk=found.chunk, offsets=offsets, sizes=sizes, names=names_of, versions=versions)
 
 
-def _inner_places(shape: tuple[int, ...], shards: _Places, chunk: tuple[int, ...], index: _Index, paths: Paths) -> _Places:
-    """Return the places of the chunks in shards; ``paths``: of the file that each shard is in."""
+def _inner_places(
+    shape: tuple[int, ...], shards: _Places, level: tuple[tuple[int, ...], _Index], paths: Paths, versions: Versions
+) -> _Places:
+    """Return the places of the chunks in shards; ``level``: their shape, and how the index of a shard is written.
+
+    ``paths``: of the file that each shard is in; ``versions``: what these are like.
+    """
+    chunk, index = level
     if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
         raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
     grid, per = grid_of(shape, chunk), grid_of(shards.chunk, chunk)
@@ -110,7 +120,8 @@ def _inner_places(shape: tuple[int, ...], shards: _Places, chunk: tuple[int, ...
     cells = zip(*np.unravel_index(numbers, shards.grid), strict=True)
     columns = (shards.offsets.ravel()[numbers].tolist(), shards.sizes.ravel()[numbers].tolist())
     spots = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
-    for cell, spot, data in zip(cells, spots, _index_bytes(spots, index, index.size(math.prod(per))), strict=True):
+    indices = _index_bytes(spots, index, index.size(math.prod(per)), versions)
+    for cell, spot, data in zip(cells, spots, indices, strict=True):
         ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(cell, per, grid, strict=True)]
         box: Box = tuple(slice(start, stop) for start, stop in ends)
         part: Box = tuple(slice(0, stop - start) for start, stop in ends)
@@ -160,33 +171,37 @@ def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
     return [keys.name(place) for place in np.ndindex(grid)] if math.prod(grid) <= _MOST_FAR else None
 
 
-def _lengths(paths: Sequence[str]) -> dict[str, int]:
-    """Return the bytes of files, of those that are there."""
+def _versions(paths: Sequence[str]) -> Versions:
+    """Return what files are like, of those that are there."""
     remote.look_ahead(paths)
-    found = {}
+    found = Versions()
     for path in paths:
         with suppress(FileNotFoundError):
-            found[path] = looks(path).st_size
+            there = looks(path)
+            found.states[path] = there.st_mtime_ns, there.st_size, there.st_ino
+            if is_remote(path) and (tag := remote.status(path).tag):
+                found.tags[path] = tag
     return found
 
 
-def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: int) -> Sequence[Any]:
-    """Return the bytes of the index of each shard; ``shards``: path of the file, offset in it and size of each."""
+def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: int, versions: Versions) -> Sequence[Any]:
+    """Return the bytes of the index of each shard, as the shards are; ``shards``: path, offset in the file and size of each."""
     wanted = []
     for path, offset, length in shards:
         if size > length:
             raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the shard {length}; write it again")
         wanted.append((path, offset if index.first else offset + length - size, size))
     if any(is_remote(path) for path, *_ in wanted):
-        fetched = remote.fetch([remote.Wish(*one) for one in wanted])
-        for data in fetched:
-            if isinstance(data, AggarrayError):
-                raise data
-        return fetched
-    found = []
+        paths, starts, sizes = (list(column) for column in zip(*wanted, strict=True))
+        pieces = remote.pieces(paths, starts, sizes, versions.tags)
+        gone = next((path for path, piece in zip(paths, pieces, strict=True) if piece is None), None)
+        if gone is not None:
+            raise MissingFileError(f"{gone}: no such file; write the store again")
+        return pieces
+    found: list[Any] = []
     for path, own in groupby(wanted, itemgetter(0)):
-        with File(path) as file:
-            found += [file.pread(size, start) for _, start, size in own]
+        with opened_as(path, versions) as source:
+            found += source.read_ranges([(start, size) for _, start, size in own])
     return found
 
 

@@ -21,6 +21,7 @@ from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats._lock import h5py_file as h5py_file
 from aggarray.formats._text import bytes_to_text, characters_to_text, known_encoding
+from aggarray.ranges import Versions
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20
@@ -103,8 +104,8 @@ class Chunks:
     ``masks``: uint32 per chunk (bit i: filter i was skipped) or None where none was;
     ``names``: None where all lie in the file itself, else tells the path of a chunk's file: relative to the store (Zarr), where
     a file that is not there holds chunks that are not stored; or absolute, or a URL, of a file that has to be there;
-    ``inline``: stored bytes, by number, of chunks that lie in no file. The arrays are read-only. Nothing in them has been held
-    against the size of the file.
+    ``inline``: stored bytes, by number, of chunks that lie in no file; ``versions``: what the files were like that told where
+    the chunks in them lie. The arrays are read-only. Nothing in them has been held against the size of the file.
     """
 
     shape: tuple[int, ...]
@@ -117,6 +118,7 @@ class Chunks:
     masks: np.ndarray | None = None
     names: Callable[[int], str] | None = None
     inline: Mapping[int, bytes] | None = None
+    versions: Versions | None = None
 
     def __post_init__(self) -> None:
         for column in (self.offsets, self.sizes, self.masks):

@@ -12,6 +12,7 @@ from aggarray import remote
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.ranges import State
 
+_SECOND = 10**9
 _HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -41,6 +42,14 @@ def looks(path: str) -> Looks:
         return Looks(found.size, found.time, found.state[2], found.folder)
     status = os.stat(path)
     return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
+
+
+def same_time(path: str, now: int, then: int) -> bool:
+    """Tell whether a modification time is the one that was noted; of remote files whole seconds may have been.
+
+    Those that are noted of remote files now have a fraction that their version gives.
+    """
+    return now == then or (remote.is_remote(path) and not then % _SECOND and now // _SECOND == then // _SECOND)
 
 
 def resized(now: Looks, size: int) -> str | None:
@@ -130,7 +139,7 @@ class File:
     def fill(self, target: memoryview, offset: int) -> None:
         """Fill a buffer of bytes; EOFError where the file ends before."""
         if self._content is not None:
-            remote.RemoteSource(self.path, None).read_into(offset, target)
+            remote.RemoteSource(self.path, self._content.status.state).read_into(offset, target)
             return
         done = 0
         while done < len(target):

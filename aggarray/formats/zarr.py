@@ -40,6 +40,7 @@ from aggarray.formats.base import (
 from aggarray.formats.claims import scannable
 from aggarray.formats.glimpses import Glimpse, Wanted, glimpsed
 from aggarray.formats.places import store_mark
+from aggarray.formats.versions import one_version
 from aggarray.remote import carrier, is_remote, join
 
 #: NumPy knows so many dimensions, and attributes that nest deeper say nothing that CF knows.
@@ -269,10 +270,11 @@ class Store:
         joined = len(box) < array.ndim
         if joined:
             box = (*box, slice(0, array.shape[-1], 1))
-        try:
-            found = np.asarray(array[box])
-        except UnicodeDecodeError:
-            found = np.asarray(self._opened(variable, as_bytes=True)[0][box])
+        with one_version():
+            try:
+                found = np.asarray(array[box])
+            except UnicodeDecodeError:
+                found = np.asarray(self._opened(variable, as_bytes=True)[0][box])
         return stored_values(found, attrs, joined, f"{self._path}, variable {variable!r}")
 
     def whole(self, variable: Variable) -> np.ndarray | None:

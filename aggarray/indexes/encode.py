@@ -22,7 +22,8 @@ from aggarray.master import MasterArray
 from aggarray.master.geometry import Geometry, Part
 from aggarray.master.ragged import RaggedMasterArray, ragged
 from aggarray.selection import Range
-from aggarray.table import Matrix, Parts, References, Step, Tables, Template, used_rows
+from aggarray.stored_sizes import Tables
+from aggarray.table import Matrix, Parts, References, Step, Template, used_rows
 
 #: Kinds of values that attributes have; text has its length in its dtype there.
 _OF_ATTRIBUTES = "biufcmMSU"

@@ -6,6 +6,7 @@ Arrays stay in their files; coordinates, and arrays in memory, are held in the r
 
 import base64
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs import Filter
+from aggarray.codecs import Filter, codecs
 from aggarray.encoding import Encoding
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.formats.base import basename
 from aggarray.indexes.atomic import beside, replacing, unwritten
 from aggarray.indexes.container import attributes_of, common_attributes, coordinates_attribute, in_memory
-from aggarray.indexes.kerchunk_pieces import Layout, check_absent, layout_of, places
+from aggarray.indexes.kerchunk_pieces import Layout, check_absent, layout_of, places, refuse
 from aggarray.master import MasterArray
 from aggarray.master.lazy import bounds_named
 from aggarray.master.unrolled import unrolled
@@ -114,14 +115,29 @@ def _array(array: MasterArray, coordinate: bool) -> Refs:
 
 def _located(array: MasterArray) -> Refs:
     layout = layout_of(array)
-    unknown = [f.name for f in layout.filters if f.name not in _CODECS and f.name != "shuffle"]
-    if unknown:
-        text = f"{array.name}: numcodecs has no codec for {unknown[0]}, in which {layout.pieces[0].uri} is stored"
-        raise AggregationError(f"{text}: no kerchunk reference; write the values by `aggarray extract`")
+    _check_filters(array, layout)
     refs = _metadata(array, layout.dtype, (layout.chunk, layout.filters), layout.fill, _packing(layout.encoding))
     for piece in layout.pieces:
         refs.update(_places(array, layout, piece))
     return refs
+
+
+def _check_filters(array: MasterArray, layout: Layout) -> None:
+    """Refuse filters that numcodecs does not undo, or not in this order.
+
+    numcodecs shuffles whole elements only. HDF5 leaves the bytes of an incomplete last one in place.
+    """
+    first = layout.pieces[0]
+    size: int | None = math.prod(first.table.chunk) * first.table.dtype.itemsize
+    for position, step in enumerate(layout.filters):
+        if step.name != "shuffle" and step.name not in _CODECS:
+            refuse(array, first, f"stored with {step.name}, for which references have no codec")
+        if step.name == "shuffle" and (size is None or size % int(step.parameters[0])):
+            before = ", ".join(f.name for f in layout.filters[:position]) or "no filter"
+            what = f"shuffle of elements of {step.parameters[0]} bytes after {before}"
+            left = "a varying number of" if size is None else size
+            refuse(array, first, f"{what}, which leaves {left} bytes: numcodecs shuffles whole elements only")
+        size = None if size is None else codecs()[step.name].grown(size, step.parameters)
 
 
 def _places(array: MasterArray, layout: Layout, piece: Any) -> Refs:

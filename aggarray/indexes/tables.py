@@ -69,14 +69,21 @@ class StoredTables:
         self._rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] | None = None
         self._columns: list[np.ndarray] = []
         self._layouts: list[Layout] = []
+        #: Bytes stored in all chunks before each.
+        self._before = np.zeros(1, np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # whoever is sent an array asks the files
+        return type(None), ()  # sub-arrays are pickled with the sizes of theirs alone
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Chunks | None:
         """Return the chunks of a variable of a file, None where they are not known of it with this time and size."""
         row = self._loaded().get((uri, variable))
         return None if row is None or row[0] != scanned else self._table(row)
+
+    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
+        """Return the bytes that the chunks of a variable take in a file, -1 where they are not known of it as it was."""
+        row = self._loaded().get((uri, variable))
+        return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
 
     def _loaded(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
         if self._rows is None:
@@ -96,6 +103,7 @@ class StoredTables:
         if any(len(c) and c.min() < least for c, least in ((offsets, -1), (sizes, 0), (masks, 0))):
             raise ValueError("chunks at negative offsets, or of negative sizes")
         starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        self._before = np.concatenate([[0], np.cumsum(np.where(offsets >= 0, sizes, 0))])
         self._layouts = [_layout(layout) for layout in found["layouts"]]
         grids = [prod(grid_of(shape, chunk)) for shape, chunk, *_ in self._layouts]
         if not (len(file) == len(layout) == len(count) == len(variable)):

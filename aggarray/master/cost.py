@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aggarray.read.tables import stored_bytes
+from aggarray.stored_sizes import stored_bytes
 from aggarray.table import Matrix
 
 
@@ -10,7 +10,7 @@ def slab_costs(matrix: Matrix) -> tuple[np.ndarray, ...]:
     """Return per dimension the cost of each slab of partitions across it, int64 bytes.
 
     A partition that shows a part of its sub-array costs that part. Where nobody knows what is stored, the bytes of the values
-    count; partitions that are missing cost nothing. No file is touched, so that all processes find the same.
+    count; partitions that are missing cost nothing. No file is opened, and all processes that have the array find the same.
     """
     references = matrix.references
     sizes = np.array([max(int(np.prod(t.shape, dtype=np.int64)), 1) for t in references.templates], np.int64)

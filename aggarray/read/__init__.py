@@ -12,6 +12,7 @@ import numpy as np
 
 from aggarray.conform import Masked
 from aggarray.errors import AggarrayError, IndexFileError
+from aggarray.formats.versions import one_version
 from aggarray.options import get_options
 from aggarray.plan import Piece, along
 from aggarray.read.blocks import held, named, raise_named, read_block
@@ -192,6 +193,6 @@ def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
 
 
 def _through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
-    with held(matrix, group, target.access):
+    with one_version(), held(matrix, group, target.access):
         for piece in group:
             named(matrix, piece, lambda p: read_block(matrix, p, outputs, target))

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Chunks
 from aggarray.formats.flat import stored_name
 from aggarray.read.blocks import raise_named
+from aggarray.read.cache import chunk_tables
 from aggarray.read.chunking import Indices, Slab, parts_of, slabs_of
 from aggarray.read.slabs import read_slabs
 from aggarray.read.stored import Stored, put_missing
@@ -92,6 +93,8 @@ def carry_out(batch: Batch) -> None:
             for part, _ in parts_of(item.out, (1,) * len(item.out), PART):
                 put_missing(stored, tuple(s for s in part if isinstance(s, slice)))
     except AggarrayError as error:
+        if isinstance(error, ChangedFileError):
+            chunk_tables.discard((stored.path, stored.variable))
         raise_named(error, stored.path, stored.variable)
     except MemoryError as error:
         raise FormatError(f"{stored.path}, variable {stored_name(stored.variable)!r}: {_no_memory(stored.table)}") from error

@@ -15,10 +15,10 @@ from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
 from aggarray.formats.flat import understanding
-from aggarray.formats.places import looks, resized
+from aggarray.formats.places import looks, resized, same_time
+from aggarray.formats.versions import check_version
 from aggarray.options import get_options
 from aggarray.ranges import State
-from aggarray.remote import is_remote
 from aggarray.source import close_sources
 from aggarray.table import References
 
@@ -32,9 +32,6 @@ class _Lease:
 
 #: So many files whose time has changed, but nothing else, are remembered.
 _REMEMBERED = 100_000
-
-
-_SECOND = 10**9
 
 
 class OpenFiles:
@@ -61,11 +58,15 @@ class OpenFiles:
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
         """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open.
 
-        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed.
+        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed, or changes.
         """
         lease = self._take(path, stamp)
         try:
+            check_version(path, lease.state)
             yield lease.handle
+            if self.state(path, None) != lease.state:
+                # Libraries take zeros for what is not there.
+                raise ChangedFileError("changed while it was read: read it again, or open the files anew")
         finally:
             with self._lock:
                 lease.users -= 1
@@ -132,9 +133,7 @@ class OpenFiles:
         change = resized(status, stamp[0])
         if change:
             raise ChangedFileError(f"{change}; open the files anew")
-        # Web servers tell whole seconds.
-        same = status.st_mtime_ns // _SECOND == stamp[1] // _SECOND if is_remote(path) else status.st_mtime_ns == stamp[1]
-        if not same and checksum(told) != stamp[2]:
+        if not same_time(path, status.st_mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
             raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
         if len(self._same) > _REMEMBERED:
             self._same.clear()

@@ -15,11 +15,12 @@ from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_a
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import Chunks
 from aggarray.options import get_options
+from aggarray.ranges import Versions
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunking import Slab, parts_of
 from aggarray.read.stored import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
 from aggarray.remote import is_remote, pieces
-from aggarray.source import opened, read_file, read_into, read_ranges
+from aggarray.source import opened, opened_as, read_file, read_into, read_ranges
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
@@ -110,24 +111,28 @@ def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[in
         elif offsets[i] >= 0:
             places.setdefault(file_of(stored, number), []).append(i)
     distant = [(path, needed, i) for (path, needed), own in places.items() if is_remote(path) for i in own]
-    fetched = pieces([path for path, _, _ in distant], [offsets[i] for *_, i in distant], [sizes[i] for *_, i in distant])
+    versions = stored.versions or Versions()
+    places_far = [offsets[i] for *_, i in distant], [sizes[i] for *_, i in distant]
+    fetched = pieces([path for path, _, _ in distant], *places_far, versions.tags)
     for (path, needed, i), part in zip(distant, fetched, strict=True):
         if part is None and needed:
             raise MissingFileError(f"{path}: no such file; check the address, or open with missing='fill'")
         found[i] = part
     for (path, needed), own in places.items():
         if not is_remote(path):
-            for i, part in zip(own, _local_parts(path, needed, [(offsets[i], sizes[i]) for i in own]), strict=True):
+            parts = _local_parts(path, needed, [(offsets[i], sizes[i]) for i in own], versions)
+            for i, part in zip(own, parts, strict=True):
                 found[i] = part
     return found
 
 
-def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]]) -> Sequence[Part]:
+def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], versions: Versions) -> Sequence[Part]:
     """Return ranges of one file; (0, 0) is all of it, whatever its size: it may have been written anew since it was listed."""
     if (0, 0) in ranges:
         return [_whole(path, needed)] * len(ranges)
     try:
-        return read_ranges(path, ranges)
+        with opened_as(path, versions) as source:
+            return source.read_ranges(ranges)
     except MissingFileError:
         if needed:
             raise
@@ -138,7 +143,9 @@ def _whole(path: str, needed: bool) -> Part:
     if not needed:
         return read_file(path)
     with opened(path) as source:
-        return source.read_ranges([(0, source.state[1])])[0]
+        found = source.read_ranges([(0, source.state[1])])[0]
+        source.check(source.state)
+        return found
 
 
 def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:

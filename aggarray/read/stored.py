@@ -12,7 +12,7 @@ import numpy as np
 from aggarray.conform import arrange, conform
 from aggarray.formats.base import Chunks
 from aggarray.plan import Piece
-from aggarray.ranges import State
+from aggarray.ranges import State, Versions
 from aggarray.read.chunking import outer
 from aggarray.read.tables import Found
 from aggarray.read.target import Target
@@ -37,6 +37,8 @@ class Stored(NamedTuple):
     #: Where values can be decoded straight to: the output in the sub-array's dimensions and directions, else None.
     view: np.ndarray | None
     target: Target
+    #: Of chunks in several files: what these are like, as far as the piece has met them.
+    versions: Versions | None = None
 
 
 def file_of(stored: Stored, number: int) -> tuple[str, bool]:
@@ -53,7 +55,9 @@ def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, t
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     put, view = putter(matrix, piece, outputs, target.fill_value)
-    return Stored(*found, variable, template, put, view, target)
+    table = found[0]
+    versions = None if table.names is None else Versions() if table.versions is None else table.versions.copy()
+    return Stored(*found, variable, template, put, view, target, versions)
 
 
 def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[Put, np.ndarray | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from aggarray.errors import MissingFileError
 from aggarray.read.chunking import Rows, Slab, rows_of
 from aggarray.read.stored import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
-from aggarray.source import GAP, Source, opened
+from aggarray.source import GAP, Source, opened, opened_as
 
 #: Rows that lie close together are read by one call of about so many bytes.
 SPAN = 1 << 22
@@ -59,7 +59,8 @@ def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
     offsets = first + rows.starts.ravel() * dtype.itemsize
     for (path, needed), own in _by_file(stored, numbers, np.flatnonzero(~absent)):
         try:
-            with opened(path, stored.state) as source:
+            known = stored.versions
+            with opened(path, stored.state) if known is None else opened_as(path, known) as source:
                 _read_rows(source, offsets[own], buffer, own)
         except MissingFileError:
             if needed:

@@ -119,21 +119,6 @@ def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
                     yield Entry(found.uri, variable, found.state, table)
 
 
-def stored_bytes(references: References) -> np.ndarray:
-    """Return how many bytes each sub-array takes in its file, int64, -1 where no index has told; no file is touched."""
-    found = np.full(len(references), -1, np.int64)
-    if references.tables is None:
-        return found
-    for row in range(len(references)):
-        uri, stamp = references.uri_of(row), references.stamp_of(row)
-        if uri is None or stamp is None:
-            continue
-        table = references.tables.find(uri, references.variables[int(references.variable[row])], (stamp[1], stamp[0]))
-        if table is not None:
-            found[row] = table.sizes[table.offsets >= 0].sum()
-    return found
-
-
 class _Folders:
     """Tells files that are there; of a folder that is gone nothing is looked for, be it a million files."""
 

@@ -6,6 +6,7 @@ blocks, `listing` finds what a folder or a pattern names. No other module talks 
 address that is opened.
 """
 
+from aggarray.remote.conditional import changed
 from aggarray.remote.fetching import Wish, fetch, whole, wholes
 from aggarray.remote.listing import expand, folders_in, has_magic
 from aggarray.remote.objects import READY, ObjectFile, Status, content, forget, look_ahead, status
@@ -24,6 +25,7 @@ __all__ = [
     "below",
     "canonical",
     "carrier",
+    "changed",
     "content",
     "current",
     "expand",

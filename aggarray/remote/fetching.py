@@ -3,12 +3,13 @@
 Those of file systems made for it are all asked for at once, so many at a time; of others one after the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, MissingFileError
 from aggarray.remote import web
+from aggarray.remote.conditional import Expected, get_s3
 from aggarray.remote.systems import System, explained, library_errors, system_of
 
 #: So many requests at a time are on their way for one call.
@@ -18,12 +19,21 @@ LIMIT = 600.0
 
 
 class Wish(NamedTuple):
-    """Bytes that are wanted of an object: ``size`` None: all; ``tag``: of the object that they are wanted of, where known."""
+    """Bytes that are wanted of an object: ``size`` None: all; ``tag``: of the object that they are wanted of, where known.
+
+    ``tags``: versions of objects that one read has met, by address: all its ranges of an object must be of one version.
+    """
 
     uri: str
     offset: int = 0
     size: int | None = None
     tag: str = ""
+    tags: MutableMapping[str, str] | None = None
+
+    @property
+    def expected(self) -> Expected:
+        """The version that must come."""
+        return Expected(self.tag, self.tags)
 
 
 def fetch(wishes: Sequence[Wish]) -> list[bytes | AggarrayError]:
@@ -87,7 +97,9 @@ async def _awaited(wish: Wish, system: System) -> bytes:
     if wish.size == 0:
         return b""
     if system.web:
-        return await web.get(system.fs, wish.uri, wish.offset, wish.size, wish.tag)
+        return await web.get(system.fs, wish.uri, wish.offset, wish.size, wish.expected)
+    if system.s3 and wish.size is not None:
+        return await get_s3(system.fs, wish.uri, (wish.offset, wish.offset + wish.size), wish.expected)
     return bytes(await system.fs._cat_file(system.path(wish.uri), **_limits(wish)))
 
 

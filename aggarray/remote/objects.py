@@ -1,7 +1,7 @@
 """What is a remote object like, and what are its bytes at some place?
 
-What an object is like is asked once in `FRESH` seconds; a change within them is told by web servers with the bytes. Metadata
-are read in blocks, which are kept; values are not.
+What an object is like is asked once in `FRESH` seconds. Web servers and S3 tell of a change within them with the bytes.
+Metadata are read in blocks, which are kept; values are not.
 """
 
 import gc
@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.remote import web
 from aggarray.remote.fetching import Wish, fetch, together
 from aggarray.remote.reach import current
@@ -33,6 +33,8 @@ READY = AHEAD * BLOCK
 _MOST, _TOGETHER = 400_000, 4096
 #: What tells that a folder is a Zarr store.
 MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+#: Objects in the memory of this process.
+_MEMORY = "memory://"
 _TIMES = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "CRC", "checksum")
 
@@ -81,8 +83,15 @@ class _Memory:
                 self.known.clear()
             self.known[uri, current()] = time.monotonic(), found
 
+    def lose(self, uri: str) -> None:
+        """Forget what an object is like."""
+        with self.lock:
+            self.known.pop((uri, current()), None)
+
     def recall(self, uri: str) -> Status | None:
-        """Return what an object is like, where that was asked lately."""
+        """Return what an object is like, where that was asked lately. Objects in memory are asked anew: that costs nothing."""
+        if uri.startswith(_MEMORY):
+            return None
         noted = self.known.get((uri, current()))
         return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
@@ -168,7 +177,7 @@ async def _info_later(uri: str, system: System) -> Status:
         return Status(0, found.time, found.tag, True)
     if found.size is None:
         raise FormatError(f"{uri}: its server does not tell how large it is; fetch the file and open that")
-    return Status(found.size, found.time or _number(found.tag), found.tag)
+    return Status(found.size, _dated(found.time, found.tag), found.tag)
 
 
 def _info(uri: str, system: System) -> Status:
@@ -193,7 +202,13 @@ def _told(info: Mapping[str, Any], uri: str) -> Status:
     if isinstance(when, datetime):
         # Of S3 a listing may tell fractions of seconds, where the object itself does not.
         when = int(when.timestamp()) if key == _TIMES[0] else when.timestamp()
-    return Status(size, int(when * 10**9) if isinstance(when, int | float) else _number(tag), tag)
+    return Status(size, _dated(int(when * 10**9) if isinstance(when, int | float) else 0, tag), tag)
+
+
+def _dated(time: int, tag: str) -> int:
+    """Return a time of whole seconds with a fraction that the version gives: an object replaced within a second has another."""
+    number = _number(tag.strip('"')) if tag else 0
+    return (time + number % 10**9 if time % 10**9 == 0 else time) if time else number
 
 
 class Content:
@@ -268,11 +283,19 @@ class Content:
 def arrived(uri: str, wish: Wish, data: bytes | AggarrayError, there: int) -> bytes:
     """Return bytes that were fetched; FormatError where there are fewer than should be, or why there are none."""
     if isinstance(data, AggarrayError):
-        raise data
+        raise noticed(uri, data)
     if wish.size is not None and len(data) != wish.size:
+        _memory.lose(uri)
         text = f"{len(data)} bytes come where {wish.size} at offset {wish.offset} of {there} are wanted"
         raise FormatError(f"{uri}: truncated: {text}; try again, or upload the file again")
     return data
+
+
+def noticed(uri: str, error: AggarrayError) -> AggarrayError:
+    """Return an error over an object; what was known of one that has changed, or is gone, is asked anew."""
+    if isinstance(error, ChangedFileError | MissingFileError):
+        _memory.lose(uri)
+    return error
 
 
 def content(uri: str, ahead: int = 1) -> Content:
@@ -304,6 +327,8 @@ class ObjectFile(io.RawIOBase):
     def __init__(self, uri: str) -> None:
         super().__init__()
         self._content, self._at = content(uri, AHEAD), 0
+        #: By its end tar archives are told to be compressed.
+        self.path = uri.partition("?")[0]
 
     def readable(self) -> bool:
         """Return True."""

@@ -1,14 +1,15 @@
 """How are ranges of values of a remote object read? Merged where that saves waiting, and all at once."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.ranges import Range, State, spans
+from aggarray.remote.conditional import changed
 from aggarray.remote.fetching import Wish, fetch
-from aggarray.remote.objects import Content, arrived, status
+from aggarray.remote.objects import Content, arrived, noticed, status
 
 #: Ranges with at most so many bytes between them are read by one request ...
 GAP = 1 << 17
@@ -16,10 +17,13 @@ GAP = 1 << 17
 SPAN = 1 << 22
 
 
-def pieces(paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int]) -> list[memoryview | None]:
+def pieces(
+    paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], tags: MutableMapping[str, str]
+) -> list[memoryview | None]:
     """Return pieces of several objects, all asked for at once; size 0: all of it; None for objects that are not there.
 
-    A piece is shorter where its object ends; those with a negative offset are in none.
+    A piece is shorter where its object ends; those with a negative offset are in none. ``tags``: versions of objects that are
+    known, to which those are added that come: ChangedFileError for an object of another one.
     """
     wishes, takers = list[Wish](), list[list[int]]()
     first: dict[str, list[int]] = {}
@@ -32,14 +36,14 @@ def pieces(paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int]) -
         takers += [[n] for n in whole]
         some = [n for n in numbers if sizes[n]]
         groups = spans([(int(offsets[n]), int(sizes[n])) for n in some], GAP, SPAN)
-        wishes += [Wish(path, span.offset, span.size) for span in groups]
+        wishes += [Wish(path, span.offset, span.size, "", tags) for span in groups]
         takers += [[some[i] for i in span.members] for span in groups]
     found: list[memoryview | None] = [None] * len(paths)
     for wish, taken, data in zip(wishes, takers, fetch(wishes), strict=True):
         if isinstance(data, MissingFileError):
             continue
         if isinstance(data, AggarrayError):
-            raise data
+            raise noticed(wish.uri, data)
         for n in taken:
             start = int(offsets[n]) - wish.offset
             found[n] = memoryview(data)[start : start + int(sizes[n])] if sizes[n] else memoryview(data)
@@ -49,7 +53,7 @@ def pieces(paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int]) -
 class RemoteSource:
     """An object in use; ``state``: what it was like at the beginning."""
 
-    __slots__ = ("_content", "state", "uri")
+    __slots__ = ("_content", "_tags", "state", "uri")
 
     distant = True
 
@@ -58,12 +62,13 @@ class RemoteSource:
         if found.folder:
             raise FormatError(f"{uri}: a folder, not a file; name a file in it")
         self.uri, self.state, self._content = uri, found.state, Content(uri, found)
+        self._tags: dict[str, str] = {}
         self.check(state)
 
     def check(self, state: State | None) -> None:
-        """Raise FormatError where the object is not what it should be; None: whatever it is."""
+        """Raise ChangedFileError where the object is not what it should be; None: whatever it is."""
         if state is not None and self.state != state:
-            raise FormatError(f"{self.uri}: changed while it was read: read it again, or open the files anew")
+            raise noticed(self.uri, changed(self.uri))
 
     def release(self) -> None:
         """Do nothing: connections belong to the file system."""
@@ -112,7 +117,7 @@ class RemoteSource:
         for number, (offset, size) in enumerate(ranges):
             if found[number] is None:
                 for start in range(offset, offset + size, SPAN):
-                    wishes.append(Wish(self.uri, start, min(SPAN, offset + size - start), tag))
+                    wishes.append(Wish(self.uri, start, min(SPAN, offset + size - start), tag, self._tags))
                     owners.append(number)
         parts: dict[int, list[bytes]] = {}
         for owner, wish, data in zip(owners, wishes, fetch(wishes), strict=True):

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
+from aggarray.remote.conditional import changed
 from aggarray.remote.reach import current
 from aggarray.remote.urls import carrier, is_below, scheme_of, split
 
@@ -22,15 +23,20 @@ PATIENCE, CONNECT = 30.0, 10.0
 _MOST = 64
 #: What serves which protocol, for who does not have it.
 _WEB = ("http", "https")
+_S3 = ("s3", "s3a")
 
 
 @dataclass(slots=True, eq=False)
 class System:
-    """A file system; ``web``: read by our own requests; ``lock``: held around calls of those that are not made for threads."""
+    """A file system; ``web``: read by our own requests; ``lock``: held around calls of those that are not made for threads.
+
+    ``s3``: objects of S3, which are read by a condition on their version.
+    """
 
     fs: Any
     web: bool
     asynchronous: bool
+    s3: bool = False
     lock: Any = field(default_factory=threading.Lock)
 
     def path(self, uri: str) -> str:
@@ -103,9 +109,7 @@ def _made(uri: str, scheme: str, archive: str) -> System:
         kind = fsspec.get_filesystem_class(scheme)
         options = _options(scheme)
         if archive:
-            outer = scheme_of(archive)
-            options |= {"fo": archive, "target_protocol": outer, "target_options": _options(outer) if outer != "file" else {}}
-            fsspec.get_filesystem_class(outer)
+            options |= {"fo": _archive_file(archive)}
         made = kind(**options, skip_instance_cache=True)
         if scheme == "tar":
             _without_dots(made)
@@ -116,7 +120,16 @@ def _made(uri: str, scheme: str, archive: str) -> System:
     except library_errors() as error:
         raise explained(uri, error, "cannot be opened") from error
     web = scheme in _WEB
-    return System(made, web, bool(getattr(made, "async_impl", False)))
+    return System(made, web, bool(getattr(made, "async_impl", False)), scheme in _S3 and hasattr(made, "_call_s3"))
+
+
+def _archive_file(archive: str) -> Any:
+    """Return an archive as what the file system of its members reads: a remote one by reads of one version of it."""
+    if archive.startswith("file://"):
+        return archive
+    from aggarray.remote.objects import ObjectFile
+
+    return ObjectFile(archive)
 
 
 def _without_dots(archive: Any) -> None:
@@ -157,7 +170,7 @@ def _options(scheme: str) -> dict[str, Any]:
         options["client_kwargs"] = client
         # Listings change, and ours are short-lived.
         options.setdefault("use_listings_cache", False)
-    elif scheme in ("s3", "s3a"):
+    elif scheme in _S3:
         given = dict(options.get("config_kwargs") or {})
         options["config_kwargs"] = {"connect_timeout": CONNECT, "read_timeout": PATIENCE, **given}
         options.setdefault("use_listings_cache", False)
@@ -209,6 +222,8 @@ def explained(uri: str, error: BaseException, what: str = "cannot be read") -> A
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | KeyError) or status in (404, 410):
         return MissingFileError(f"{uri}: no such file or folder; check the address")
+    if status == 412:
+        return changed(uri)
     if isinstance(error, PermissionError) or status in (401, 403) or "Credentials" in kind:
         return FormatError(f"{uri}: access denied; give credentials in storage_options=")
     if isinstance(error, TimeoutError) or "Timeout" in kind:

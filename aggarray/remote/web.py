@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
-from aggarray.errors import ChangedFileError, FormatError
+from aggarray.errors import FormatError
+from aggarray.remote.conditional import ANY, Expected, changed, if_match, version_of
 
 _T = TypeVar("_T")
 
@@ -27,7 +28,7 @@ _PLAIN = {"Accept-Encoding": "identity"}
 
 
 class Answer(NamedTuple):
-    """What a server says of a file: bytes, None where it does not say; time in ns; entity tag; whether it is a page."""
+    """What a server says of a file: bytes, None where it does not say; time in ns; version; whether it is a page."""
 
     size: int | None
     time: int
@@ -59,9 +60,9 @@ async def _asked(fs: Any, url: str) -> Answer:
         return found if response.status == 200 else found._replace(size=None)
 
 
-async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, tag: str = "") -> bytes:
-    """Return a range of a file, or all of it; ``tag``: ChangedFileError where the file has another."""
-    return await _patiently(lambda: _got(fs, url, offset, size, tag))
+async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: Expected = ANY) -> bytes:
+    """Return a range of a file, or all of it. ChangedFileError where the file is not of the version ``expected``."""
+    return await _patiently(lambda: _got(fs, url, offset, size, expected))
 
 
 async def _page(fs: Any, url: str) -> bytes:
@@ -100,17 +101,20 @@ def _lasting(error: BaseException) -> bool:
     return isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
 
 
-async def _got(fs: Any, url: str, offset: int, size: int | None, tag: str) -> bytes:
+async def _got(fs: Any, url: str, offset: int, size: int | None, expected: Expected) -> bytes:
     session, options = await fs.set_session(), _options(fs)
     if size is not None:
         options["headers"] = {**options["headers"], "Range": f"bytes={offset}-{offset + size - 1}"}
+    if tag := if_match(expected.of(url)):
+        options["headers"] = {**options["headers"], "If-Match": tag}
     async with session.get(fs.encode_url(url), allow_redirects=True, **options) as response:
+        if response.status == 412 and tag:
+            raise changed(url)
         if response.status == 416:
             return b""
         response.raise_for_status()
         found = _answer(response.headers)
-        if tag and found.tag and found.tag != tag:
-            raise ChangedFileError(f"{url}: changed while it was read: read it again, or open the files anew")
+        expected.check(url, response.headers)
         if size is None:
             return await _body(response, url, 0, None)
         if response.status == 206:
@@ -165,7 +169,7 @@ def _answer(headers: Any) -> Answer:
     except (KeyError, ValueError, TypeError):
         time = 0
     size = int(length) if length.isdecimal() and plain else None
-    return Answer(size, time, headers.get("ETag", ""), kind in ("text/html", "application/xhtml+xml"))
+    return Answer(size, time, version_of(headers), kind in ("text/html", "application/xhtml+xml"))
 
 
 def _total(headers: Any) -> int | None:

@@ -1,0 +1,82 @@
+"""Reads of an object that must be the version that was looked at: S3 by ``If-Match``, web servers by what their answers say.
+
+A version is the entity tag of an object or, of a web server that has none, the time of its last change.
+"""
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+from aggarray.errors import ChangedFileError
+
+#: Stands before the time of the last change, where that is the version.
+_MODIFIED = "Last-Modified: "
+
+
+class Expected(NamedTuple):
+    """The version that a read must get: ``tag``, empty for any; ``tags``: the versions that one read has met, by address."""
+
+    tag: str = ""
+    tags: MutableMapping[str, str] | None = None
+
+    def of(self, uri: str) -> str:
+        """Return the version of an object that is expected, empty for any."""
+        return self.tag or (self.tags or {}).get(uri, "")
+
+    def check(self, uri: str, headers: Mapping[str, Any]) -> None:
+        """Raise ChangedFileError for an answer of another version, and note the version of the first."""
+        expected, there = self.of(uri), version_of(headers)
+        if expected and expected.startswith(_MODIFIED) != there.startswith(_MODIFIED):
+            # A tag and a time do not compare: the time does, where the answer has both.
+            there = _modified(headers) if expected.startswith(_MODIFIED) else ""
+        if expected and there and expected.strip('"') != there.strip('"'):
+            raise changed(uri)
+        if self.tags is not None and there:
+            self.tags.setdefault(uri, there)
+
+
+ANY = Expected()
+
+
+def version_of(headers: Mapping[str, Any]) -> str:
+    """Return the version that the header of an answer tells, empty where it tells none."""
+    return str(headers.get("ETag") or "") or _modified(headers)
+
+
+def _modified(headers: Mapping[str, Any]) -> str:
+    return f"{_MODIFIED}{headers['Last-Modified']}" if headers.get("Last-Modified") else ""
+
+
+def if_match(version: str) -> str:
+    """Return what a request demands by ``If-Match``, empty where it cannot: weak tags never match.
+
+    >>> if_match('"abc"'), if_match('W/"abc"'), if_match("Last-Modified: now")
+    ('"abc"', '', '')
+    """
+    return "" if version.startswith(("W/", _MODIFIED)) else version
+
+
+def changed(uri: str) -> ChangedFileError:
+    """Return the error of an object that is not what it was."""
+    return ChangedFileError(f"{uri}: changed while it was read: read it again, or open the files anew")
+
+
+async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: Expected) -> bytes:
+    """Return the bytes from an offset to another of an object in S3, by one request. Raises what s3fs raises, too."""
+    from s3fs.core import _error_wrapper
+
+    bucket, key, version = fs.split_path(fs._strip_protocol(uri))
+    demanded: dict[str, Any] = {"VersionId": version} if version else {}
+    tag = if_match(expected.of(uri))
+    if tag and not getattr(fs, "local_expiry_check", False):  # set for servers that do not know it
+        demanded["IfMatch"] = tag
+
+    async def once() -> bytes:
+        wanted = f"bytes={limits[0]}-{limits[1] - 1}"
+        response = await fs._call_s3("get_object", Bucket=bucket, Key=key, Range=wanted, **demanded)
+        try:
+            expected.check(uri, {"ETag": response.get("ETag")})
+            return bytes(await response["Body"].read())
+        finally:
+            response["Body"].close()
+
+    return bytes(await _error_wrapper(once, retries=fs.retries))

@@ -1,0 +1,103 @@
+"""Do many threads read whole versions, or errors, while files are replaced, truncated and restored?"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import zarr
+
+import aggarray as aa
+from aggarray.errors import ChangedFileError
+from aggarray.formats import _hdf5_file, hdf5
+from aggarray.read import slabs
+from aggarray.source import close_sources
+from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
+from tests.faults.staging import ROOT
+
+#: Seconds that the threads read for, all kinds of files together.
+SECONDS = float(os.environ.get("SECONDS") or 15)
+
+
+def test_64_threads_while_files_change() -> None:
+    """In a process of its own, so that a crash or a hang fails this test alone. `SECONDS=300` has it run for longer."""
+    assert {*NETCDF, *ZARR, *INDEXED} < set(KINDS)
+    command = [sys.executable, "-m", "tests.faults.replacing", str(SECONDS)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=2 * SECONDS + 300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDF5 takes zeros for what is cut off; the file is whole again when the read is over."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("tas", data=np.arange(4000, dtype="i4").reshape(40, 100) + 7, chunks=(10, 100), scaleoffset=0)
+    array = aa.open(path)["tas"]
+    array[:10]  # it is open
+    whole = path.read_bytes()
+    values = _hdf5_file.Library.values
+
+    def late(self: _hdf5_file.Library, variable: str, box: tuple[slice, ...]) -> np.ndarray:
+        os.truncate(path, 3000)
+        try:
+            return values(self, variable, box)
+        finally:
+            path.write_bytes(whole)
+            os.utime(path, (1e9, 1e9))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_hdf5_file.Library, "values", late)
+        with pytest.raises(ChangedFileError, match=r"a\.h5, variable 'tas': changed while it was read"):
+            array[...]
+    np.testing.assert_array_equal(aa.open(path)["tas"][...], np.arange(4000).reshape(40, 100) + 7)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_shard_replaced_after_its_index_was_read(tmp_path: Path, compressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(name: str, first: int) -> Path:
+        group = zarr.open_group(tmp_path / name, mode="w", zarr_format=3)
+        how = {} if compressed else {"compressors": None}
+        data = np.random.default_rng(first).permutation(6000).reshape(60, 100) + first
+        made = group.create_array("tas", data=data, chunks=(10, 100), shards=(60, 100), dimension_names=("t", "x"), **how)
+        assert made.shape == (60, 100)
+        return next(path for path in (tmp_path / name / "tas").rglob("0") if path.is_file())
+
+    mine, other = write("a.zarr", 0), write("b.zarr", 10_000)
+    array = aa.open(tmp_path / "a.zarr")["tas"]
+    array[0]
+    own = slabs._parts_of_store
+
+    def late(*given: object) -> object:
+        other.replace(mine)
+        close_sources()  # what is still open would be read as it was
+        return own(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slabs, "_parts_of_store", late)
+    with pytest.raises(aa.FormatError, match=r"a\.zarr, variable 'tas': .*(changed while it was read|truncated)"):
+        array[...]
+
+
+def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("tas", "f4", ("x",))[:] = 1
+    own = type(hdf5.FORMAT).scan
+
+    def late(self: object, given: str) -> object:
+        found = own(self, given)  # type: ignore[arg-type]
+        os.utime(path, (1e9, 1e9))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(hdf5.FORMAT), "scan", late)
+        with pytest.raises(ChangedFileError, match=r"a\.nc: changed while it was scanned; open it again"):
+            aa.open(path)
+    assert aa.open(path)["tas"].shape == (3,)
