@@ -216,9 +216,7 @@ def test_overwriting_and_updating(tmp_path: Path, suffix: str) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path, sample_tiles: Path) -> None:
-    part = tmp_path / "out.nc.part"
-    part.mkdir()
-    with open(part / "lock", "w") as lock:
+    with open(tmp_path / ".out.nc.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(aa.AggregationError, match="another process is writing it"):
             extract(aa.open(sample_tiles)["value"], tmp_path / "out.nc")

@@ -84,7 +84,7 @@ class Run:
 
     def _aggregation(self) -> "Aggregation | None":
         """Return what the inputs hold: from the index, which is brought up to date first."""
-        from aggarray.indexes.atomic import unlock
+        from aggarray.indexes.locks import unlock
 
         job = self.job
         if not job.index:
@@ -99,7 +99,7 @@ class Run:
         how: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         how |= {name: value for name, value in job.index.items() if name in how}
         if before is not None and _same(before, after) and before._provenance.how == how:
-            unlock(path)
+            unlock(os.path.realpath(path))
             self.note("index", path, "unchanged")
             return before
         after.save(path, **how)
