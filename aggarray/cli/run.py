@@ -43,7 +43,8 @@ def _alone(path: str) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(locked_file(path))
+            file = stack.enter_context(open(path, "rb"))
+            stack.enter_context(locked_file(file.fileno(), path, wait=False))
         except BlockingIOError as error:
             raise AggarrayError(f"{path}: is running already: wait for that to end") from error
         except LockError as error:

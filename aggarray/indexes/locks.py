@@ -125,20 +125,20 @@ def locked(path: str, wait: bool = True) -> Iterator[Lock]:
 
 
 @contextlib.contextmanager
-def locked_file(path: str) -> Iterator[None]:
-    """Hold a file that exists for the length of a block, without a lock file where `flock` works.
+def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
+    """Hold an open file for the length of a block, without a lock file where `flock` works.
 
-    BlockingIOError where another process holds it.
+    BlockingIOError where another process holds it and ``wait`` is false.
     """
-    with open(path, "rb") as file, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             if error.errno in _HELD:
                 raise BlockingIOError(error.errno, error.strerror) from error
             exclusive = _Exclusive(os.path.realpath(path))
             stack.callback(surely, exclusive.release)
-            exclusive.acquire(wait=False)
+            exclusive.acquire(wait)
         yield
 
 
@@ -203,6 +203,7 @@ class _Exclusive:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(made)
+        self._sweep()
         if not self._depth:
             threading.Thread(target=self._beat, name="aggarray-lock", daemon=True).start()
 
@@ -236,6 +237,14 @@ class _Exclusive:
             return True
         finally:
             surely(guard.release)
+
+    def _sweep(self) -> None:
+        """Remove what is left of a process that was killed while it took a lock over."""
+        guard = _Exclusive(self._target, self._depth + 1)
+        if os.path.lexists(guard._path):
+            with contextlib.suppress(BlockingIOError):
+                guard.acquire(wait=False)
+                guard.release()
 
     def _is_stale(self, content: bytes, made: str) -> bool:
         """Tell whether the owner of a file has ended, or given no sign of life for long."""

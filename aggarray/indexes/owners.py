@@ -40,9 +40,8 @@ class Owner:
             return True
         except (PermissionError, OverflowError):
             pass
-        state, start = _status(self.pid)
-        # A process that has been killed, and that its parent has not waited for yet, holds nothing.
-        return state in ("Z", "X") or (start != self.start and 0 not in (start, self.start))
+        ended, start = _status(self.pid)
+        return ended or (start != self.start and 0 not in (start, self.start))
 
 
 def this_process() -> Owner:
@@ -62,15 +61,16 @@ def host() -> str:
     return f"{re.sub('[^A-Za-z0-9]', '', name)[:20]}_{digest}"
 
 
-def _status(pid: int) -> tuple[str, int]:
-    """Return the state of a process, and when it started; "" and 0 where the system does not say."""
+def _status(pid: int) -> tuple[bool, int]:
+    """Tell whether a process has ended, and when it started; False and 0 where the system does not say."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name of the program, in brackets, may hold anything.
             words = file.read().rpartition(b")")[2].split()
-        return words[0].decode("ascii"), int(words[19])
+        # A process that its parent has not waited for yet is a zombie: from when its last thread has ended, it writes nothing.
+        return words[0] in (b"Z", b"X") and int(words[17]) <= 1, int(words[19])
     except (OSError, IndexError, ValueError):
-        return "", 0
+        return False, 0
 
 
 def owner_of(text: str) -> Owner | None:
