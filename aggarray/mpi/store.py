@@ -75,8 +75,8 @@ class Store:
         ``labels``: for each dimension which of its positions there are, None for all. ExchangeError for a path that is no
         such store, and where the store has other things of these names. Whoever writes to the store meanwhile waits.
         """
-        self._check_path()
         with self._unwritten():
+            self._check_path()
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
             self.work, self._lock = self._stack.enter_context(aside(self._real))
             self._create(layout, labels)

@@ -215,6 +215,25 @@ def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_flock")
+def test_a_second_that_takes_a_lock_over_comes_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes the lock over between the look at it and the second lock."""
+    path, acquire = str(tmp_path / "x"), _Exclusive.acquire
+    held = Path(lock_of(path, "held"))
+    held.write_text(json.dumps({"owner": str(Owner(owners.host(), os.getpid(), 1))}))
+    taken = json.dumps({"owner": str(this_process())})
+
+    def slowly(self: _Exclusive, wait: bool) -> None:
+        if self._path.endswith("~"):
+            held.write_text(taken)
+        acquire(self, wait)
+
+    monkeypatch.setattr(_Exclusive, "acquire", slowly)
+    with pytest.raises(BlockingIOError), locked(path, wait=False):
+        pass
+    assert held.read_text() == taken and [p.name for p in tmp_path.iterdir()] == [held.name]
+
+
+@pytest.mark.usefixtures("without_flock")
 def test_the_lock_of_a_process_that_has_ended_keeps_nobody_waiting(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)

@@ -56,6 +56,10 @@ class Place:
         """Raise AggregationError where there is something that must stay."""
         if not os.path.isdir(os.path.dirname(self.path)):
             raise AggregationError(f"{self.path}: there is no folder {os.path.dirname(self.path)}: make it first")
+        with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+            self._check_there(exists)
+
+    def _check_there(self, exists: str) -> None:
         if not os.path.lexists(self.path):
             return
         if exists == "raise":
