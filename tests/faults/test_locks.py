@@ -25,8 +25,9 @@ from aggarray.cli._running import _append
 from aggarray.dap import Distribution
 from aggarray.indexes import atomic, locks, owners
 from aggarray.indexes.atomic import beside
-from aggarray.indexes.locks import LockError, _Exclusive, locked, unlock
+from aggarray.indexes.locks import Lock, LockError, _Exclusive, locked, unlock
 from aggarray.indexes.owners import Owner, lock_of, owner_of, temporary_of, this_process
+from aggarray.mpi.store import Store
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, steps
 
@@ -472,6 +473,33 @@ def test_what_is_written_is_as_private_as_what_it_replaces(work: Work, folder: P
         assert work.attempt(stage, folder, how="kill", at=at).status == -signal.SIGKILL
         assert exposed(place) == []
     assert {steps(path) for path in results(work, place)} <= {OLD, NEW}
+
+
+def test_what_many_processes_write_is_as_private_as_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agg = aa.open(write(tmp_path / "a.nc", DATA))
+    store, modes, keep = tmp_path / "place" / "s.zarr", list[int](), Store.put
+    store.parent.mkdir()
+    put(agg, store)
+    store.chmod(0o700)
+
+    def noting(self: Store, *arguments: Any) -> None:
+        keep(self, *arguments)
+        modes.append(os.stat(self.work).st_mode & 0o777)
+
+    monkeypatch.setattr(Store, "put", noting)
+    put(agg, store)
+    assert modes == [0o700] and store.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_writer_that_stops_waiting_leaves_the_lock_of_the_other(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    with locked(path) as lock:
+        waiting = Lock()
+        waiting._path = lock_of(path)
+        waiting._descriptor = os.open(waiting._path, os.O_RDWR)  # as an interrupt leaves it that comes while it waits
+        waiting.release()
+        lock.check()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("without_flock")
