@@ -259,7 +259,7 @@ def _texts(attribute: Any) -> list[str]:
 
 
 def decode_text(data: bytes, encoding: str = "utf-8") -> str:
-    """Return text: of the encoding, or of Latin-1, in which every byte is a character, where it is not in that.
+    r"""Return text: of the encoding, or of Latin-1, in which every byte is a character, where it is not in that.
 
     >>> decode_text("°C".encode()), decode_text(b"\xb0C")
     ('°C', '°C')

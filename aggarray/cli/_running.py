@@ -1,6 +1,7 @@
 """How is a job carried out? Step by step, each of which looks first whether there is anything to do."""
 
 import datetime
+import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ class Run:
 
     def _aggregation(self) -> "Aggregation | None":
         """Return what the inputs hold: from the index, which is brought up to date first."""
-        from aggarray.indexes.atomic import unlock
+        from aggarray.indexes.locks import unlock
 
         job = self.job
         if not job.index:
@@ -99,7 +100,7 @@ class Run:
         how: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         how |= {name: value for name, value in job.index.items() if name in how}
         if before is not None and _same(before, after) and before._provenance.how == how:
-            unlock(path)
+            unlock(os.path.realpath(path))
             self.note("index", path, "unchanged")
             return before
         after.save(path, **how)
@@ -167,22 +168,40 @@ class Run:
 
 def _append(path: str, line: bytes) -> None:
     """Add a line to a file, all of it or nothing: half a line would not be known as a log again."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    from aggarray.indexes.locks import locked_file
+
+    descriptor = _opened_log(path)
     try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            # The line of a run that was killed: it ends, and goes away where it is all there is.
-            size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
-            os.ftruncate(descriptor, size)
-            line = b"\n" * bool(size) + line
-        try:
-            while line:
-                line = line[os.write(descriptor, line) :]
-        except OSError:
-            os.ftruncate(descriptor, size)
-            raise
+        with locked_file(descriptor, path, wait=True):
+            _append_to(descriptor, line)
     finally:
         os.close(descriptor)
+
+
+def _opened_log(path: str) -> int:
+    """Open a log, or create one; not where a link leads that leads nowhere: another user may have made it."""
+    how = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, how)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise OSError(errno.ELOOP, "is a link that leads nowhere: remove it", path) from None
+        return os.open(path, how | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+
+
+def _append_to(descriptor: int, line: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        # The line of a run that was killed: it ends, and goes away where it is all there is.
+        size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
+        os.ftruncate(descriptor, size)
+        line = b"\n" * bool(size) + line
+    try:
+        while line:
+            line = line[os.write(descriptor, line) :]
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":

@@ -1,7 +1,6 @@
 """How is an archive kept up to date by a machine? ``aggarray run JOB.toml``: what has changed is done, and nothing else."""
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 
 import click
@@ -40,9 +39,17 @@ def command(job: str, dry_run: bool, as_json: bool) -> None:
 @contextlib.contextmanager
 def _alone(path: str) -> Iterator[None]:
     """Hold the job: runs that a clock starts may overlap."""
-    with open(path, "rb") as file:
+    from aggarray.indexes.locks import LockError, locked_file
+
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = stack.enter_context(open(path, "rb"))
+            stack.enter_context(locked_file(file.fileno(), path, wait=False))
         except BlockingIOError as error:
             raise AggarrayError(f"{path}: is running already: wait for that to end") from error
+        except LockError as error:
+            raise AggarrayError(f"{path}: cannot be locked: {error}") from error
+        except OSError as error:
+            why = f"{error.strerror}; on a file system without locks its folder has to be writable"
+            raise AggarrayError(f"{path}: cannot be locked: {why}") from error
         yield

@@ -18,7 +18,7 @@ from aggarray.errors import AggregationError, ChangedFileError, FormatError, Mis
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
 from aggarray.formats.flat import understanding
 from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
-from aggarray.formats.places import File, absolute, is_folder, looks, store_mark
+from aggarray.formats.places import File, absolute, is_folder, looks, missing, store_mark
 from aggarray.formats.unsupported import is_unfinished, kind_above, kind_of_folder, kind_of_head, lost_link
 from aggarray.plugins import foreign_objects, own_objects
 from aggarray.remote import canonical, is_remote, join
@@ -213,10 +213,12 @@ def checksum(path: str) -> int:
     """Return a checksum of the head and the tail of a file, where headers lie; of a small file that is all of it."""
     if is_remote(path):
         return _look_far(path)[1]
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    with missing(path):
+        mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
         # Opening a pipe would wait for its other end.
         raise OSError(f"{path}: neither a file nor a folder")
-    with open(path, "rb", buffering=0) as file:
+    with missing(path), open(path, "rb", buffering=0) as file:
         return _checksum(file.fileno(), _head(file.fileno(), _CHECKED[0]))
 
 

@@ -5,7 +5,8 @@ Formats read through `File` what they read without a library, so that they know 
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from aggarray import remote
@@ -25,6 +26,17 @@ class Looks(NamedTuple):
     folder: bool = False
 
 
+@contextmanager
+def missing(path: str) -> Iterator[None]:
+    """Make it a MissingFileError if a file is not there inside a block: it may have gone since it was last looked at."""
+    try:
+        yield
+    except MissingFileError:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"{path}: no such file or folder; check the path") from error
+
+
 def absolute(path: str | os.PathLike[str]) -> str:
     """Return the absolute path of a local file, an address as it is.
 
@@ -36,11 +48,14 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def looks(path: str) -> Looks:
-    """Return what a file is like now. OSError where it is gone or cannot be looked at."""
+    """Return what a file is like now. MissingFileError where it is gone, OSError where it cannot be looked at."""
     if remote.is_remote(path):
         found = remote.status(path)
         return Looks(found.size, found.time, found.state[2], found.folder)
-    status = os.stat(path)
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"{path}: no such file or folder; check the path") from error
     return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
 
 
@@ -105,7 +120,7 @@ def folders_in(path: str) -> list[str]:
     """Return the names of the folders in a folder, sorted."""
     if remote.is_remote(path):
         return remote.folders_in(path)
-    with os.scandir(path) as entries:
+    with missing(path), os.scandir(path) as entries:
         return sorted(entry.name for entry in entries if entry.is_dir())
 
 
@@ -121,7 +136,8 @@ class File:
             self.size = self._content.size
             self.state: State = self._content.status.state
             return
-        self._descriptor = os.open(path, _HOW)
+        with missing(path):
+            self._descriptor = os.open(path, _HOW)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         self.state = (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -221,11 +221,13 @@ def kind_of(structure: Structure) -> "Convention | None":
 
 def may_be_replaced(path: str) -> bool:
     """Tell whether an index may be saved over what is there: over an index of any kind, and over an empty file."""
-    if stored_generation(path) is not None or (os.path.isfile(path) and os.path.getsize(path) == 0):
+    if stored_generation(path) is not None:
         return True
     try:
+        if os.path.isfile(path) and os.path.getsize(path) == 0:
+            return True
         return os.path.isfile(path) and kind_of(scan(path)) is not None
-    except AggarrayError:
+    except (AggarrayError, FileNotFoundError):
         return False
 
 

@@ -1,20 +1,19 @@
 """How is a file or folder replaced so that a crash leaves the old one or the new one, and no writer undoes another's work?
 
-What is new is written beside the old and renamed over it. Who writes holds a lock, a hidden file beside it that goes away with
-it; whoever comes second waits, and is told if the index is not the one that he opened.
+What is new is written beside the old and renamed over it, while the lock of the path is held (`locks`). A second writer waits,
+and gets an error if the index is not the one that it opened.
 """
 
 import contextlib
 import errno
-import fcntl
-import glob
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
 
 from aggarray.errors import IndexFileError
+from aggarray.indexes.locks import Lock, LockError, locked, surely
+from aggarray.indexes.owners import abandoned, temporary_of
 from aggarray.indexes.store import stored_generation
 
 #: What file systems say that cannot be told to write at once, most of them of folders.
@@ -33,16 +32,31 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     path = os.path.realpath(path)
     if os.path.lexists(path) and not os.path.isfile(path):
         raise IndexFileError(f"{path}: neither a file nor free: give another name for the index")
-    with unwritten(path), beside(path) as temporary:
-        now = stored_generation(path) if os.path.exists(path) else None
-        # Of an index that was deleted nothing can be lost.
-        if expected is not None and os.path.lexists(path) and now != expected:
-            there = "it is no index any more" if now is None else f"generation {now} now, {expected} then"
-            raise IndexFileError(
-                f"{path}: saved by somebody else since it was opened ({there}): open it again and append to that"
-            )
+    before: list[int | None] = []
+
+    def check() -> None:
+        _check_generation(path, before[0])
+
+    with unwritten(path), beside(path, check) as temporary:
+        now = _generation(path)
+        if expected is not None:
+            _check_generation(path, expected)
+        before.append(now)
         # Never a number that another index of this path has had: arrays that travelled, or wait, know it by that.
         yield temporary, time.time_ns() // 1_000_000 if now is None else now + 1
+
+
+def _generation(path: str) -> int | None:
+    return stored_generation(path) if os.path.exists(path) else None
+
+
+def _check_generation(path: str, expected: int | None) -> None:
+    """Raise IndexFileError where an index is not of the generation that is updated."""
+    now = _generation(path)
+    # Of an index that was deleted nothing can be lost.
+    if os.path.lexists(path) and now != expected:
+        there = "it is no index any more" if now is None else f"generation {now} now, {expected or 'none'} then"
+        raise IndexFileError(f"{path}: saved by somebody else since it was opened ({there}): open it again and append to that")
 
 
 @contextlib.contextmanager
@@ -50,6 +64,8 @@ def unwritten(path: str) -> Iterator[None]:
     """Make what the system says inside a block an IndexFileError that names the path."""
     try:
         yield
+    except LockError as error:
+        raise IndexFileError(f"{path}: cannot be written: {error}") from error
     except OSError as error:
         if isinstance(error, IndexFileError) or error.strerror is None:
             raise
@@ -58,54 +74,60 @@ def unwritten(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def beside(path: str) -> Iterator[str]:
-    """Give a path to write a file or a folder to for the length of a block; afterwards that is in its place, on the disk.
+def beside(path: str, check: Callable[[], None] = lambda: None, folder: bool = False) -> Iterator[str]:
+    """Give an empty file or folder to fill for the length of a block; afterwards that is in its place, on the disk.
 
-    ``path``: not a link. One process at a time; what others left here that were killed goes away. An error, or an
-    interrupt, inside the block leaves what was there, and nothing else. Raises OSError.
+    ``path``: not a link; ``check``: called before the old one is replaced. One process at a time; what killed processes have
+    left is removed. An error, or an interrupt, inside the block leaves what was there, and nothing else. Raises OSError.
     """
-    folder = os.path.dirname(path)
-    with aside(path) as temporary:
+    with aside(path, folder) as (temporary, lock):
         yield temporary
-        _keep_mode(path, temporary)
+        keep_mode(path, temporary)
         _flush_all(temporary)
+        lock.check()
+        check()
         put(temporary, path)
-        flush(folder)
+        flush(os.path.dirname(path))
 
 
 @contextlib.contextmanager
-def aside(path: str) -> Iterator[str]:
-    """Give a path to make something under that is to be called ``path``, for the length of a block; removed afterwards.
+def aside(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
+    """Give an empty file or folder that is to be called ``path``, and the lock, for the length of a block; removed afterwards.
 
-    One process at a time; what others left here that were killed goes away. Raises OSError.
+    One process at a time; what killed processes have left is removed. No user may read it who may not read what there is at
+    the path. Raises OSError.
     """
-    folder, name = os.path.split(path)
-    name = _short(name)
-    with _locked(_lock_of(path)):
-        for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
-            _remove(left)  # whoever holds the lock is the only one who writes: it is from a process that was killed
-        temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    with locked(path) as lock:
+        for left in abandoned(path, lock.is_system):
+            _remove(left)
+        temporary = temporary_of(path)
         try:
-            yield temporary
+            create_private(temporary, path, folder)
+            yield temporary, lock
         finally:
             surely(lambda: _remove(temporary))
 
 
-def unlock(path: str) -> None:
-    """Remove the lock of a file that needs no writing: whoever was killed has left it, unless somebody holds it now."""
-    lock = _lock_of(os.path.realpath(path))
-    with contextlib.suppress(OSError):  # none there, or a folder that may only be read
-        _give_up(os.open(lock, os.O_RDWR | os.O_CLOEXEC), lock)
+def create_private(new: str, path: str, folder: bool) -> None:
+    """Create an empty file or folder, which may be read by no more users than what it replaces; never through a link."""
+    mode = _mode(path)
+    if folder:
+        # Who may read a file may enter the folder in which it is made.
+        enter = 0 if mode is None or os.path.isdir(path) else (mode & 0o444) >> 2
+        os.mkdir(new, 0o777 if mode is None else 0o700 | mode | enter)
+    else:
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        os.close(os.open(new, how, 0o666 if mode is None else 0o600 | mode))
 
 
-def _lock_of(path: str) -> str:
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{_short(name)}.lock")
-
-
-def _short(name: str) -> str:
-    """Return the beginning of a name to which more is added: names have 255 bytes."""
-    return os.fsdecode(os.fsencode(name)[:200])
+def _mode(path: str) -> int | None:
+    """Return the permissions of what is at a path, None where there is nothing."""
+    try:
+        return os.stat(path).st_mode & 0o777
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
+        return None
 
 
 def put(new: str, path: str) -> None:
@@ -135,76 +157,10 @@ def _exchange(one: str, other: str) -> bool:
     return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
-def surely(undo: Callable[[], None]) -> None:
-    """Do what has to be done in the end, an interrupt notwithstanding: one that comes meanwhile is raised afterwards."""
-    try:
-        undo()
-    except KeyboardInterrupt:
-        undo()
-        raise
-
-
-@contextlib.contextmanager
-def _locked(lock: str) -> Iterator[None]:
-    """Hold a lock file for the length of a block; it is removed afterwards."""
-    descriptor = -1
-    try:
-        descriptor = _acquired(lock)
-        yield
-    finally:
-        _give_up(descriptor, lock)
-
-
-def _acquired(lock: str) -> int:
-    """Return a descriptor of the lock file, which others wait for; whoever waited looks whether it is still the one there."""
-    while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            # Some network file systems know no locks: there the rename alone has to do.
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if is_still(descriptor, lock):
-                return descriptor
-        except BaseException:
-            _give_up(descriptor, lock)
-            raise
-        os.close(descriptor)
-
-
-def _give_up(descriptor: int, lock: str) -> None:
-    """Remove a lock file, unless somebody else holds it, and close it."""
-    if descriptor < 0:
-        return
-    try:
-        surely(lambda: _unlock(descriptor, lock))
-    finally:
-        os.close(descriptor)
-
-
-def _unlock(descriptor: int, lock: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    except OSError:
-        pass  # no locks there: nobody holds it
-    with contextlib.suppress(OSError):
-        if is_still(descriptor, lock):
-            os.unlink(lock)
-
-
-def is_still(descriptor: int, path: str) -> bool:
-    """Tell whether an open file is the one that a path names."""
-    try:
-        there, held = os.stat(path), os.fstat(descriptor)
-    except FileNotFoundError:
-        return False
-    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
-
-
-def _keep_mode(old: str, new: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.chmod(new, os.stat(old).st_mode & 0o777)
+def keep_mode(old: str, new: str) -> None:
+    """Give what is new the permissions of what is to be replaced."""
+    if (mode := _mode(old)) is not None:
+        os.chmod(new, mode)
 
 
 def flush(path: str) -> None:
@@ -230,7 +186,7 @@ def _flush_all(path: str) -> None:
 
 
 def _remove(path: str) -> None:
-    if os.path.isdir(path):
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(FileNotFoundError):

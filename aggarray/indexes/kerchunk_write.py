@@ -284,8 +284,7 @@ def write(references: Mapping[str, Any], path: str) -> None:
 def _write_tables(refs: Mapping[str, Any], path: str) -> None:
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ".zmetadata")):
         raise IndexFileError(f"{path}: there is something that is no set of references: give another path")
-    with unwritten(path), beside(path) as temporary:
-        os.makedirs(temporary)
+    with unwritten(path), beside(path, folder=True) as temporary:
         _fill_folder(refs, temporary)
 
 

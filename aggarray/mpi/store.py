@@ -18,6 +18,7 @@ import numpy as np
 
 from aggarray.errors import ExchangeError
 from aggarray.indexes.atomic import aside
+from aggarray.indexes.locks import Lock
 from aggarray.mpi.about import About, about_array
 
 #: Shape, shape of a chunk, dtype.
@@ -41,6 +42,7 @@ class Store:
     def __init__(self, path: str, name: str, known: About) -> None:
         self._path, self._name, self._known = path, name, known
         self.work = ""
+        self._lock = Lock()
         self._real = os.path.realpath(path)
         self._coords: list[str] = []
         self._stack = ExitStack()
@@ -73,10 +75,10 @@ class Store:
         ``labels``: for each dimension which of its positions there are, None for all. ExchangeError for a path that is no
         such store, and where the store has other things of these names. Whoever writes to the store meanwhile waits.
         """
-        self._check_path()
         with self._unwritten():
+            self._check_path()
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
-            self.work = self._stack.enter_context(aside(self._real))
+            self.work, self._lock = self._stack.enter_context(aside(self._real))
             self._create(layout, labels)
         return self.work
 
@@ -170,6 +172,7 @@ class Store:
         with self._unwritten():
             if self._is_new:
                 _to_the_end(lambda: _consolidate(self.work))
+                self._lock.check()
                 os.rename(self.work, self._real)
             else:
                 self._add()
@@ -177,6 +180,7 @@ class Store:
     def _add(self) -> None:
         _copy_metadata(self._real, self.work)
         _to_the_end(lambda: _consolidate(self.work))
+        self._lock.check()
         with ExitStack() as undo:
             for key in (*self._coords, self._name):
                 made, there = os.path.join(self.work, key), os.path.join(self._real, key)

@@ -17,7 +17,8 @@ from aggarray.adapters.markup import escaped
 from aggarray.aggregate.report import Report
 from aggarray.api import Aggregation
 from aggarray.errors import AggarrayError
-from aggarray.indexes.atomic import beside, unlock
+from aggarray.indexes.atomic import beside
+from aggarray.indexes.locks import LockError, unlock
 from aggarray.report._data import packed
 from aggarray.report._sections import body, known_report
 
@@ -63,11 +64,13 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
     """
     target = Path(path)
     if is_there(text, target):
-        unlock(str(target))
+        unlock(os.path.realpath(target))
         return False
     try:
         with beside(os.path.realpath(target)) as made:
             Path(made).write_bytes(text.encode())
+    except LockError as error:
+        raise AggarrayError(f"{target}: cannot be written: {error}") from error
     except OSError as error:
         raise AggarrayError(f"{target}: cannot be written: {error.strerror}; check the folder and its space") from error
     return True

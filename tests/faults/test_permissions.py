@@ -135,12 +135,16 @@ def test_names_of_any_length(folder: Path, tmp_path: Path) -> None:
 
 def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
     agg = aa.open(folder / "data")
-    for name in ("i.nca", "k.json"):
+    for name in ("i.nca", "k.json", "x.nc"):
         path = tmp_path / name
-        agg.save(path) if name == "i.nca" else agg.to_kerchunk(path)
-        path.chmod(0o640)
-        agg.save(path) if name == "i.nca" else agg.to_kerchunk(path)
-        assert path.stat().st_mode & 0o777 == 0o640
+        for mode in (0, 0o640, 0o666, 0o444):
+            if mode:
+                path.chmod(mode)
+            if name == "x.nc":
+                extract(agg["tas"], path, exists="overwrite")
+            else:
+                agg.save(path) if name == "i.nca" else agg.to_kerchunk(path)
+            assert not mode or path.stat().st_mode & 0o777 == mode
 
 
 def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from aggarray.api.progress import checked_progress
 from aggarray.api.trusting import settled_array
 from aggarray.errors import AggregationError
 from aggarray.formats import local_path
+from aggarray.indexes.locks import unlock
 from aggarray.master import MasterArray
 from aggarray.scan import Progress
 
@@ -59,6 +60,7 @@ def extract(
     place = Place(plan.path, plan.fingerprint)
     swept = place.swept()
     if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
+        unlock(plan.path)
         return Extracted(plan.path, plan.names, plan.layout.nbytes, unchanged=True)
     if swept:
         return Extracted(plan.path, plan.names, plan.layout.nbytes, plan.layout.nbytes)
@@ -72,16 +74,16 @@ def extract(
             told(done, total, "extracting")
 
     total = sum(v.source.nbytes for v in plan.layout.variables if v.chunks is not None)
-    with place.held():
+    with place.held() as lock:
         is_zarr = plan.suffix == ".zarr"
         pieces = Pieces(place.store, place.spare, zarr_store.encode if is_zarr else netcdf_file.encode)
         pieces.write(plan.layout, advance)
         if is_zarr:
             zarr_store.finish(plan.layout, place.store, place.spare)
-            place.finish(place.store)
+            place.finish(place.store, lock)
         else:
             netcdf_file.write_file(plan.layout, pieces, place.file)
-            place.finish(place.file)
+            place.finish(place.file, lock)
     return Extracted(plan.path, plan.names, plan.layout.nbytes, resumed)
 
 

@@ -4,6 +4,7 @@ netCDF-C lays out the file and writes what is small; the chunks are then put int
 the same chunks give the same bytes.
 """
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +19,8 @@ from aggarray.indexes.netcdf import created, updated
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
 _LEVEL = 4
-#: The filters as HDF5 numbers them, each with its flag: optional.
-_SHUFFLE, _DEFLATE = (2, 1), (1, 1)
+#: The filters as HDF5 numbers them, and the flag that HDF5 gives both: optional.
+_SHUFFLE, _DEFLATE, _OPTIONAL = 2, 1, 1
 
 
 def encode(values: np.ndarray) -> bytes:
@@ -36,10 +37,11 @@ def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
     whole = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
     _declare_file(layout, whole, path)
     if _odd(layout, path) is not None:
-        _declare_file(layout, whole, path)  # anew: a flag that differs by chance would make other bytes of the same chunks
+        _declare_file(layout, whole, path)
         odd = _odd(layout, path)
         if odd is not None:
-            raise AggregationError(f"{path}: {odd}: run it again: it goes on from here")
+            raise AggregationError(f"{path}: {odd}; install another netCDF4, or write to .zarr")
+    _even_flags(layout, path)
     with updated(path) as file:
         for variable in layout.variables:
             for place in places(variable) if variable.chunks is not None else ():
@@ -62,16 +64,59 @@ def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) ->
 
 
 def _odd(layout: Layout, path: str) -> str | None:
-    """Say which variable was declared with other filters, or flags, than those that its chunks are encoded by."""
+    """Say which variable was declared with other filters than those that its chunks are encoded by."""
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for variable in layout.variables:
             if variable.chunks is not None:
                 plist = file[variable.name].id.get_create_plist()
-                found = [plist.get_filter(n)[:3] for n in range(plist.get_nfilters())]
-                wanted = [(*_SHUFFLE, (variable.dtype.itemsize,)), (*_DEFLATE, (_LEVEL,))]
+                # Not their flags: chunks are the same whether a filter is optional or not.
+                found = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
+                wanted = [(_SHUFFLE, (variable.dtype.itemsize,)), (_DEFLATE, (_LEVEL,))]
                 if found != wanted:
                     return f"variable {variable.name!r} has got the filters {found}, not {wanted}"
     return None
+
+
+def _even_flags(layout: Layout, path: str) -> None:
+    """Make all filters optional, as most versions of the libraries do: the same chunks give the same bytes by any of them."""
+    odd: list[tuple[int, int]] = []
+    with LIBRARY_LOCK, h5py_file(path, "r") as file:
+        import h5py
+
+        for variable in layout.variables:
+            if variable.chunks is not None:
+                dataset = file[variable.name].id
+                plist = dataset.get_create_plist()
+                if any(plist.get_filter(n)[1] != _OPTIONAL for n in range(plist.get_nfilters())):
+                    odd.append((h5py.h5o.get_info(dataset).addr, variable.dtype.itemsize))
+    if odd:
+        with open(path, "r+b") as disk:
+            for address, size in odd:
+                disk.seek(address)
+                block = _evened(disk.read(1 << 16), size)
+                disk.seek(address)
+                disk.write(block)
+
+
+def _evened(block: bytes, size: int) -> bytes:
+    """Return the first block of an object header (version 2 of the format) with the flags of its filters set, or no bytes."""
+    from numcodecs.jenkins import jenkins_lookup3
+
+    flags, width = block[5], 1 << (block[5] & 3)
+    start = 6 + (16 if flags & 32 else 0) + (4 if flags & 16 else 0) + width
+    end = start + int.from_bytes(block[start - width : start], "little")
+    header, stated = block[:end], _filters(_OPTIONAL, _OPTIONAL, size)
+    others = [_filters(*flags, size) for flags in ((0, 0), (0, _OPTIONAL), (_OPTIONAL, 0))]
+    if block[:5] != b"OHDR\2" or sum(map(header.count, others)) != 1:
+        return b""  # laid out in another way: it stays what it is
+    for other in others:
+        header = header.replace(other, stated)
+    return header + int(jenkins_lookup3(header)).to_bytes(4, "little")
+
+
+def _filters(shuffle: int, deflate: int, size: int) -> bytes:
+    """Return the message of an object header that states the filters, with these flags (version 2)."""
+    return struct.pack("<BBHHHIHHHI", 2, 2, _SHUFFLE, shuffle, 1, size, _DEFLATE, deflate, 1, _LEVEL)
 
 
 def _declared(dataset: Any, variable: Variable) -> Any:

@@ -5,8 +5,6 @@ killed. One process at a time works there.
 """
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import shutil
@@ -17,7 +15,8 @@ from itertools import product
 from aggarray import indexes
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, h5py_file
-from aggarray.indexes.atomic import flush, is_still, put, surely
+from aggarray.indexes.atomic import create_private, flush, keep_mode, put
+from aggarray.indexes.locks import Lock, LockError, locked, surely
 from aggarray.remote import carrier
 
 #: The global attribute that says what a result was made of.
@@ -57,6 +56,10 @@ class Place:
         """Raise AggregationError where there is something that must stay."""
         if not os.path.isdir(os.path.dirname(self.path)):
             raise AggregationError(f"{self.path}: there is no folder {os.path.dirname(self.path)}: make it first")
+        with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+            self._check_there(exists)
+
+    def _check_there(self, exists: str) -> None:
         if not os.path.lexists(self.path):
             return
         if exists == "raise":
@@ -78,16 +81,23 @@ class Place:
 
     def swept(self) -> bool:
         """Tell whether a run was stopped just after it had put the result in its place, and do what it has left undone."""
-        if not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
-            return False
-        if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint and os.listdir(self.part):
+        if not self._is_done():
             return False
         try:
             with self._locked():
-                self._sweep()
-        except AggregationError:
-            return False  # somebody is at work there
-        return True
+                if done := self._is_done():
+                    self._sweep()
+        except (AggregationError, OSError):
+            return False  # another process is at work there, or the folder is read-only
+        return done
+
+    def _is_done(self) -> bool:
+        """Tell whether the result is in its place, and nothing but what a run for it has left is in the folder."""
+        if os.path.islink(self.part) or not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            return _read_mark(os.path.join(self.part, _MARK)) == self.fingerprint or not os.listdir(self.part)
+        return False
 
     def _sweep(self) -> None:
         """Remove the folder, its mark last: whoever is killed meanwhile is known to have been done."""
@@ -99,55 +109,45 @@ class Place:
             os.rmdir(self.part)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Iterator[Lock]:
         """Hold the folder for the length of a block; what others left there stays if it is of the same fingerprint."""
         try:
-            self._take_over()
-            with self._locked():
+            with self._locked() as lock:
+                self._take_over()
                 self._prepare()
-                yield
+                yield lock
         except OSError as error:
             if error.strerror is None or isinstance(error, AggregationError):
                 raise
-            where = error.filename if isinstance(error.filename, str) else self.part
+            named = error.filename if isinstance(error.filename, str) else ""
+            where = named if named.startswith(self.part) else self.path
             why = f"cannot be written: {error.strerror}; run it again when there is space and permission: it goes on from here"
             raise AggregationError(f"{where}: {why}") from error
 
     def _take_over(self) -> None:
-        with self._gone_is_taken():
-            names = set(os.listdir(self.part)) if os.path.isdir(self.part) else set()
+        if os.path.islink(self.part):
+            raise AggregationError(f"{self.part}: is a link: remove it, or give another name")
+        if not os.path.lexists(self.part):
+            create_private(self.part, self.path, folder=True)
+        names = set(os.listdir(self.part))
+        linked = sorted(n for n in names if os.path.islink(os.path.join(self.part, n)))
         marked = _read_mark(os.path.join(self.part, _MARK)) is not None
-        # A run that was stopped before it had left its mark has made a lock, which is empty, and at most a part of the mark.
+        # A run that was stopped before it had left its mark has made at most a part of it (earlier versions: an empty lock).
         begun = {n for n in names & {"lock", _MARK} if _is_begun(os.path.join(self.part, n), _BEGIN if n == _MARK else b"")}
-        if not names <= ({"lock", _MARK, "store", "spare", "file.nc"} if marked else begun):
+        if linked or not names <= ({"lock", _MARK, "store", "spare", "file.nc"} if marked else begun):
             raise AggregationError(f"{self.part}: is a folder of something else: remove it, or give another name")
-        os.makedirs(self.part, exist_ok=True)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._gone_is_taken():
-            opened = open(os.path.join(self.part, "lock"), "a")  # noqa: SIM115 - closed below
-        with opened as lock:
+    def _locked(self) -> Iterator[Lock]:
+        """Hold the lock of the result, whose folder is one of the same process."""
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                # Some network file systems know no locks.
-                if error.errno in (errno.EAGAIN, errno.EACCES):
-                    raise self._taken() from error
-            if not is_still(lock.fileno(), lock.name):
-                raise self._taken()
-            yield
-
-    @contextlib.contextmanager
-    def _gone_is_taken(self) -> Iterator[None]:
-        """Whoever removes the folder in this moment was writing it."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise self._taken() from error
-
-    def _taken(self) -> AggregationError:
-        return AggregationError(f"{self.path}: another process is writing it: wait for that to end")
+                lock = stack.enter_context(locked(self.path, wait=False))
+            except BlockingIOError as error:
+                raise AggregationError(f"{self.path}: another process is writing it: wait for that to end") from error
+            except LockError as error:
+                raise AggregationError(f"{self.path}: cannot be written: {error}") from error
+            yield lock
 
     def _prepare(self) -> None:
         """Keep what is there of the same fingerprint, and remove anything else."""
@@ -162,14 +162,19 @@ class Place:
         os.makedirs(self.store, exist_ok=True)
         os.makedirs(self.spare)
 
-    def finish(self, made: str) -> None:
-        """Put a result in its place, and remove the folder that it was made in."""
+    def finish(self, made: str, lock: Lock) -> None:
+        """Put a result in its place, and remove the folder that it was made in; ``lock``: that of `held`."""
+        keep_mode(self.path, made)
         flush(made)
         if os.path.isdir(self.path):
             # What was there must never be taken for chunks of the result: it goes where nothing is kept.
             whole = os.path.join(self.spare, "whole")
             os.rename(made, whole)
             made = whole
+        try:
+            lock.check()
+        except LockError as error:
+            raise AggregationError(f"{self.path}: cannot be written: {error}") from error
         put(made, self.path)
         flush(os.path.dirname(self.path))
         surely(self._sweep)

@@ -1,0 +1,125 @@
+"""Which process wrote a file, and does it still run? Temporary files and exclusive lock files carry the answer.
+
+A process is known by its host, its number and the time when it started, so that a number that is used again is another process.
+"""
+
+import contextlib
+import functools
+import os
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
+
+#: Temporary files of processes that cannot be looked at (other hosts, unknown ones) are removed when they are older: seconds.
+ABANDONED = 3600.0
+#: Bytes of a name to which more is added: names have 255.
+_NAME = 160
+_PROCESS = r"(?P<host>\w{1,40})-(?P<pid>\d+)-(?P<start>\d+)"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process: ``host``: see `host`; ``pid``; ``start``: clock ticks since the host was booted, 0 where unknown."""
+
+    host: str
+    pid: int
+    start: int
+
+    def __str__(self) -> str:
+        return f"{self.host}-{self.pid}-{self.start}"
+
+    def is_gone(self) -> bool | None:
+        """Tell whether the process has ended; None for one of another host, or of another container."""
+        if self.host != host():
+            return None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (PermissionError, OverflowError):
+            pass
+        ended, start = _status(self.pid)
+        return ended or (start != self.start and 0 not in (start, self.start))
+
+
+def this_process() -> Owner:
+    """Return this process."""
+    return Owner(host(), os.getpid(), _status(os.getpid())[1])
+
+
+@functools.cache
+def host() -> str:
+    """Return a word for this host since it was booted; containers, which number processes anew, are hosts of their own."""
+    name, boot, numbers = os.uname().nodename, "", ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read()
+    with contextlib.suppress(OSError):
+        numbers = os.readlink("/proc/self/ns/pid")
+    digest = blake2b(f"{name} {boot} {numbers}".encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    return f"{re.sub('[^A-Za-z0-9]', '', name)[:20]}_{digest}"
+
+
+def _status(pid: int) -> tuple[bool, int]:
+    """Tell whether a process has ended, and when it started; False and 0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name of the program, in brackets, may hold anything.
+            words = file.read().rpartition(b")")[2].split()
+        # A process that its parent has not waited for yet is a zombie: from when its last thread has ended, it writes nothing.
+        return words[0] in (b"Z", b"X") and int(words[17]) <= 1, int(words[19])
+    except (OSError, IndexError, ValueError):
+        return False, 0
+
+
+def owner_of(text: str) -> Owner | None:
+    """Return the process that a text names, None for another text.
+
+    >>> owner_of("node1_00ff00ff-17-4711"), owner_of("node1")
+    (Owner(host='node1_00ff00ff', pid=17, start=4711), None)
+    """
+    found = re.fullmatch(_PROCESS, text, re.ASCII)
+    return None if found is None else Owner(found["host"], int(found["pid"]), int(found["start"]))
+
+
+def lock_of(path: str, kind: str = "lock") -> str:
+    """Return the hidden file beside a path that is its lock, of a kind."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{_short(name)}.{kind}")
+
+
+def temporary_of(path: str) -> str:
+    """Return a new name beside a path, of this process, for what is to be called ``path``."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{_short(name)}.{this_process()}-{secrets.token_hex(4)}.tmp")
+
+
+def abandoned(path: str, unnamed: bool) -> list[str]:
+    """Return what lies beside a path under names of `temporary_of`, and belongs to no process that runs.
+
+    ``unnamed``: what earlier versions have left, which named no process, is known to be abandoned.
+    """
+    folder, name = os.path.split(path)
+    wanted = rf"\.{re.escape(_short(name))}\.(({_PROCESS})-)?[0-9a-f]{{8}}\.tmp(\.old\.tmp)?"
+    found = []
+    for entry in os.listdir(folder or "."):
+        match = re.fullmatch(wanted, entry, re.ASCII)
+        if match is not None:
+            there = os.path.join(folder, entry)
+            owner = owner_of(match[2] or "")
+            gone = owner.is_gone() if owner is not None else (unnamed or None)
+            if _is_old(there) if gone is None else gone:
+                found.append(there)
+    return found
+
+
+def _is_old(path: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return time.time() - os.lstat(path).st_mtime > ABANDONED
+    return False
+
+
+def _short(name: str) -> str:
+    """Return the beginning of a name."""
+    return os.fsdecode(os.fsencode(name)[:_NAME])
