@@ -184,7 +184,7 @@ def _versions(paths: Sequence[str]) -> Versions:
     return found
 
 
-def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: int, versions: Versions) -> Sequence[Any]:
+def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: int, versions: Versions) -> Sequence[bytes]:
     """Return the bytes of the index of each shard, as the shards are; ``shards``: path, offset in the file and size of each."""
     wanted = []
     for path, offset, length in shards:
@@ -197,11 +197,11 @@ def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: in
         gone = next((path for path, piece in zip(paths, pieces, strict=True) if piece is None), None)
         if gone is not None:
             raise MissingFileError(f"{gone}: no such file; write the store again")
-        return pieces
-    found: list[Any] = []
+        return [bytes(piece) for piece in pieces if piece is not None]
+    found: list[bytes] = []
     for path, own in groupby(wanted, itemgetter(0)):
         with opened_as(path, versions) as source:
-            found += source.read_ranges([(start, size) for _, start, size in own])
+            found += map(bytes, source.read_ranges([(start, size) for _, start, size in own]))
     return found
 
 
