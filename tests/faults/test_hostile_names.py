@@ -112,7 +112,7 @@ def test_the_bar_and_completion_say_nothing_wild(tmp_path: Path, capsys: pytest.
     assert set(aa.open(path).names) >= {"$(reboot)", "`id`"}
     found = _completing.variables_of(context, click.Argument(["v"]), "")
     assert found == ["tas", "tas_2m"]
-    assert set(_completing.dimensions_of(context, click.Argument(["v"]), "")) == {"time=", "lat=", "lon="}
+    assert set(_completing.dimensions_of(context, click.Argument(["v"]), "")) == {"time=", "lat=", "lon=", "dim_0="}
 
 
 def test_tracebacks_of_errors_are_plain_too(tmp_path: Path) -> None:
