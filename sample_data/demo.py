@@ -21,6 +21,7 @@ from aggarray import report
 from aggarray.api import extract
 from aggarray.facts import conformed, table
 from sample_data.damaging import damaged
+from sample_data.foreign import foreign
 from sample_data.handing_on import distributed, elsewhere, four_ranks, profiles, shared, together
 from sample_data.telling import HERE, check, show
 
@@ -316,6 +317,7 @@ def main() -> None:
     selecting()
     tiles()
     messy()
+    foreign()
     index()
     extracted()
     speed()
