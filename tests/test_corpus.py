@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Seconds for one file: ten times what the slowest takes by itself.
-SECONDS = 60
+#: Seconds for one file: five times what the slowest takes by itself.
+SECONDS = 20
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray")
 _NUMBERS = set("biufc")

@@ -20,6 +20,7 @@ from typing import Any
 
 from aggarray import errors
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats._h5.survey import contradicts_itself
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, blaming
 from aggarray.formats.places import looks
 
@@ -50,7 +51,9 @@ def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     if answer is None:
         of = f", variable {variable!r}" if variable else ""
         how = f"comes to no end within {patience(path):.0f} seconds" if this in _endless else "breaks down"
-        raise FormatError(f"{path}{of}: damaged: the HDF5 library {how} over it; restore the file")
+        # Over legal files, too: damage is what contradicts itself.
+        what, remedy = ("damaged: ", "restore the file") if contradicts_itself(path) else ("", "write it anew, or leave it out")
+        raise FormatError(f"{path}{of}: {what}the HDF5 library {how} over it; {remedy}")
     kind, *told = answer
     if kind == "error":
         raise getattr(errors, told[0])(told[1])
