@@ -207,9 +207,9 @@ def test_attributes_that_are_not_utf8(tmp_path: Path, name: str, by_library: boo
     path = tmp_path / name
     with_attributes(path, name)
     if by_library and name.endswith((".h5", "four.nc", "strings.nc")):
-        from aggarray.formats.hdf5 import scan_by_libraries
+        from aggarray.formats.hdf5 import scan_by_library
 
-        found = scan_by_libraries(str(path))
+        found = scan_by_library(str(path))
     else:
         found = formats.scan(path)
     attrs = {v.name: v.attrs for v in found.variables}["v"]
