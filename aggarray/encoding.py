@@ -265,9 +265,10 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     ('°C', '°C')
     """
     try:
-        return plain_text(data.decode(encoding))
+        text = data.decode(encoding)
     except UnicodeDecodeError:
         return data.decode("latin-1")
+    return text if text.isascii() else plain_text(text)
 
 
 def plain_text(text: str) -> str:

@@ -85,8 +85,11 @@ class _Cursor:
 
     def integer(self, width: int) -> int:
         """Return the next big-endian unsigned integer."""
-        start = self.take(width)
-        return int.from_bytes(self.data[start : self.at], "big")
+        start, stop = self.at, self.at + width
+        if stop > len(self.data):
+            self.take(width)
+        self.at = stop
+        return int.from_bytes(self.data[start:stop], "big")
 
     def count(self) -> int:
         """Return the next count of things, each of which takes a byte or more."""

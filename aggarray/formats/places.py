@@ -34,7 +34,11 @@ def missing(path: str) -> Iterator[None]:
     except MissingFileError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"{path}: no such file or folder; check the path") from error
+        raise _missing(path) from error
+
+
+def _missing(path: str) -> MissingFileError:
+    return MissingFileError(f"{path}: no such file or folder; check the path")
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -55,7 +59,7 @@ def looks(path: str) -> Looks:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"{path}: no such file or folder; check the path") from error
+        raise _missing(path) from error
     return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
 
 
@@ -136,8 +140,10 @@ class File:
             self.size = self._content.size
             self.state: State = self._content.status.state
             return
-        with missing(path):
+        try:
             self._descriptor = os.open(path, _HOW)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _missing(path) from error
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         self.state = (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -74,9 +74,13 @@ def combined(one: str | None, other: str | None) -> str | None:
     return UNKNOWN if UNKNOWN in (one, other) else MIXED
 
 
-def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, ...]:
-    found = (attrs.get(name) for name in ("units_metadata", "standard_name", "cell_methods"))
-    return tuple(text if isinstance(text, str) else None for text in found)
+def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+    metadata, name, methods = attrs.get("units_metadata"), attrs.get("standard_name"), attrs.get("cell_methods")
+    return (
+        metadata if isinstance(metadata, str) else None,
+        name if isinstance(name, str) else None,
+        methods if isinstance(methods, str) else None,
+    )
 
 
 @lru_cache(maxsize=4096)
