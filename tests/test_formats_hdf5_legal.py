@@ -380,6 +380,38 @@ def test_coordinates_that_only_the_library_decodes(tmp_path: Path) -> None:
     assert aa.open(path)["v"].sel(x=3)[...] == 3
 
 
+@pytest.mark.parametrize("dates", [np.array(["2000-01-01"], "M8[D]"), np.array([1, 2], "m8[s]"), np.array(3, "M8[ns]")])
+def test_attributes_of_dates_are_left_out_alone(dates: np.ndarray, tmp_path: Path, alone: None) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["v"] = np.arange(4.0)
+        file["v"].attrs["when"] = dates.astype(h5py.opaque_dtype(dates.dtype))
+        file["v"].attrs["units"] = "m"
+    check_against_h5py(path)
+    agg = aa.open(path)
+    assert agg["v"].units == "m"
+    assert [(s.variable, "opaque" in s.reason) for s in agg.skipped] == [("v:when", True)]
+
+
+def test_sources_beside_a_virtual_dataset_are_within_its_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be looked for in the working directory counts where it is there: HDF5 may come to read it."""
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    for folder in (inside, outside):
+        folder.mkdir()
+    with h5py.File(inside / "source.h5", "w") as file:
+        file["s"] = np.arange(3.0)
+    layout = h5py.VirtualLayout((3,), "f8")
+    layout[:] = h5py.VirtualSource("source.h5", "s", (3,))
+    with h5py.File(inside / "a.h5", "w") as file:
+        file.create_virtual_dataset("v", layout)
+    monkeypatch.chdir(outside)
+    agg = aa.open(inside / "a.h5", roots=[inside])
+    assert agg["v"][...].tolist() == [0, 1, 2]
+    (outside / "source.h5").symlink_to(outside / "gone.h5")
+    with pytest.raises(aa.IndexFileError, match=r"gone\.h5|source\.h5: lies outside"):
+        aa.open(inside / "a.h5", roots=[inside])["v"][...]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_what_the_own_reader_leaves_is_scanned_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = h5p.create(h5p.FILE_CREATE)

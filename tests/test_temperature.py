@@ -94,6 +94,8 @@ def test_words_of_attributes() -> None:
     assert temperature_of("days since 2000-01-01", DEVIATION) is None
     assert temperature_of("K", {"units_metadata": "leap_seconds: none temperature: difference"}) == "difference"
     assert temperature_of("K", {"cell_methods": "time:standard_deviation"}) == "difference"
+    assert temperature_of("K", {"units_metadata": "Temperature: Difference"}) == "difference"
+    assert temperature_of("K", {"cell_methods": "T: Standard_Deviation"}) == "difference"
     assert temperature_of("K", {"cell_methods": np.array([1, 2]), "standard_name": 3}) is None
     assert temperature_of("K s-1", {"standard_name": "tendency_of_air_temperature"}) == "difference"
     assert "contradicts" in reason_of("K", {"units_metadata": "temperature: on_scale", **DEVIATION})

@@ -30,12 +30,16 @@ def sources_of(path: str, dataset: Any) -> list[Source]:
     if dataset.is_virtual:
         found += [(source.file_name, source.dset_name) for source in dataset.virtual_sources()]
     folder = os.path.dirname(os.path.abspath(path))
-    # External files are looked for in the working directory, sources of virtual ones beside the file: both count.
-    return [
-        Source(each, inner)
-        for name, inner in found
-        for each in ([path] if name == "." else _named(os.path.join(folder, name)) + _named(os.path.abspath(name)))
-    ]
+    return [Source(each, inner) for name, inner in found for each in ([path] if name == "." else _places(folder, name))]
+
+
+def _places(folder: str, name: str) -> list[str]:
+    """Return the files that a name may stand for: those that are there, all where none is.
+
+    HDF5 looks for external files in the working directory, for sources of virtual ones beside the file and then there.
+    """
+    places = _named(os.path.join(folder, name)) + _named(os.path.abspath(name))
+    return [place for place in places if os.path.lexists(place)] or places
 
 
 def _named(path: str) -> list[str]:

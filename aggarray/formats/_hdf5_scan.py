@@ -41,8 +41,6 @@ NOT_COORDINATE = "_nc4_non_coord_"
 #: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
 _LAYOUT = 1 << 8
 
-#: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
-_LAYOUT = 1 << 8
 
 @dataclass(slots=True)
 class _Found:

@@ -86,7 +86,8 @@ def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None
 @lru_cache(maxsize=4096)
 def _kind(units: str | None, metadata: str | None, name: str | None, methods: str | None) -> tuple[str | None, str]:
     """Return the kind of a temperature, and the reason."""
-    stated = _STATED.search(metadata or "")
+    # In any case: a difference that is spelled "Difference" is not to be shifted.
+    stated = _STATED.search((metadata or "").lower())
     implied = _implied(name, methods)
     said = f"units_metadata {metadata!r}"
     if stated is not None and stated[1] == ON_SCALE and implied:
@@ -125,7 +126,7 @@ def _methods(text: str | None) -> list[str]:
     ['mean', 'standard_deviation']
     """
     found, named = [], False
-    plain = re.sub(r"\([^()]*\)", " ", text or "").replace(":", ": ")
+    plain = re.sub(r"\([^()]*\)", " ", (text or "").lower()).replace(":", ": ")
     for word in plain.split():
         if named and not word.endswith(":"):
             found.append(word)

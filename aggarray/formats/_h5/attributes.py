@@ -118,7 +118,7 @@ def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
         scalar = not space.shape
         raw = data if scalar else None
         return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), raw, terminated=kind.terminated)
-    if kind.dtype is None:
+    if kind.dtype is None or kind.dtype.kind in "mM":
         return Attribute(name, OTHER, what=kind.what)
     modelled(kind.name == PLAIN or kind.dtype == bool, "numbers that the library converts")
     values = np.frombuffer(data, "u1") != 0 if kind.dtype == bool else np.frombuffer(data, kind.dtype)

@@ -188,7 +188,7 @@ def _opaque(t: _Type) -> _Parsed:
     require(not any(t.bits[1:]) and length % 8 == 0, "an odd datatype")
     dates = _DATES.fullmatch(t.message[t.rest : t.rest + length])
     kind = Kind(OTHER, t.size, what="opaque")
-    return kind if dates is None else Kind(CONVERTED, t.size, np.dtype(dates[1].decode())), t.rest + length
+    return kind if dates is None else Kind(CONVERTED, t.size, np.dtype(dates[1].decode()), what="opaque"), t.rest + length
 
 
 def _compound(t: _Type) -> _Parsed:
