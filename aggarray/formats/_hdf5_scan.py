@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.encoding import decode_text, plain_text
+from aggarray.formats._h5.dimensions import nearest_scope
 from aggarray.formats._h5.facts import INTERNAL
 from aggarray.formats._hdf5_links import borrows, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats._hdf5_refusals import (
@@ -29,7 +30,6 @@ from aggarray.formats.base import (
     Variable,
     blaming,
     has_coordinate,
-    nearest_scope,
     reason,
     stored_variable,
     with_values,

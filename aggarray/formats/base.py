@@ -230,19 +230,6 @@ def unique_dimensions(names: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) -> str | None:
-    """Return the group in which a name means something, from a group upwards; ``scopes``: (group, name) of all.
-
-    >>> nearest_scope({("", "x"), ("a", "x")}, "a/b", "x")
-    'a'
-    """
-    while (group, name) not in scopes:
-        if not group:
-            return None
-        group = group.rpartition("/")[0]
-    return group
-
-
 def words(attribute: Any) -> list[str]:
     """Split a blank-separated attribute such as ``coordinates``; anything but text has no words."""
     return attribute.split() if isinstance(attribute, str) else []

@@ -4,7 +4,7 @@ Nothing is read here. Files of an archive mostly have the same datasets, of whic
 is a scale, never a name: a group may have a dimension of the name of another above it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from aggarray.formats.base import (
     Variable,
     has_coordinate,
     is_characters,
-    nearest_scope,
     scan_values,
     stored_variable,
 )
@@ -166,6 +165,19 @@ def _described(
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
     read = not item.borrowing and scannable(lengths, item.kind.size)
     return Described(number, path, spans[path], lengths, joined, read, scopes)
+
+
+def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) -> str | None:
+    """Return the group in which a name means something, from a group upwards; ``scopes``: (group, name) of all.
+
+    >>> nearest_scope({("", "x"), ("a", "x")}, "a/b", "x")
+    'a'
+    """
+    while (group, name) not in scopes:
+        if not group:
+            return None
+        group = group.rpartition("/")[0]
+    return group
 
 
 _NAMELESS = _Dimension("", "", -1, False, 0, False)

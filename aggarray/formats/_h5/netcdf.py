@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
-from aggarray.formats._h5.dimensions import Item, contents_of, left_out, shared_variables, variables_of
+from aggarray.formats._h5.dimensions import Contents, Item, contents_of, left_out, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_at, shown_attributes
 from aggarray.formats._h5.headers import Header, header_at
 from aggarray.formats._h5.heaps import GlobalHeap
@@ -74,6 +74,24 @@ def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarra
     items = _items(found)
     contents = contents_of(items)
     is_netcdf = not contents.nameless and (bool(contents.sizes) or found.groups[""].stamped)
+    filled = _filled(found, items, contents, by_library)
+    attrs = {prefix[:-1]: shown_attributes(facts, found.heap) for prefix, facts in found.groups.items()}
+    return Structure(
+        path,
+        "netCDF4" if is_netcdf else "HDF5",
+        attrs.pop(""),
+        filled,
+        attrs,
+        (*found.skipped, *contents.skipped),
+        sizes=dict(contents.sizes) if is_netcdf else None,
+        elsewhere=contents.elsewhere,
+    )
+
+
+def _filled(
+    found: _Found, items: tuple[Item, ...], contents: Contents, by_library: Callable[[Variable], np.ndarray | None] | None
+) -> tuple[Variable, ...]:
+    """Return the variables, those that a scan reads with their values."""
     variables, wanted = _variables(found, items)
     sizes_of_rows: dict[str, np.ndarray] = {}
     if contents.rows:
@@ -90,25 +108,14 @@ def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarra
         if items[place.number].space.empty:
             return np.empty(0, variable.dtype)
         try:
-            values = values_of(data, found.heap, found.datasets[place.number].header, place.lengths)
+            values = values_of(found.data, found.heap, found.datasets[place.number].header, place.lengths)
         except UnmodelledError as error:
             if by_library is None or is_doubtful(error):
                 raise
             return by_library(variable)
         return stored_values(values, variable.attrs, place.joined).astype(variable.dtype, copy=False)
 
-    filled = with_values(variables, read, wanted)
-    attrs = {prefix[:-1]: shown_attributes(facts, found.heap) for prefix, facts in found.groups.items()}
-    return Structure(
-        path,
-        "netCDF4" if is_netcdf else "HDF5",
-        attrs.pop(""),
-        filled,
-        attrs,
-        (*found.skipped, *contents.skipped),
-        sizes=dict(contents.sizes) if is_netcdf else None,
-        elsewhere=contents.elsewhere,
-    )
+    return with_values(variables, read, wanted)
 
 
 def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
