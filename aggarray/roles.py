@@ -181,11 +181,7 @@ class Names:
 
     def _instances(self, variable: Variable) -> list[str]:
         """Return the variables that say which station, profile or trajectory is which (CF section 9.5)."""
-        return [
-            v.name
-            for v in self._roles
-            if v.dimensions and v.name != variable.name and self.lies_along(v.name, variable)
-        ]
+        return [v.name for v in self._roles if v.dimensions and v.name != variable.name and self.lies_along(v.name, variable)]
 
     def bounds(self, variable: Variable) -> list[str]:
         """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""

@@ -6,7 +6,6 @@ here. Where values are stored is told in the same way: without a library, or els
 not told (`aggarray.formats._hdf5_file`). Every call into the library holds `LIBRARY_LOCK`.
 """
 
-
 import numpy as np
 
 from aggarray.formats import _hdf5_apart as apart

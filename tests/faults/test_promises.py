@@ -29,6 +29,7 @@ def test_every_promise_is_in_the_documentation_once() -> None:
 def test_a_guard_that_is_gone_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aggarray").mkdir()
     (tmp_path / "tests").mkdir()
+    (tmp_path / "aggarray" / "__init__.py").touch()  # else a package installed elsewhere comes first
     code = tmp_path / "aggarray" / "sums.py"
     code.write_text("def add(a, b):\n    return a + b\n")
     (tmp_path / "tests" / "test_sums.py").write_text(

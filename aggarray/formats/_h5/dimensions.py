@@ -151,9 +151,7 @@ def left_out(path: str, facts: Facts) -> list[tuple[str, str]]:
     return [(f"{path}:{name}", attribute_refusal(what)) for name, what in facts.left]
 
 
-def _described(
-    number: int, item: Item, axes: _Axes, spans: Mapping[str, tuple[str | None, ...]], hidden: bool
-) -> Described:
+def _described(number: int, item: Item, axes: _Axes, spans: Mapping[str, tuple[str | None, ...]], hidden: bool) -> Described:
     path, shape, most = item.path, item.space.shape, item.space.most
     lengths = tuple(
         d.length if d is not None and d.grows and limit == -1 else n for d, n, limit in zip(axes, shape, most, strict=True)
