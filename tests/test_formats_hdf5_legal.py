@@ -427,3 +427,18 @@ def test_what_the_own_reader_leaves_is_scanned_in_another_process(tmp_path: Path
     assert [v.name for v in formats.scan(path).variables] == ["v"]
     with pytest.raises(Exception, match=r"superblock|addresses of another size"):
         direct(path)
+
+
+@pytest.mark.parametrize("most", [5, None])
+def test_a_scale_that_was_deleted(most: int | None, tmp_path: Path) -> None:
+    """The dimension has no name, which is noted; values are read."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        scales(file, x=5)
+        file.create_dataset("v", data=np.arange(5.0), maxshape=(most,), chunks=(5,)).dims[0].attach_scale(file["x"])
+        del file["x"]
+    found = check_against_h5py(path)
+    assert found.skipped == (("v:DIMENSION_LIST", "a reference to an object that is not there; the dimension has no name"),)
+    agg = aa.open(path)
+    assert agg["v"].dimensions == ("dim_0",)
+    assert agg["v"][...].tolist() == [0, 1, 2, 3, 4]

@@ -7,6 +7,8 @@ MOST_FOLLOWED = 16
 
 OUTSIDE = "a link into another file; name that file instead"
 DANGLING = "a link that leads nowhere"
+#: Why a dimension has no name.
+NO_SCALE = "a reference to an object that is not there; the dimension has no name"
 NOT_UTF8 = "a name that is not UTF-8; rename it"
 TOO_DEEP = f"groups within groups, more than {DEEPEST}; write the file anew with fewer"
 #: The word for the type of an attribute whose name is not UTF-8.

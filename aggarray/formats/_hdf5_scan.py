@@ -18,6 +18,7 @@ from aggarray.formats._hdf5_refusals import (
     DANGLING,
     DEEPEST,
     MISNAMED,
+    NO_SCALE,
     NOT_UTF8,
     TOO_DEEP,
     attribute_refusal,
@@ -184,7 +185,7 @@ def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     rank = len(dataset.shape or ())
     listed = _scales_of(dataset)
     if listed is not None:
-        addresses = [_address(file[reference]) if reference else None for reference in listed[:rank]]
+        addresses = [_referred(file, dataset, reference, found) if reference else None for reference in listed[:rank]]
         return (*addresses, *(None,) * (rank - len(addresses)))
     if not is_scale(dataset):
         return (None,) * rank
@@ -194,6 +195,17 @@ def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     if len(numbers) == rank:
         return tuple(found.dimids.get(n) for n in numbers)
     return (own, *((None,) * (rank - 1))) if rank else ()
+
+
+def _referred(file: Any, dataset: Any, reference: Any, found: _Found) -> int | None:
+    """Return the address of the object of a reference; None where no object is, as after a scale was deleted: that is noted."""
+    try:
+        return _address(file[reference])
+    except LIBRARY_ERRORS:
+        if any(why.startswith("damaged:") for _, why in found.skipped):
+            raise  # the scale may be there, and damaged
+        found.skipped.append((f"{dataset.name.lstrip('/')}:DIMENSION_LIST", NO_SCALE))
+        return None
 
 
 def _scales_of(dataset: Any) -> list[Any] | None:

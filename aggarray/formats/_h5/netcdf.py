@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggarray.formats._h5.data import UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
+from aggarray.formats._h5.data import LEFT, UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
 from aggarray.formats._h5.dimensions import Contents, Item, contents_of, left_out, shared_variables, variables_of
 from aggarray.formats._h5.facts import Facts, facts_at, shown_attributes
 from aggarray.formats._h5.headers import Header, header_at
@@ -19,7 +19,7 @@ from aggarray.formats._h5.rows import claimed_rows, stored_rows
 from aggarray.formats._h5.superblock import root_address
 from aggarray.formats._h5.types import ROWS
 from aggarray.formats._h5.values import check_storage, values_of
-from aggarray.formats._hdf5_refusals import DEEPEST, NOT_UTF8, OUTSIDE, TOO_DEEP
+from aggarray.formats._hdf5_refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
 from aggarray.formats._hdf5_rows import as_rows, padded
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
 from aggarray.formats.places import File
@@ -178,16 +178,19 @@ def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number
         scales = (positions[dataset.address],)
     elif facts.listed is not None and facts.numbers is None and not facts.scale:
         addresses = [_referred(found, *element) for element in facts.listed]
-        scales = tuple([positions[a] if a in positions else _checked(found, a) for a in addresses])
+        scales = tuple([positions[a] if a in positions else _checked(found, dataset, a) for a in addresses])
     elif facts.scales is not None:
-        scales = tuple([positions[a] if a in positions else _checked(found, a) for a in facts.scales])
+        scales = tuple([positions[a] if a in positions else _checked(found, dataset, a) for a in facts.scales])
     return Item(dataset.prefix, dataset.name, space, kind, facts, scales, layout is None or header.external)
 
 
-def _checked(found: _Found, address: int) -> int | None:
-    """Return None for an address at which no scale is; DoubtfulError where nothing is."""
+def _checked(found: _Found, dataset: _Dataset, address: int) -> int | None:
+    """Return None for an address at which no scale is; where no object is, as after a scale was deleted, that is noted."""
     if address not in (0, UNDEFINED):
-        header_at(found.data, address, lenient=True)
+        try:
+            header_at(found.data, address, lenient=True)
+        except LEFT:
+            found.skipped.append((f"{dataset.prefix}{dataset.name}:DIMENSION_LIST", NO_SCALE))
     return None
 
 
