@@ -51,6 +51,7 @@ class Access:
 
         Without roots any local file may, a remote one only from where what names it came.
         """
+        # promise: reference-roots
         if self.roots is not None:
             self.check(uri)
         elif "://" in uri and (_origin(uri) != _origin(by) if self.near is None else not is_below(uri, self.near)):

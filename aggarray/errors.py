@@ -31,6 +31,7 @@ class AggarrayError(Exception):
     def __str__(self) -> str:
         # KeyError quotes its message and OSError formats errno: one plain line serves everybody.
         # Names from files say nothing to a terminal.
+        # promise: escape-errors
         return printable(" ".join(str(arg) for arg in self.args))
 
 

@@ -272,6 +272,7 @@ def _listed(value: Any) -> Any:
 
 def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:
     """Lay out rows under a head, columns aligned."""
+    # promise: escape-tables
     cells = [[*map(printable, head)], *([cell(item) for item in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     lines = ["  ".join(item.ljust(w) for item, w in zip(row, widths, strict=True)).rstrip() for row in cells]

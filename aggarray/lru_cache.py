@@ -16,6 +16,7 @@ class LRUCache:
         self._items: OrderedDict[Hashable, Any] = OrderedDict()
         self._total = 0
         if hasattr(os, "register_at_fork"):
+            # promise: chunk-cache-lock-fork
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:

@@ -77,6 +77,7 @@ class _Descriptions:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Description] = OrderedDict()
         if hasattr(os, "register_at_fork"):
+            # promise: descriptions-lock-fork
             os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:

@@ -153,6 +153,7 @@ class _LocalFile:
 
     def check(self, state: State | None) -> None:
         """Raise ChangedFileError where the file is not, or no longer, what it should be; None: whatever it is."""
+        # promise: changed-during-read
         if state is not None and _state_of(self.path, self.descriptor) != state:
             raise ChangedFileError(f"{self.path}: changed while it was read: read it again, or open the files anew")
 
@@ -343,6 +344,7 @@ class Descriptors:
 
     def _survive_forks(self) -> None:
         if not self._registered and hasattr(os, "register_at_fork"):
+            # promise: descriptors-lock-fork
             os.register_at_fork(after_in_child=self._forked)
         self._registered = True
 

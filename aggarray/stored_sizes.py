@@ -75,6 +75,7 @@ class StoredSizes:
 def sizes_to_pickle(references: Columns) -> StoredSizes | None:
     """Return what is pickled in place of the chunk tables of sub-arrays, None where nothing is known."""
     sizes = stored_bytes(references)
+    # promise: stored-sizes-pickled
     return StoredSizes(references, sizes) if (sizes >= 0).any() else None
 
 

@@ -22,4 +22,5 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
         raise UnitsError(f"bounds of {name!r}: {error}; give both the same units, or leave those of the bounds out") from error
     if not change.identity and own.dtype.kind in "iu":
         wanted = replace(wanted, dtype=np.dtype(np.int64 if change.integer_exact else np.float64))
+    # promise: bounds-units
     return bounds._stepped(wanted)

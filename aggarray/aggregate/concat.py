@@ -110,6 +110,7 @@ class _Join:
     def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
         """Give the dimension the direction of the first array as it is, others by turning; vertices its order."""
         for axis, name in enumerate(piece.dimensions if before else ()):
+            # promise: concat-directions
             if piece.directions[axis] == before[0].directions[axis]:
                 continue
             if name == self.dimension:

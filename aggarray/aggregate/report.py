@@ -44,6 +44,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         # Messages are told on terminals, as those of errors are.
+        # promise: escape-problems
         object.__setattr__(self, "message", printable(self.message))
 
 

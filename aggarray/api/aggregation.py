@@ -230,6 +230,7 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
         status = looks(telling_file(path))
     except OSError:
         return True
+    # promise: append-rescans-changed
     return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
 
 

@@ -41,6 +41,7 @@ class Bar:
         self._drawn = now
         filled = _WIDTH * done // max(1, total)
         counts = f"{amount(done, self.unit)}/{amount(total, self.unit)}"
+        # promise: escape-progress
         line = f"{printable(what)} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{self._speed(now, done, total)}"
         end = "\n" if done >= total else ""
         # What a longer line before left behind is blotted out.

@@ -37,6 +37,7 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
             raise real
         found[assumed.uri] = real
         lost = sorted(used.get(assumed.uri, frozenset()) - {v.name for v in real.variables})
+        # promise: trusted-index-complete
         if lost and assumed.assumed is not None:
             text = f"not what was assumed of it: no such variable, there is one in {assumed.assumed.model}"
             raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {WAY_OUT}")

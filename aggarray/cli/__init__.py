@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors are one line on standard error, with ``--debug`` anywhere on the line a traceback."""
     try:
         _run(arguments)
+    # promise: early-interrupt
     except (click.Abort, KeyboardInterrupt):
         click.echo("aggarray: stopped", err=True)
         raise SystemExit(130) from None

@@ -84,6 +84,7 @@ def _value(text: str) -> Any:
     """Return a value written as JSON (true, 3, {"a": 1}), anything else as the text it is."""
     try:
         return json.loads(text)
+    # promise: storage-option-depth
     except (ValueError, RecursionError):
         return text
 

@@ -92,6 +92,7 @@ def read_job(path: str) -> Job:
             found = tomllib.load(file)
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from error
+    # promise: job-file-depth
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise click.UsageError(f"{path}: no TOML: {error}") from error
     _check_table(path, "", "", found)
@@ -170,6 +171,7 @@ def _may_log(path: str) -> bool:
         with open(path, "rb") as file:
             first = file.readline(200)
         # A run that was killed may have left a part of its first line.
+        # promise: log-recognised
         return re.match(rb"\d{4}-\d\d-\d\dT[\d:.]+\S* \w+ ", first + begun[len(first) :]) is not None
     except FileNotFoundError:
         return True

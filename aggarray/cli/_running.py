@@ -100,6 +100,7 @@ class Run:
         how: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         how |= {name: value for name, value in job.index.items() if name in how}
         if before is not None and _same(before, after) and before._provenance.how == how:
+            # promise: job-stale-lock
             unlock(os.path.realpath(path))
             self.note("index", path, "unchanged")
             return before
@@ -184,6 +185,7 @@ def _opened_log(path: str) -> int:
     try:
         return os.open(path, how)
     except FileNotFoundError:
+        # promise: log-dangling-symlink
         if os.path.islink(path):
             raise OSError(errno.ELOOP, "is a link that leads nowhere: remove it", path) from None
         return os.open(path, how | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -191,6 +193,7 @@ def _opened_log(path: str) -> int:
 
 def _append_to(descriptor: int, line: bytes) -> None:
     size = os.fstat(descriptor).st_size
+    # promise: log-partial-line
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         # The line of a run that was killed: it ends, and goes away where it is all there is.
         size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
@@ -200,6 +203,7 @@ def _append_to(descriptor: int, line: bytes) -> None:
         while line:
             line = line[os.write(descriptor, line) :]
     except OSError:
+        # promise: log-line-atomic
         os.ftruncate(descriptor, size)
         raise
 

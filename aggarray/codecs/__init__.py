@@ -123,6 +123,7 @@ def _undone(steps: "tuple[_Step, ...]", current: np.ndarray, out: np.ndarray | N
     """Undo filters, the last step perhaps into ``out``."""
     for step in steps:
         size = step.size
+        # promise: codec-output-bound
         if step.ratio is not None and size > (room := step.ratio * current.size + _SLACK):
             if step.exact:
                 raise ValueError(f"{step.codec.name}: {current.size} bytes cannot hold {size}")

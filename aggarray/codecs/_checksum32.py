@@ -24,6 +24,7 @@ def checked(data: np.ndarray, location: object, checksum: Callable[[np.ndarray],
         raise ValueError(f"{data.size} bytes are too few for a checksum")
     body, told = (data[4:], data[:4]) if location == "start" else (data[:-4], data[-4:])
     stored, found = int.from_bytes(told.tobytes(), "little"), checksum(body)
+    # promise: zarr-checksum
     if found != stored:
         raise ValueError(f"the checksum is {stored:#010x}, that of the data {found:#010x}: the data is damaged")
     return body

@@ -79,6 +79,7 @@ class Fletcher32:
         body, stored = data[:-4], int.from_bytes(data[-4:].tobytes(), "little")
         found = fletcher32(body)
         swapped = (found & 0x00FF00FF) << 8 | found >> 8 & 0x00FF00FF
+        # promise: fletcher32-checksum
         if stored not in (found, swapped):
             raise ValueError(f"the checksum is {stored:#010x}, that of the data {found:#010x}: the data is damaged")
         return body

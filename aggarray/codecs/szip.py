@@ -69,6 +69,7 @@ def _pixels(data: np.ndarray, held: int, parameters: tuple[int, int, int, int]) 
     wanted = (pixels if full == line else lines * full) * width
     stream = imagecodecs.szip_decode(data.tobytes(), mask, block, bits, full, header=False, out=wanted)
     found = np.frombuffer(stream, np.uint8)
+    # promise: szip-truncated
     if found.size < wanted:
         raise ValueError(f"cut short: {found.size} bytes where {wanted} should be")
     if full != line:

@@ -158,6 +158,7 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
 def _check_unchanged(path: str, told: str, stamp: Stamp) -> None:
     """Raise ChangedFileError where a file was written to while it was scanned: what was found may be of two versions."""
     status = looks(told)
+    # promise: changed-during-scan
     if (status.st_size, status.st_mtime_ns) != stamp[:2]:
         raise ChangedFileError(f"{path}: changed while it was scanned; open it again")
 
@@ -215,6 +216,7 @@ def checksum(path: str) -> int:
         return _look_far(path)[1]
     with missing(path):
         mode = os.stat(path).st_mode
+    # promise: pipes-skipped
     if not stat.S_ISREG(mode):
         # Opening a pipe would wait for its other end.
         raise OSError(f"{path}: neither a file nor a folder")
@@ -229,6 +231,7 @@ def _checksum(file: int, head: bytes) -> int:
 
 def _head(file: int, size: int) -> bytes:
     """Return the first bytes of a file. Some that the system makes up have no size, and no end: these are not waited for."""
+    # promise: sizeless-files
     return os.pread(file, size, 0) if os.fstat(file).st_size else b""
 
 

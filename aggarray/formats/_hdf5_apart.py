@@ -33,6 +33,7 @@ _PIECE = 1 << 20
 
 def possible() -> bool:
     """Tell whether there can be such a process: an embedded Python may not know of a program to start."""
+    # promise: hdf5-isolated-process
     return bool(sys.executable) and hasattr(os, "fork")
 
 
@@ -45,6 +46,7 @@ def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     this = _marks_of(path)
     with _lock:
         until = time.monotonic() + patience(path)
+        # promise: hdf5-endless-loop
         answer = None if this in _endless else _helper().answer((path, what, variable, rest), until)
         if answer is None and time.monotonic() >= until:
             _endless.append(this)

@@ -61,6 +61,7 @@ def followed(sources: Sequence[Source]) -> Iterator[str]:
         if len(seen) > _MOST:
             raise FormatError(f"{source.path}: values come from more than {_MOST} datasets; copy them into fewer files")
         yield source.path
+        # promise: virtual-sources-roots
         waiting += _further(source)
 
 

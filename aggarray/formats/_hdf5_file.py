@@ -88,6 +88,7 @@ class Library:
         # The first name is that of a variable named like a dimension which it does not stand for.
         named = (f"{parent}/{NOT_COORDINATE}{base}", variable) if base else ()
         # Nothing outside the file that was named is opened.
+        # promise: hdf5-read-external-links
         paths = [path for path in named if not leads_outside(self._file, path)]
         # A name that is there but does not open is damage, which h5py's own error tells.
         there = (self._file[p] for p in paths if self._file.get(p, getlink=True) is not None)
@@ -121,6 +122,7 @@ class Library:
         joined = len(box) < len(dataset.shape)
         if joined:
             box = (*box, slice(0, dataset.shape[-1], 1))
+        # promise: hdf5-text-memory
         _check_text(dataset, dtype, counts(box))
         if variable not in self._checked:
             check_swelling(dataset.id)
@@ -215,6 +217,7 @@ class HDF5File:
     def _apart(self) -> bool:
         """Tell whether another process is to be asked; before the library is opened here, the file is looked at."""
         if self._opened is None and not self._doubtful and not is_remote(self._path) and apart.possible():
+            # promise: hdf5-validated-before-read
             self._doubtful = contradicts_itself(self._path)
         return self._doubtful
 

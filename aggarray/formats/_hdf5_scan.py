@@ -129,6 +129,7 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
             found.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), NOT_UTF8))
             continue
         name = f"{prefix}{key}"
+        # promise: hdf5-scan-external-links
         if why := leads_outside(group.file, name):
             # Nothing outside the file that was named is opened.
             found.skipped.append((name, why))
@@ -153,6 +154,7 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
         elif isinstance(item, h5py.Dataset):
             found.datasets[name] = item
             _note_scale(item, prefix[:-1], key, found)
+        # promise: hdf5-lost-dataspace
         elif _was_dataset(item):
             raise OSError(f"{name}: damaged: values without a dataspace; restore the file")
 
@@ -298,6 +300,7 @@ def _attributes(item: Any, path: str, found: _Found) -> dict[str, Any]:
             what = _left_out(item, name)
             value = attribute(item.attrs[name]) if what == "" else None
         except LIBRARY_ERRORS as error:
+            # promise: hdf5-damaged-attribute
             raise OSError(f"attribute {name!r}: {reason(error)}") from error
         if what:
             found.skipped.append((f"{path}:{name}", attribute_refusal(what)))

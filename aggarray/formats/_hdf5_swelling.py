@@ -41,10 +41,12 @@ def check_swelling(dataset: Any) -> None:
         if chunk.size > least:
             doubtful.append(chunk.chunk_offset)
 
+    # promise: hdf5-chunk-decoded-size
     dataset.chunk_iter(note)
     for start in doubtful:
         mask, packed = dataset.read_direct_chunk(start)
         if first and mask & ((1 << first) - 1) != (1 << first) - 1:
+            # promise: hdf5-known-filter-prefix
             decode_at_most(own, packed, _ENCODED * raw + _SLACK, mask >> first)
         else:
             decode(own, packed, raw, mask >> first)

@@ -34,6 +34,7 @@ def _with_h5py() -> Any:
     """
     import h5py
 
+    # promise: h5py-fork
     _hold_in_forks()
     return h5py
 

@@ -169,6 +169,7 @@ def header_of(path: str, file: File) -> Header:
 def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Raw:
     name = cursor.name()
     rank = cursor.count()
+    # promise: netcdf3-rank-bound
     if rank > _MOST_AXES or rank * cursor.count_width > cursor.size - cursor.at:
         raise cursor.damaged(f"variable {name!r} has {rank} dimensions")
     ids = tuple(cursor.count() for _ in range(rank))
@@ -216,6 +217,7 @@ def _check_size(path: str, place: Place, size: int) -> None:
     if 0 in place.shape:
         return
     end = place.begin + span_of(place, place.shape)
+    # promise: netcdf3-truncated
     if end > size:
         raise FormatError(
             f"{path}, variable {place.variable.name!r}: truncated: its values end at byte {end}, the file has {size} bytes; "
@@ -235,6 +237,7 @@ def _check_apart(cursor: _Cursor, raw: Sequence[_Raw], dimensions: Sequence[tupl
         (records if record else fixed).append((place.begin, place.begin + span, variable.name))
     end, before = cursor.at, "the header"
     for begin, stop, name in [*sorted(fixed), *sorted(records)]:
+        # promise: netcdf3-offsets
         if begin < end:
             raise cursor.damaged(f"the values of {name!r} begin at byte {begin}, where {before} has not ended")
         end, before = stop, repr(name)

@@ -60,10 +60,12 @@ class Bounds:
         for position, step in enumerate(self.filters):
             left = len(self.filters) - position - 1
             found = _bounded(step, found, self.most + left * (self.most // 8 + _SLACK))
+        # promise: zarr-text-count
         if self.text and int.from_bytes(found[:4].tobytes(), "little") > self.count:
             raise ValueError(f"more texts than the {self.count} of a chunk")
         if self.inner is not None:
             for offset, size in chunks_in_shard(path, found, self.settings, self.outer):
+                # promise: zarr-shard-chunk-sizes
                 self.inner.check(path, found[offset : offset + size])
 
     def check_part(self, path: str, data: bytes, start: int | None) -> None:
@@ -97,6 +99,7 @@ def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any])
     """Return what chunks of a shape may decode to; ``steps``: codecs in the order of encoding."""
     for _, settings in steps:
         for key in _TYPES:
+            # promise: zarr-filter-dtype
             if key in settings and stated_dtype(settings[key]).itemsize > max(_WIDEST, dtype.itemsize):
                 raise ValueError(f"damaged metadata: a codec of type {settings[key]!r:.60}")
     # Up to the first codec that is unknown here.

@@ -175,6 +175,7 @@ def stated_dtype(text: Any) -> np.dtype[Any]:
     >>> stated_dtype("<f4"), stated_dtype("int16")
     (dtype('float32'), dtype('int16'))
     """
+    # promise: zarr-dtype-names
     if not isinstance(text, str) or not _STATED.fullmatch(text):
         raise ValueError(f"damaged metadata: type {text!r:.60}")
     dtype: np.dtype[Any] = np.dtype(text)

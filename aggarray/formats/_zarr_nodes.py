@@ -150,6 +150,7 @@ def lost_arrays(path: str, nodes: Mapping[str, Node]) -> list[str]:
         for name in folders_in(folder) if os.path.isdir(folder) else ():
             whole = f"{group}/{name}" if group else name
             if whole not in nodes and any(map(_CHUNK.fullmatch, os.listdir(os.path.join(folder, name)))):
+                # promise: zarr-lost-metadata
                 found.append(whole)
     return found
 

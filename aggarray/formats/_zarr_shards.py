@@ -145,6 +145,7 @@ def chunks_in_shard(path: str, data: Any, settings: Mapping[str, Any], outer: Se
     found = _places(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
     places = np.unique(found.reshape(2, -1), axis=1)
     offsets, sizes = places[:, places[0] >= 0].tolist()
+    # promise: shard-overlapping-chunks
     if sum(sizes) > len(data):
         raise FormatError(f"{path}: damaged: chunks that lie upon each other in a shard; write it again")
     return list(zip(offsets, sizes, strict=True))
@@ -161,6 +162,7 @@ def is_index(start: int | None, data: Any, settings: Mapping[str, Any], outer: S
     if start or len(data) != index.size(math.prod(per)):
         return False
     pairs = np.frombuffer(data, index.dtype, 2 * math.prod(per)).reshape(-1, 2)
+    # promise: shard-index-overlap
     if (pairs[:, 0] < len(data)).any():
         raise ValueError("damaged: a chunk that lies upon the index of its shard; write it again")
     return True
@@ -208,6 +210,7 @@ def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: in
 def _places(path: str, shard: tuple[int, bytes], index: _Index, per: tuple[int, ...]) -> np.ndarray:
     """Return offsets (-1: not stored) and sizes of the chunks of one shard, shape (2, *per). FormatError where damaged."""
     count, (length, data) = math.prod(per), shard
+    # promise: shard-index-checksum
     if index.checked and not _agrees(data):
         raise FormatError(f"{path}: damaged: the checksum of the shard's index does not agree; write it again")
     pairs = np.frombuffer(data, index.dtype, 2 * count).reshape(count, 2)

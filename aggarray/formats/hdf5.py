@@ -59,6 +59,7 @@ class _HDF5:
             return netcdf.scan(path, by_library)
         except LEFT as error:
             refuse(error, path)
+        # promise: hdf5-isolated-scan
         if is_remote(path) or not apart.possible():
             return scan_by_library(path)
         found: Structure = apart.ask(path, "scan")

@@ -59,6 +59,7 @@ def looks(path: str) -> Looks:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError) as error:
+        # promise: file-vanishes
         raise _missing(path) from error
     return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
 

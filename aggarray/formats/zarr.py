@@ -109,6 +109,7 @@ def _names_pickle(meta: Any) -> bool:
 def shape_of(node: Node) -> tuple[int, ...]:
     """Return the shape that the metadata of an array claim; ValueError for one that no array has."""
     shape = (node.meta or {}).get("shape")
+    # promise: zarr-shape-bound
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < MOST for n in shape) or len(shape) > _MOST_AXES:
         raise ValueError(f"damaged metadata: shape {shape!r:.60}")
     return tuple(shape)
@@ -129,6 +130,7 @@ def _dimensions(node: Node, rank: int) -> list[str | None]:
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as the other formats give them: text, lists of texts, NumPy scalars and arrays."""
     kept = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
+    # promise: zarr-attribute-depth
     return {plain_text(k): _attribute(v) for k, v in kept.items() if not _is_deeper(v, _DEEPEST)}
 
 
@@ -216,6 +218,7 @@ class Store:
         """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
         parts = variable.split("/")
         within = "" if (self._load("", variable) or NO_NODE).meta is not None else "/".join(parts)
+        # promise: zarr-path-escape
         node = None if {"", ".", ".."} & set(parts) else self._load(within)
         if node is None or node.meta is None:
             raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
@@ -247,6 +250,7 @@ class Store:
 
         within, node, dtype = self._node(variable)
         layout = Layout(node.version, node.meta or {}, shape_of(node), dtype)
+        # promise: zarr-chunk-decoded-size
         store = guarded(self._stored(within, node), self._path, layout)
         if not as_bytes:
             return zarr.open_array(store, mode="r", zarr_format=node.version), node.attrs

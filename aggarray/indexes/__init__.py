@@ -243,6 +243,7 @@ def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreig
         try:
             # What the index says may lie in other files, which may be read or not as any.
             for path in getattr(handle, "elsewhere", lambda name: ())(name):
+                # promise: foreign-index-roots
                 how.access.check_named(path, structure.uri)
             return handle.read(name, whole(variable.shape))
         finally:

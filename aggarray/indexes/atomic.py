@@ -35,6 +35,7 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     before: list[int | None] = []
 
     def check() -> None:
+        # promise: index-generation-compared
         _check_generation(path, before[0])
 
     with unwritten(path), beside(path, check) as temporary:
@@ -54,6 +55,7 @@ def _check_generation(path: str, expected: int | None) -> None:
     """Raise IndexFileError where an index is not of the generation that is updated."""
     now = _generation(path)
     # Of an index that was deleted nothing can be lost.
+    # promise: index-concurrent-append
     if os.path.lexists(path) and now != expected:
         there = "it is no index any more" if now is None else f"generation {now} now, {expected or 'none'} then"
         raise IndexFileError(f"{path}: saved by somebody else since it was opened ({there}): open it again and append to that")
@@ -82,8 +84,10 @@ def beside(path: str, check: Callable[[], None] = lambda: None, folder: bool = F
     """
     with aside(path, folder) as (temporary, lock):
         yield temporary
+        # promise: permissions-kept
         keep_mode(path, temporary)
         _flush_all(temporary)
+        # promise: lost-lock-replaces-nothing
         lock.check()
         check()
         put(temporary, path)
@@ -99,12 +103,14 @@ def aside(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
     """
     with locked(path) as lock:
         for left in abandoned(path, lock.is_system):
+            # promise: leftovers-removed
             _remove(left)
         temporary = temporary_of(path)
         try:
             create_private(temporary, path, folder)
             yield temporary, lock
         finally:
+            # promise: temporary-removed-on-error
             surely(lambda: _remove(temporary))
 
 
@@ -114,9 +120,11 @@ def create_private(new: str, path: str, folder: bool) -> None:
     if folder:
         # Who may read a file may enter the folder in which it is made.
         enter = 0 if mode is None or os.path.isdir(path) else (mode & 0o444) >> 2
+        # promise: extract-folder-permissions
         os.mkdir(new, 0o777 if mode is None else 0o700 | mode | enter)
     else:
         how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        # promise: temporary-permissions
         os.close(os.open(new, how, 0o666 if mode is None else 0o600 | mode))
 
 
@@ -134,6 +142,7 @@ def put(new: str, path: str) -> None:
     """Give what is new the name of what was there, which it replaces; a folder that was there is called ``new`` afterwards."""
     if not (os.path.isdir(new) and os.path.isdir(path)):
         os.replace(new, path)
+    # promise: folder-replaced-atomically
     elif not _exchange(new, path):
         # Not every file system can do that: for a moment there is neither.
         old = f"{new}.old.tmp"
@@ -169,6 +178,7 @@ def flush(path: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
+        # promise: sync-error
         if error.errno not in _CANNOT_FLUSH:
             raise
     finally:

@@ -132,6 +132,7 @@ def _check_filters(array: MasterArray, layout: Layout) -> None:
     for position, step in enumerate(layout.filters):
         if step.name != "shuffle" and step.name not in _CODECS:
             refuse(array, first, f"stored with {step.name}, for which references have no codec")
+        # promise: kerchunk-filter-order
         if step.name == "shuffle" and (size is None or size % int(step.parameters[0])):
             before = ", ".join(f.name for f in layout.filters[:position]) or "no filter"
             what = f"shuffle of elements of {step.parameters[0]} bytes after {before}"
@@ -324,4 +325,5 @@ def _write_table(rows: Sequence[Any], path: str) -> None:
         }
     )
     with open(path, "wb") as file:  # by itself pyarrow keeps the file open after an error
+        # promise: parquet-descriptor-closed
         parquet.write_table(table, file, compression="zstd")

@@ -57,6 +57,7 @@ class Lock:
         while not self._flocked(wait):
             pass
         # Also where a host on which `flock` fails holds it now.
+        # promise: exclusive-lock-file
         if self._descriptor < 0 or os.path.lexists(lock_of(path, _KIND)):
             self._exclusive = _Exclusive(path)
             self._exclusive.acquire(wait)
@@ -65,6 +66,7 @@ class Lock:
         """Try to hold the lock file; False where it was replaced while this waited. Without `flock` there is none."""
         try:
             how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            # promise: lock-symlink
             self._descriptor = os.open(self._path, how, 0o666)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
@@ -73,6 +75,7 @@ class Lock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
+            # promise: held-lock-kept
             if error.errno in _HELD:
                 self._close()
                 raise BlockingIOError(error.errno, error.strerror) from error
@@ -92,6 +95,7 @@ class Lock:
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 if is_still(self._descriptor, self._path) and self._is_held():
+                    # promise: lock-removed-on-interrupt
                     os.unlink(self._path)
             self._close()
 
@@ -231,6 +235,7 @@ class _Exclusive:
         guard = _Exclusive(self._target, self._depth + 1)
         try:
             guard.acquire(wait=True)
+            # promise: lock-single-takeover
             if _content(self._path) != found:
                 return False
             os.replace(made, self._path)
@@ -251,10 +256,12 @@ class _Exclusive:
         owner = owner_of(_field(content, "owner"))
         gone = None if owner is None else owner.is_gone()
         if gone is not None:
+            # promise: exclusive-lock-dead-process
             return gone
         with contextlib.suppress(FileNotFoundError):
             # Both times are those of the file server: clocks of hosts differ.
             os.utime(made)
+            # promise: exclusive-lock-other-host
             return _mtime(made) - _mtime(self._path) > STALE
         return False
 
@@ -264,6 +271,7 @@ class _Exclusive:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 while self.is_mine() and not self._ended.wait(HEARTBEAT):
+                    # promise: exclusive-lock-heartbeat
                     os.utime(descriptor)
             finally:
                 os.close(descriptor)

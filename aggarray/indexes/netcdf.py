@@ -25,6 +25,7 @@ def created(path: str) -> Iterator[Any]:
     """Give an empty ``netCDF4.Dataset`` to fill for the length of a block; OSError says what went wrong with the disk."""
     import netCDF4
 
+    # promise: no-space-no-start
     _try(path, "wb", _LEAST)
     with LIBRARY_LOCK:
         dataset = netCDF4.Dataset(path, "w", format="NETCDF4")
@@ -33,6 +34,7 @@ def created(path: str) -> Iterator[Any]:
             dataset.sync()  # what goes wrong now leaves a dataset that can be closed yet
         except RuntimeError:
             try:
+                # promise: disk-full-error
                 _try(path, "r+b", _MOST)  # raises what the library has not told
             finally:
                 _close_nowhere(dataset, path)
@@ -55,6 +57,7 @@ def _close_nowhere(dataset: Any, path: str) -> None:
     """Close a dataset that is given up; what is still to be written goes nowhere, and the file takes no space."""
     with contextlib.ExitStack() as later:
         with contextlib.suppress(OSError):
+            # promise: failed-write-frees-space
             os.truncate(path, 0)
             # HDF5 knows files by their number: no other may get it as long as this one is open.
             kept, nowhere = os.open(path, os.O_RDONLY | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -104,6 +107,7 @@ class _Patient:
             try:
                 left = left[self._disk.write(left) :]
             except OSError as error:
+                # promise: disk-full-hdf5-closed
                 self.error = error
         return len(content)
 

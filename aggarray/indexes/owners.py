@@ -109,6 +109,7 @@ def abandoned(path: str, unnamed: bool) -> list[str]:
             there = os.path.join(folder, entry)
             owner = owner_of(match[2] or "")
             gone = owner.is_gone() if owner is not None else (unnamed or None)
+            # promise: live-temporaries-kept
             if _is_old(there) if gone is None else gone:
                 found.append(there)
     return found
@@ -122,4 +123,5 @@ def _is_old(path: str) -> bool:
 
 def _short(name: str) -> str:
     """Return the beginning of a name."""
+    # promise: long-file-names
     return os.fsdecode(os.fsencode(name)[:_NAME])

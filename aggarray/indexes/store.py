@@ -170,6 +170,7 @@ class Reader:
             raise IndexFileError(
                 f"{self.path}: an index of schema {schema}, this aggarray reads up to {SCHEMA}: install a newer one"
             )
+        # promise: index-lazy-values
         if self.generation is not None and generation != self.generation:
             raise IndexFileError(
                 f"{self.path}: saved anew since it was opened (generation {generation}, then {self.generation}): open it again"
@@ -339,6 +340,7 @@ def stored_generation(path: str) -> int | None:
                 return None
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
     except KeyError as error:
+        # promise: index-damaged
         raise IndexFileError(f"{path}: damaged: {reason(error)}; restore the index or save it again") from error
     except LIBRARY_ERRORS:
         return None

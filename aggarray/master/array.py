@@ -403,6 +403,7 @@ class MasterArray(Viewable):
         matrix = " x ".join(f"{n} {d}" for d, n in zip(self.pmdimensions, self.pmshape, strict=True)) or "1"
         lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
+        # promise: escape-array-repr
         return "\n  ".join(map(printable, lines))
 
 

@@ -121,6 +121,7 @@ class PartitionMatrix:
 
     def __repr__(self) -> str:
         sizes = " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
+        # promise: escape-partition-repr
         return printable(f"<aggarray.PartitionMatrix {sizes}, {int((self._matrix.refs < 0).sum())} missing>")
 
 

@@ -181,6 +181,7 @@ class SubArray(Viewable):
     def __repr__(self) -> str:
         where = "in memory" if self.uri is None else f"{self.variable!r} of {self.uri}"
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
+        # promise: escape-subarray-repr
         return printable(f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">"))
 
 

@@ -36,6 +36,7 @@ class Array(Interchange):
         wanted = block.access if access is None else checked(access)
         if wanted is READ_WRITE and block.access is not READ_WRITE:
             _refuse("writable", block.access)
+        # promise: read-only-memory
         if wanted is READ_WRITE and not values.flags.writeable:
             # Whatever is said of the block: writing to a file that is mapped for reading ends the process.
             raise AccessError("the values are read-only: give access READ, or a copy, array(..., Access.READ | Access.WRITE)")

@@ -158,12 +158,14 @@ def one_after_the_other(parts: Sequence[tuple[Rows, int]]) -> Rows:
 def check_counts(counts: np.ndarray, samples: int, where: str) -> None:
     """Raise FormatError unless row sizes add up to the number of samples; ``where`` names file and variable."""
     below = np.flatnonzero(counts < 0)
+    # promise: row-sizes-negative
     if below.size:
         raise FormatError(
             f"{where}: row {below[0]} has a size of {counts[below[0]]}, so that offsets run backwards: correct the file"
         )
     # As Python adds where a damaged file says anything: NumPy's sum would wrap around.
     total = int(counts.sum()) if int(counts.max(initial=0)) <= samples < 2**31 else sum(counts.tolist())
+    # promise: row-sizes-total
     if total != samples:
         raise FormatError(f"{where}: row sizes add up to {total}, but there are {samples} samples: correct the file")
 
@@ -173,6 +175,7 @@ def check_index(index: np.ndarray, size: int, where: str) -> None:
     if size > max(_MOST_INSTANCES, _MOST_WITHOUT * len(index)):
         raise FormatError(f"{where}: {size} instances, of which {len(index)} elements name any: correct the file")
     wrong = np.flatnonzero((index < 0) | (index >= size))
+    # promise: row-index-range
     if wrong.size:
         raise FormatError(
             f"{where}: index {index[wrong[0]]} of element {wrong[0]} is none of {size} instances, 0 to {size - 1}: "

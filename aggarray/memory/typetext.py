@@ -50,6 +50,7 @@ class _Reader:
     def advance(self) -> str:
         """Step to the next token; return the one before."""
         before = self.token
+        # promise: type-text-linear
         found = _TOKEN.match(self.text, self.at) if self.at < self.stop else None
         if found is None:
             self.kind, self.token, self.start = "end", "", len(self.text)

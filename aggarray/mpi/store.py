@@ -63,6 +63,7 @@ class Store:
         try:
             yield
         except OSError as error:
+            # promise: mpi-store-error-path
             why = str(error) if error.errno is None else os.strerror(error.errno)
             text = (
                 f"{self._path}: array {self._name!r} cannot be written: {why}; check the folder, its permissions and its space"
@@ -78,6 +79,7 @@ class Store:
         with self._unwritten():
             self._check_path()
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
+            # promise: mpi-store-atomic
             self.work, self._lock = self._stack.enter_context(aside(self._real))
             self._create(layout, labels)
         return self.work
@@ -159,6 +161,7 @@ class Store:
         if region is not None and values.size:
             with self._unwritten():
                 # A loop of its own ends when nothing more is being written, after an error too.
+                # promise: mpi-store-error-after-writes
                 _to_the_end(lambda: asyncio.run(self._put(region, values)))
 
     async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
@@ -178,6 +181,7 @@ class Store:
                 self._add()
 
     def _add(self) -> None:
+        # promise: mpi-store-consolidated
         _copy_metadata(self._real, self.work)
         _to_the_end(lambda: _consolidate(self.work))
         self._lock.check()
@@ -199,6 +203,7 @@ def _back(there: str, made: str) -> None:
 def _to_the_end(write: Callable[[], object]) -> None:
     """Do what zarr does in threads of its own; who is interrupted waits until it is done, and can remove all of it."""
     with ThreadPoolExecutor(1) as pool:
+        # promise: mpi-store-interrupt
         pool.submit(write).result()
 
 

@@ -40,6 +40,7 @@ class Batch(NamedTuple):
 def batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
     """Yield the work for a piece, neighbours together."""
     table = stored.table
+    # promise: read-maps-no-file
     chunk = prod(table.chunk) * table.dtype.itemsize
     if table.filters or table.inline or chunk < SMALL:
         most = 1 if chunk >= SMALL else min(SLAB // chunk, MOST)
@@ -96,6 +97,7 @@ def carry_out(batch: Batch) -> None:
         if isinstance(error, ChangedFileError):
             chunk_tables.discard((stored.path, stored.variable))
         raise_named(error, stored.path, stored.variable)
+    # promise: chunk-memory-error
     except MemoryError as error:
         raise FormatError(f"{stored.path}, variable {stored_name(stored.variable)!r}: {_no_memory(stored.table)}") from error
     except OSError as error:

@@ -48,6 +48,7 @@ class OpenFiles:
         self._at_exit = False
         self._same: dict[str, tuple[tuple[int, ...], Stamp]] = {}
         if hasattr(os, "register_at_fork"):
+            # promise: open-files-lock-fork
             os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -64,6 +65,7 @@ class OpenFiles:
         try:
             check_version(path, lease.state)
             yield lease.handle
+            # promise: changed-during-library-read
             if self.state(path, None) != lease.state:
                 # Libraries take zeros for what is not there.
                 raise ChangedFileError("changed while it was read: read it again, or open the files anew")
@@ -97,6 +99,7 @@ class OpenFiles:
             text = getattr(error, "strerror", None) or error
             raise FormatError(f"cannot be opened: {text}; check its permissions") from error
         state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        # promise: changed-since-open
         if stamp is not None and state[:2] != (stamp[1], stamp[0]):
             self._check(path, state, stamp)
         return state
@@ -104,6 +107,7 @@ class OpenFiles:
     def _take(self, path: str, stamp: Stamp | None) -> _Lease:
         state = self.state(path, stamp)
         with self._lock:
+            # promise: fork-reopens-files
             if self._process != os.getpid():
                 # After a fork the handles belong to the parent: they are left to it, not closed.
                 self._leases, self._process = OrderedDict(), os.getpid()
@@ -146,6 +150,7 @@ class OpenFiles:
 
     def _shrink(self) -> None:
         surplus = len(self._leases) - get_options().open_files
+        # promise: open-files-limit
         for path in [p for p, lease in self._leases.items() if lease.users == 0][: max(0, surplus)]:
             self._leases.pop(path).handle.close()
 

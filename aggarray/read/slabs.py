@@ -131,6 +131,7 @@ def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], ver
     if (0, 0) in ranges:
         return [_whole(path, needed)] * len(ranges)
     try:
+        # promise: one-version-per-read
         with opened_as(path, versions) as source:
             return source.read_ranges(ranges)
     except MissingFileError:
@@ -169,6 +170,7 @@ def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
 def _check_sizes(table: Chunks, slab: Slab, parts: Sequence[Part]) -> None:
     """Raise ValueError for large chunks of which so little is stored that no decoding makes as much of it."""
     size = prod(table.chunk) * table.dtype.itemsize
+    # promise: chunk-memory-plausible
     if size <= _LARGE:
         return
     for number, part in zip(slab.numbers, parts, strict=True):
@@ -281,5 +283,6 @@ def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError
                 _check_sizes(table, slab, parts)
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
+            # promise: chunk-error-names-chunk
             return FormatError(f"{_placed(stored, number)}: {own}; restore the file")
     return FormatError(f"{error}; restore the file")

@@ -28,6 +28,7 @@ class Expected(NamedTuple):
         if expected and expected.startswith(_MODIFIED) != there.startswith(_MODIFIED):
             # A tag and a time do not compare: the time does, where the answer has both.
             there = _modified(headers) if expected.startswith(_MODIFIED) else ""
+        # promise: remote-version
         if expected and there and expected.strip('"') != there.strip('"'):
             raise changed(uri)
         if self.tags is not None and there:

@@ -67,6 +67,7 @@ class _Memory:
     def __init__(self) -> None:
         self.clear()
         if hasattr(os, "register_at_fork"):
+            # promise: remote-objects-lock-fork
             os.register_at_fork(after_in_child=self.clear)
 
     def clear(self) -> None:

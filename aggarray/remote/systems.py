@@ -57,6 +57,7 @@ def _forked() -> None:
 
 
 if hasattr(os, "register_at_fork"):
+    # promise: remote-systems-lock-fork
     os.register_at_fork(after_in_child=_forked)
 
 
@@ -234,6 +235,7 @@ def explained(uri: str, error: BaseException, what: str = "cannot be read") -> A
         return FormatError(f"{uri}: cannot be reached ({kind}); check the address and the network")
     if status:
         return FormatError(f"{uri}: {what}: the server answers {status}; try again later")
+    # promise: secrets-masked-bounded
     text = _SECRET.sub("...", " ".join(str(error).split())[:_LONGEST] or kind)
     return FormatError(f"{uri}: {what}: {text:.200}; check the address and storage_options=")
 

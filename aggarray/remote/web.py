@@ -68,6 +68,7 @@ async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expec
 async def _page(fs: Any, url: str) -> bytes:
     async with (await fs.set_session()).get(fs.encode_url(url), allow_redirects=True, **_options(fs)) as response:
         response.raise_for_status()
+        # promise: web-page-bound
         return await _body(response, url, 0, None, MOST_PAGE)
 
 
@@ -149,6 +150,7 @@ async def links(fs: Any, url: str) -> list[str]:
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
 
+# promise: web-links-linear
 _LINK = re.compile(r"""<a\s(?:[^<>]*?\s)?href\s*=\s*["']([^"'#]+)""", re.IGNORECASE)
 
 

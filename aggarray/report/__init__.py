@@ -64,10 +64,12 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
     """
     target = Path(path)
     if is_there(text, target):
+        # promise: page-stale-lock
         unlock(os.path.realpath(target))
         return False
     try:
         with beside(os.path.realpath(target)) as made:
+            # promise: page-replaced-atomically
             Path(made).write_bytes(text.encode())
     except LockError as error:
         raise AggarrayError(f"{target}: cannot be written: {error}") from error

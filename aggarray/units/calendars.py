@@ -19,6 +19,7 @@ from aggarray.errors import UnitsError
 from aggarray.units.udunits import seconds_of
 
 # Tried once for each stretch of blanks, however long.
+# promise: reference-time-linear
 _SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
 _DATE = re.compile(
     r"(?P<year>[+-]?\d{1,7}|\d{8}(?=$|[\sT]))(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"

@@ -89,6 +89,7 @@ def _compare_temperatures(a: str, b: str, kind: str | None) -> Conversion | str:
         return found
     if kind == MIXED:
         return "one is a temperature difference, the other a temperature on its scale"
+    # promise: temperature-difference
     if found.through is None and (kind == DIFFERENCE or zeros(a) == zeros(b)):
         return Conversion(found.slope)
     if kind == DIFFERENCE:

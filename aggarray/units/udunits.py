@@ -13,6 +13,7 @@ import numpy as np
 _ZERO = re.compile(r"(?<![\w.^*@+-])(?<!@ )0+(?:\.0*)?(?![\w.])")
 _BASE = re.compile(r"(?:m|kg|s|A|K|mol|cd)(?:-?\d+)?")
 _lock = threading.RLock()
+# promise: udunits-fork
 if hasattr(os, "register_at_fork"):
     # A child made while another thread holds it would wait for that thread for ever.
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -58,6 +58,7 @@ def extract(
     """
     plan = _planned(arrays, local_path(path), exists)
     place = Place(plan.path, plan.fingerprint)
+    # promise: extract-rerun-sweeps
     swept = place.swept()
     if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
         unlock(plan.path)

@@ -41,6 +41,7 @@ def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
         odd = _odd(layout, path)
         if odd is not None:
             raise AggregationError(f"{path}: {odd}; install another netCDF4, or write to .zarr")
+    # promise: extract-resume-identical
     _even_flags(layout, path)
     with updated(path) as file:
         for variable in layout.variables:
@@ -70,6 +71,7 @@ def _odd(layout: Layout, path: str) -> str | None:
             if variable.chunks is not None:
                 plist = file[variable.name].id.get_create_plist()
                 # Not their flags: chunks are the same whether a filter is optional or not.
+                # promise: extract-resume-filter-flags
                 found = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
                 wanted = [(_SHUFFLE, (variable.dtype.itemsize,)), (_DEFLATE, (_LEVEL,))]
                 if found != wanted:

@@ -125,6 +125,7 @@ class Place:
             raise AggregationError(f"{where}: {why}") from error
 
     def _take_over(self) -> None:
+        # promise: extract-symlink
         if os.path.islink(self.part):
             raise AggregationError(f"{self.part}: is a link: remove it, or give another name")
         if not os.path.lexists(self.part):
@@ -170,6 +171,7 @@ class Place:
             # What was there must never be taken for chunks of the result: it goes where nothing is kept.
             whole = os.path.join(self.spare, "whole")
             os.rename(made, whole)
+            # promise: extract-own-chunks
             made = whole
         try:
             lock.check()
@@ -190,6 +192,7 @@ def check_apart(path: str, sources: Iterable[str]) -> None:
     for source in map(carrier, sources):
         if "://" in source:
             continue
+        # promise: extract-hard-link-source
         if state is not None and os.path.exists(source) and os.path.samestat(os.stat(source), state):
             raise AggregationError(f"{path}: is read itself: give another name")
         for there, mine in product({os.path.abspath(source), os.path.realpath(source)}, own):
@@ -204,6 +207,7 @@ def check_apart(path: str, sources: Iterable[str]) -> None:
 def _is_begun(path: str, begin: bytes) -> bool:
     """Tell whether a file holds no more than a part of what begins so, or begins so."""
     with open(path, "rb") as file:
+        # promise: extract-truncated-mark
         return begin.startswith(file.read(max(len(begin), 1)))
 
 

@@ -55,6 +55,7 @@ def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> S
         # One by one first, lest their sum overflow.
         require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
         require((found.offsets + found.sizes).max() <= data.size, "a chunk outside of the file")
+        # promise: hdf5-overlapping-chunks
         _check_apart(found.offsets, found.sizes)
     return found
 

@@ -48,6 +48,7 @@ LEFT = (UnmodelledError, *LIBRARY_ERRORS)
 
 def refuse(error: BaseException, path: str, variable: str | None = None) -> None:
     """Raise FormatError over damage for which the libraries would give other values; else do nothing."""
+    # promise: hdf5-unreachable-chunks
     if isinstance(error, DamagedError):
         of = f", variable {variable!r}" if variable else ""
         raise FormatError(f"{path}{of}: damaged: {error}; restore the file") from error
@@ -70,6 +71,7 @@ class Data:
     def __init__(self, file: File):
         self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
+        # promise: hdf5-metadata-bound
         self._left = max(MOST, _TIMES * file.size)
         self.base = 0
         self.half = HALF
@@ -150,6 +152,7 @@ def _hash() -> Callable[[bytes], int]:
 
 def verify(block: bytes) -> None:
     """Hold a block against the checksum in its last four bytes; DoubtfulError where they differ."""
+    # promise: hdf5-metadata-checksum
     if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
         raise DoubtfulError("a wrong checksum")
 

@@ -161,6 +161,7 @@ def _described(number: int, item: Item, axes: _Axes, spans: Mapping[str, tuple[s
         # What grows is no character of a text, nor is what a coordinate describes.
         joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).grows or has_coordinate(path, spans[path][-1], spans))
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
+    # promise: external-coordinates-roots
     read = not item.borrowing and scannable(lengths, item.kind.size)
     return Described(number, path, spans[path], lengths, joined, read, scopes)
 

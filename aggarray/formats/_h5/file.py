@@ -82,6 +82,7 @@ class H5File:
 
     def _kept(self, cache: LRUCache, what: str | int, read: Callable[[], _T]) -> _T:
         """Return what a cache has of the file, else what reading gives, which is kept; so is an UnmodelledError."""
+        # promise: hdf5-name-cache
         key = (self._file.path, self._file.state, what)
         kept: tuple[_T] | UnmodelledError | None = cache.get(key)
         if kept is None:

@@ -125,6 +125,7 @@ def _cell(shape: _Shape, offset: int) -> tuple[tuple[int, ...], int, int]:
         return (), 0, shape.smallest
     start, rows, size = 0, shape.rows, 0
     way: list[int] = []
+    # promise: hdf5-deep-heaps
     while not way or size > shape.largest:
         row = ((offset - start) // shape.band).bit_length()
         require(row < rows, "an odd heap ID")

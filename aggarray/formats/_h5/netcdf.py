@@ -141,8 +141,10 @@ def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
         else:
             _note_dataset(found, prefix, name, target, item)
     for at, item, path in inner:
+        # promise: hdf5-group-depth
         if path.count("/") > DEEPEST:
             found.skipped.append((path, TOO_DEEP))
+        # promise: hdf5-group-cycles
         elif at not in found.seen:
             _walk(found, at, item, f"{path}/")
 
@@ -222,6 +224,7 @@ def _with_rows(
         header = headers[variable.name]
         if header.kind is None or header.kind.name != ROWS:
             shown.append(variable)
+        # promise: hdf5-rows-memory
         elif claim := claimed_rows(found.data, header):
             found.skipped.append((variable.name, claim))
         else:

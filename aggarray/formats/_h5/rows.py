@@ -80,6 +80,7 @@ def stored_rows(data: Data, header: Header) -> StoredRows:
     modelled(len(space.shape) == 1 and not space.empty, "rows along several dimensions")
     elements = elements_of(data, header)
     counts = elements["count"].astype(np.int64)
+    # promise: hdf5-row-length
     require(not len(counts) or int(counts.max()) * kind.dtype.itemsize <= data.size, "a row longer than the file")
     return StoredRows(kind.dtype, elements, offsets_of(counts))
 
@@ -92,6 +93,7 @@ def _gathered(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
     parts = []
     for (count, _, number), i in zip(elements.tolist(), which.tolist(), strict=True):
         part = collections[i].get(number)
+        # promise: hdf5-row-heap
         if part is None or len(part) != count * itemsize:
             raise DoubtfulError("a row of odd length")
         parts.append(part)

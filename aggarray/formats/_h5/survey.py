@@ -87,6 +87,7 @@ def _check_object(data: Data, heap: GlobalHeap, address: int) -> set[int]:
     _check_storage(data, header)
     if header.virtual is not None and header.virtual[0] != UNDEFINED:
         # The list ends with a checksum.
+        # promise: hdf5-virtual-checksum
         verify(heap.get(*header.virtual))
     return set()
 
@@ -107,6 +108,7 @@ def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
         for attribute in attributes_of(data, header):
             for element in attribute.elements:
                 if attribute.kind == TEXTS:
+                    # promise: hdf5-damaged-text-heap
                     text_at(heap, *element)
                 elif any(element):
                     heap.get(*element[1:])
@@ -120,4 +122,5 @@ def _check_storage(data: Data, header: Header) -> None:
     check_storage(data, layout, kind.size * space.count)
     if layout.form == CHUNKED:
         with _passing_over():
+            # promise: hdf5-damaged-chunk-index
             check_index(data, layout, space, bool(header.filters))
