@@ -14,7 +14,9 @@ PAGE = ROOT / "docs" / "reliability.md"
 
 
 #: Names that a replacement of a guard brings along.
-_BROUGHT = {*["ZeroDivisionError", "None", "True", "False", "pass", "return", "never", "always", "write_bytes", "mmap", "__import__", "list", "str", "strip", "_"]}
+_BROUGHT = {"ZeroDivisionError", "None", "True", "False", "pass", "return", "never", "always", "_"} | {
+    *("write_bytes", "mmap", "__import__", "list", "str", "strip")
+}
 _MARKED = guards(ROOT / "aggarray")
 
 
