@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Duplicate, Problem, Report
     from aggarray.aggregate.rules import Refusal, Rules, Skipped
-    from aggarray.api import Aggregation, concat, open
+    from aggarray.arrays import MasterArray, Partition, PartitionMatrix, SubArray
     from aggarray.errors import (
         AccessError,
         AggarrayError,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         SelectionError,
         UnitsError,
     )
-    from aggarray.master import MasterArray, Partition, PartitionMatrix, SubArray
+    from aggarray.opening import Aggregation, concat, open
     from aggarray.options import set_options
 
 __version__ = "0.1.0"
@@ -35,12 +35,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "aggarray.aggregate.report": ("Duplicate", "Problem", "Report"),
     "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
-    "aggarray.api": ("Aggregation", "concat", "open"),
+    "aggarray.opening": ("Aggregation", "concat", "open"),
     "aggarray.errors": (
         *("AggarrayError", "AggregationError", "ExchangeError", "FormatError", "IndexFileError", "MissingFileError"),
         *("AccessError", "NotFoundError", "ProtocolError", "SelectionError", "UnitsError"),
     ),
-    "aggarray.master": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
+    "aggarray.arrays": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
     "aggarray.options": ("set_options",),
 }
 

@@ -3,8 +3,8 @@
 `MasterArray.local` gives a process its section; anything with ``__distarray__`` comes in by `LocalArray.from_distarray`.
 """
 
-from aggarray.adapters.ownership import picture
-from aggarray.local import LocalArray
+from aggarray.arrays.local import LocalArray
+from aggarray.display.ownership import picture
 from aggarray.maps import Block, Cyclic, Distribution, Map, Unstructured, convert, num_owned_indices, validate, validate_all
 
 __all__ = [

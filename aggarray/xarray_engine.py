@@ -10,14 +10,14 @@ from typing import Any
 from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint
 
-from aggarray import indexes
-from aggarray.adapters.datasets import Group, variable_name
-from aggarray.adapters.xarray_store import DECODERS, dataset_of
-from aggarray.api.datasets import ROOT, datasets
-from aggarray.api.opening import open as open_source
+from aggarray import index
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.formats import local_path, scan
-from aggarray.scan import Source
+from aggarray.interop.dataset import Group, variable_name
+from aggarray.interop.datasets import ROOT, datasets
+from aggarray.interop.xarray_store import DECODERS, dataset_of
+from aggarray.opening.sources import open as open_source
+from aggarray.scan.discovery import Source
 
 #: What the engine takes beside what decoding does: see `aggarray.open`; ``select``: attributes that arrays must have;
 #: ``group``: which dataset of several.
@@ -39,7 +39,7 @@ class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
             path = local_path(filename_or_obj)
             if not os.path.exists(path):
                 return False
-            return indexes.stored_generation(path) is not None or indexes.kind_of(scan(path)) is not None
+            return index.stored_generation(path) is not None or index.kind_of(scan(path)) is not None
         except AggarrayError:
             return False
 

@@ -52,7 +52,7 @@ def found_by_last_name(app: Sphinx, env: BuildEnvironment, node: pending_xref, w
     if node.get("refdomain") != "py":
         return None
     objects = env.domains.python_domain.objects
-    # `MasterArray.local` and `aggarray.master.array.MasterArray` alike: the longest ending that is known by one name.
+    # `MasterArray.local` and `aggarray.arrays.master.MasterArray` alike: the longest ending that is known by one name.
     parts = str(node["reftarget"]).strip("()").split(".")
     for start in range(len(parts)):
         ending = ".".join(parts[start:])

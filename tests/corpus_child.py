@@ -170,7 +170,7 @@ def _read(dtype: Any, shape: tuple[int, ...], read: Callable[[], Any]) -> dict[s
 
 def _opened(path: str, plain: set[str]) -> dict[str, Any]:
     import aggarray as aa
-    from aggarray.master.ragged import flat_of
+    from aggarray.arrays.ragged import flat_of
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,8 +13,8 @@ import aggarray as aa
 from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import open_file, scan
 from aggarray.formats.base import whole
-from aggarray.indexes.foreign import Foreign, convention_of, seated
-from aggarray.indexes.uris import NOWHERE, Moves
+from aggarray.index.conventions.foreign import Foreign, convention_of, seated
+from aggarray.index.uris import NOWHERE, Moves
 from tests.making import write
 
 

@@ -22,8 +22,8 @@ import aggarray as aa
 from aggarray import mpi
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi import ProcessGroup
-from aggarray.read import sheaves, slabs
-from aggarray.transport import shared
+from aggarray.mpi.transport import shared
+from aggarray.read import chunk_blocks, small_chunks
 
 SHAPE = (24, 30, 40)
 
@@ -84,9 +84,9 @@ def decoded() -> Iterator[list[int]]:
         return counted
 
     with (
-        mock.patch.object(slabs, "decode", counting(slabs.decode, lambda part: 1)),
-        mock.patch.object(slabs, "decode_all", counting(slabs.decode_all, len)),
-        mock.patch.object(sheaves, "decode_all", counting(sheaves.decode_all, len)),
+        mock.patch.object(chunk_blocks, "decode", counting(chunk_blocks.decode, lambda part: 1)),
+        mock.patch.object(chunk_blocks, "decode_all", counting(chunk_blocks.decode_all, len)),
+        mock.patch.object(small_chunks, "decode_all", counting(small_chunks.decode_all, len)),
     ):
         yield count
 

@@ -16,8 +16,8 @@ import aggarray as aa
 from aggarray import mpi
 from aggarray.dap import Distribution, LocalArray
 from aggarray.mpi import AllSumReduce, Broadcast, ProcessGroup, Repartition
-from aggarray.mpi.store import Store
-from aggarray.transport import shared
+from aggarray.mpi.transport import shared
+from aggarray.mpi.zarr_store import Store
 
 
 def check_other_calls(root: ProcessGroup) -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats._hdf5_file import opened
-from aggarray.formats._hdf5_refusals import refusal
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Structure,
@@ -18,7 +16,9 @@ from aggarray.formats.base import (
     stored_variable,
     with_values,
 )
-from aggarray.formats.claims import scannable
+from aggarray.formats.hdf5.handle import opened
+from aggarray.formats.hdf5.refusals import refusal
+from aggarray.formats.limits import scannable
 
 NOT_COORDINATE = "_nc4_non_coord_"
 

@@ -12,12 +12,12 @@ import h5py
 import netCDF4
 import numpy as np
 
-from aggarray.formats._h5 import glimpses, netcdf
-from aggarray.formats._h5.data import LEFT
 from aggarray.formats.base import Structure
-from aggarray.formats.glimpses import Glimpse, Wanted
-from aggarray.formats.hdf5 import scan_by_library
-from aggarray.formats.places import File
+from aggarray.formats.hdf5.format import scan_by_library
+from aggarray.formats.hdf5.metadata import partial_scan, scan
+from aggarray.formats.hdf5.metadata.data import LEFT
+from aggarray.formats.partial_scan import Glimpse, Wanted
+from aggarray.storage.files import File
 from tests import netcdf4_scan
 
 
@@ -34,7 +34,7 @@ def by_h5py(path: Any) -> Structure:
 def without_library(path: Any) -> Structure | None:
     """Scan without a library, None where that is refused."""
     try:
-        return netcdf.scan(os.fspath(path))
+        return scan.scan(os.fspath(path))
     except LEFT:
         return None
 
@@ -42,7 +42,7 @@ def without_library(path: Any) -> Structure | None:
 def glimpse_without_library(path: Any, wanted: Wanted) -> Glimpse | None:
     """Glimpse without a library, None where that is refused."""
     try:
-        return glimpses.glimpse(os.fspath(path), wanted)
+        return partial_scan.glimpse(os.fspath(path), wanted)
     except LEFT:
         return None
 
@@ -50,7 +50,7 @@ def glimpse_without_library(path: Any, wanted: Wanted) -> Glimpse | None:
 def direct(path: Any) -> Structure:
     """Scan without a library; the exception tells why not, where that is refused."""
     with File(os.fspath(path)) as file:
-        return netcdf._structure(os.fspath(path), file)
+        return scan._structure(os.fspath(path), file)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.aggregate import aggregate, group, repeat, runs
+from aggarray.aggregate import aggregate, duplicates, group, runs
 from aggarray.aggregate.candidate import Place
 from aggarray.aggregate.view import View
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
 from tests.making import TIME, check, cube, one, write
 
 RULES = aa.Rules()
@@ -163,7 +163,7 @@ def test_repeats_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_arrays_are_read_as_far_as_they_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks are small, and bounded along all dimensions; the odd one is read up to its difference."""
     _static(tmp_path, 4, changed=2)
-    monkeypatch.setattr(repeat, "BLOCK", 3)
+    monkeypatch.setattr(duplicates, "BLOCK", 3)
     reads = counted(monkeypatch, aa.MasterArray, "read")
     agg = aa.open(tmp_path)
     assert len(agg.select("mask")) == 2 and len(agg.duplicates) == 2
@@ -221,7 +221,7 @@ def test_digests_are_equal_where_values_are(x: list[float], y: list[float], data
     a, b = (held(numbers, data.draw(st.sampled_from(DTYPES))) for numbers in (x, y))
     if len(a) == len(b):
         equal = all(p == q or (p != p and q != q) for p, q in zip(a.tolist(), b.tolist(), strict=True))
-        assert (repeat.digest(np.ma.asarray(a)) == repeat.digest(np.ma.asarray(b))) == equal
+        assert (duplicates.digest(np.ma.asarray(a)) == duplicates.digest(np.ma.asarray(b))) == equal
 
 
 @pytest.mark.parametrize(
@@ -237,15 +237,15 @@ def test_digests_are_equal_where_values_are(x: list[float], y: list[float], data
 )
 def test_digests_of_masked_and_other_values(a: Any, b: Any, equal: bool) -> None:
     """What lies under a mask does not count, where it lies does."""
-    assert (repeat.digest(a) == repeat.digest(b)) == equal
+    assert (duplicates.digest(a) == duplicates.digest(b)) == equal
 
 
 @given(st.lists(st.integers(0, 6), max_size=4).map(tuple))
 def test_blocks_cover_an_array_once(shape: tuple[int, ...]) -> None:
     """Blocks are no larger than they may be, in the order of the elements."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeat, "BLOCK", 5)
+        patch.setattr(duplicates, "BLOCK", 5)
         numbers = np.arange(int(np.prod(shape))).reshape(shape)
-        blocks = [numbers[key].ravel() for key in repeat._keys(shape)]
+        blocks = [numbers[key].ravel() for key in duplicates._keys(shape)]
     assert all(b.size <= 6 for b in blocks)
     assert np.concatenate([*blocks, np.zeros(0, int)]).tolist() == numbers.ravel().tolist()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.api.extracting import extract
+from aggarray.export.extract import extract
 from tests.making import TIME, one, write
 
 LEVELS = np.array([1000.0, 850.0, 500.0])

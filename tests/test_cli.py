@@ -154,7 +154,7 @@ def test_help_lists_the_commands_of_the_folder_and_loads_nothing_heavy() -> None
     listed = re.findall(r"^  ([a-z]+)  +[A-Z].*\.$", text, flags=re.MULTILINE)
     folder = {path.stem for path in Path(cli.__file__).parent.glob("[a-z]*.py")}
     assert set(listed) == folder and not re.search(r"\w\.\.\.", text)
-    assert not modules & {"numpy", "h5py", "netCDF4", "zarr", "xarray", "aggarray.api", "tomllib"}
+    assert not modules & {"numpy", "h5py", "netCDF4", "zarr", "xarray", "aggarray.opening", "tomllib"}
 
 
 def test_wrong_usage_gives_status_2(capsys: pytest.CaptureFixture[str]) -> None:

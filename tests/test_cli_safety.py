@@ -12,8 +12,8 @@ from making import cube, write
 from serving import free_of_proxies, web_server
 
 import aggarray as aa
-from aggarray.api import extract
 from aggarray.cli import main
+from aggarray.export.extract import extract
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -144,7 +144,7 @@ def test_memory_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[st
     def greedy(*arguments: object, **options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("aggarray.facts.aggregation_facts", greedy)
+    monkeypatch.setattr("aggarray.display.facts.aggregation_facts", greedy)
     told = (1, "", "aggarray: there is not enough memory for that: ask for less at a time\n")
     assert run(capsys, "info", folder / "data") == told
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tilings import same
 
-from aggarray.conform import arrange, cast, conform, convert, fill_for, plain_dtype
-from aggarray.encoding import encoding
+from aggarray.cf.encoding import encoding
 from aggarray.errors import AggregationError, UnitsError
-from aggarray.table import Step, Template
+from aggarray.partition.conform import arrange, cast, conform, convert, fill_for, plain_dtype
+from aggarray.partition.matrix import Step, Template
 
 TEXT = np.dtypes.StringDType()
 

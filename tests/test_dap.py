@@ -25,8 +25,8 @@ from aggarray.dap import (
     validate_all,
 )
 from aggarray.errors import ProtocolError
-from aggarray.maps.dimdata import Faults, parse_dimension
-from aggarray.maps.kinds import kinds
+from aggarray.maps.dim_data import Faults, parse_dimension
+from aggarray.maps.registry import kinds
 
 EXAMPLES = json.loads((Path(__file__).parent / "fixtures" / "dap_examples.json").read_text(encoding="utf-8"))
 D = Distribution

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
-from aggarray.adapters.to_dask import chunked
-from aggarray.adapters.travel import Block, fingerprint
+from aggarray.interop.dask import chunked
+from aggarray.interop.pickling import Block, fingerprint
 from tests.making import cube, write
 
 

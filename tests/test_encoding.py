@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggarray.encoding import Encoding, default_fill, encoding
+from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.errors import FormatError
 
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
-from aggarray.exchange import broadcast_groups, halo_steps, halo_widths, incoming, kept_groups, neighbours, outgoing, union
-from aggarray.exchange.overlap import Run, meet
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
+from aggarray.mpi.schedule import broadcast_groups, halo_steps, halo_widths, incoming, kept_groups, neighbours, outgoing, union
+from aggarray.mpi.schedule.overlap import Run, meet
 
 
 def test_the_worked_example_of_broadcast() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution
-from aggarray.exchange.chunks import chunk_layout
+from aggarray.mpi.schedule.chunk_grid import chunk_layout
 
 _MOST = 16 << 20
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
-from aggarray.exchange.chunks import chunk_layout
-from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out, join_boxes
+from aggarray.mpi.schedule.chunk_grid import chunk_layout
+from aggarray.mpi.schedule.read_schedule import Units, deal, dealt_in, dealt_out, join_boxes
 
 
 @st.composite

@@ -23,9 +23,8 @@ from making import cube, write
 from numcodecs.jenkins import jenkins_lookup3
 
 import aggarray as aa
-from aggarray.api import extract
-from aggarray.api.extracting import is_extracted, layout, netcdf_file, pieces
-from aggarray.exchange import blocks
+from aggarray.export.extract import extract, is_extracted, layout, netcdf_file, pieces
+from aggarray.partition import block_shapes
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Arrays of a few kilobytes are cut as large ones are.
@@ -36,7 +35,7 @@ SUFFIXES = ("nc", "zarr")
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, number in SMALL.items():
-        module = next(m for m in (layout, blocks, pieces) if hasattr(m, name))
+        module = next(m for m in (layout, block_shapes, pieces) if hasattr(m, name))
         monkeypatch.setattr(module, name, number)
 
 
@@ -275,9 +274,9 @@ def test_no_more_than_a_block_is_read_at_a_time(tmp_path: Path, monkeypatch: pyt
 KILLER = """
 import os, signal, sys
 import aggarray as aa
-from aggarray.api import extract
-from aggarray.api.extracting import layout, pieces
-from aggarray.exchange import blocks
+from aggarray.export.extract import extract
+from aggarray.export.extract import layout, pieces
+from aggarray.mpi.schedule import blocks
 import zarr, netCDF4, h5py
 source, out, numbers = sys.argv[1], sys.argv[2], sys.argv[3:]
 for number in numbers:
@@ -357,7 +356,7 @@ def test_killed_anywhere_and_started_again_the_bytes_are_the_same(tmp_path: Path
 def test_blocks_cover_every_element_once(shape: list[int], sides: list[int], most: int) -> None:
     seen = np.zeros(shape, int)
     cuts = sides[: len(shape)]
-    for box in blocks.in_blocks(shape, cuts, most):
+    for box in block_shapes.in_blocks(shape, cuts, most):
         seen[box] += 1
         assert all(s.start % side == 0 for s, side in zip(box, cuts, strict=True))
         assert seen[box].size <= max(most, int(np.prod(cuts)))
@@ -366,10 +365,10 @@ def test_blocks_cover_every_element_once(shape: list[int], sides: list[int], mos
 
 @given(st.lists(st.integers(1, 10**5), max_size=4), st.lists(st.integers(1, 10**5), min_size=4, max_size=4), st.integers(1, 16))
 def test_chunks_are_of_a_size_that_suits(shape: list[int], stored: list[int], itemsize: int) -> None:
-    found = blocks.chunk_like(shape, itemsize, stored[: len(shape)])
+    found = block_shapes.chunk_like(shape, itemsize, stored[: len(shape)])
     nbytes = int(np.prod([itemsize, *found], dtype=object))
-    assert all(1 <= side <= size for side, size in zip(found, shape, strict=True)) and nbytes <= blocks._MUCH
-    assert nbytes * 4 >= blocks._LITTLE or found == tuple(shape)
+    assert all(1 <= side <= size for side, size in zip(found, shape, strict=True)) and nbytes <= block_shapes._MUCH
+    assert nbytes * 4 >= block_shapes._LITTLE or found == tuple(shape)
 
 
 def test_netcdf_library_agrees_on_the_chunks(tmp_path: Path, small: None) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import aggarray as aa
-from aggarray.aggregate.apart import common_folder, labels, short_paths
-from aggarray.facts import aggregation_facts
+from aggarray.aggregate.differences import common_folder, labels, short_paths
+from aggarray.display.facts import aggregation_facts
 from tests.making import TAS, cube, write
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.errors import AggarrayError, FormatError
-from aggarray.formats import _zarr_keys
+from aggarray.formats.zarr import chunk_keys
 from tests.chunking import assembled, known, table_of
 
 NUMBERS = ["bool", "i1", "u1", "<i2", ">i2", "<u4", ">u4", "<i8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]
@@ -333,8 +333,8 @@ def test_a_chunk_that_is_not_there_takes_no_memory(tmp_path: Path) -> None:
 def test_files_of_chunks_are_named_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = zarr.create_array(tmp_path / "v", shape=(2, 300, 300), chunks=(1, 300, 300), dtype="f4", compressors=None)
     made[...] = np.arange(made.size).reshape(made.shape)
-    opened, named, name = aa.open(tmp_path / "v")["v"], [], _zarr_keys.Paths.__call__
-    monkeypatch.setattr(_zarr_keys.Paths, "__call__", lambda self, number: named.append(number) or name(self, number))
+    opened, named, name = aa.open(tmp_path / "v")["v"], [], chunk_keys.Paths.__call__
+    monkeypatch.setattr(chunk_keys.Paths, "__call__", lambda self, number: named.append(number) or name(self, number))
     np.testing.assert_array_equal(opened[:, ::7, ::9], made[:, ::7, ::9])
     np.testing.assert_array_equal(opened[::-1, :, [250, 3]], made[...][::-1, :, [250, 3]])
     assert len(named) < 20

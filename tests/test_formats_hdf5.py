@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from aggarray import formats
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats import hdf5
 from aggarray.formats.base import Structure, whole
+from aggarray.formats.hdf5 import format
 
 DTYPES = [f"{order}{code}" for order in "<>" for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
 
@@ -144,7 +144,7 @@ def test_two_dimensions_that_other_variables_lengthened(tmp_path: Path) -> None:
 
 def through_h5py(path: Path) -> Structure:
     """Scan by the library."""
-    return hdf5.scan_by_library(str(path))
+    return format.scan_by_library(str(path))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -130,10 +130,10 @@ def test_every_index_of_chunks(tmp_path: Path, write: Callable[[h5py.File], None
 
 
 def test_values_of_a_tree_of_version_2(tmp_path: Path) -> None:
-    from aggarray.formats._h5 import groups, headers, heaps, superblock
-    from aggarray.formats._h5.data import Data
-    from aggarray.formats._h5.values import values_of
-    from aggarray.formats.places import File
+    from aggarray.formats.hdf5.metadata import groups, headers, heaps, superblock
+    from aggarray.formats.hdf5.metadata.data import Data
+    from aggarray.formats.hdf5.metadata.values import values_of
+    from aggarray.storage.files import File
 
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest") as file:

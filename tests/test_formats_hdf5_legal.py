@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats import _hdf5_apart, hdf5
-from aggarray.formats._h5.file import H5File
+from aggarray.formats.hdf5 import format, isolated
+from aggarray.formats.hdf5.metadata.lookup import H5File
 from tests.scans import check_against_h5py, direct
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,8 +34,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any) -> None:
         raise AssertionError("the library is asked")
 
-    monkeypatch.setattr(_hdf5_apart, "ask", fail)
-    monkeypatch.setattr(hdf5, "scan_by_library", fail)
+    monkeypatch.setattr(isolated, "ask", fail)
+    monkeypatch.setattr(format, "scan_by_library", fail)
 
 
 def test_netcdf_c_is_never_loaded(tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_what_the_own_reader_leaves_is_scanned_in_another_process(tmp_path: Path
     def here(path: str) -> None:
         raise AssertionError("in this process")
 
-    monkeypatch.setattr(hdf5, "scan_by_library", here)
+    monkeypatch.setattr(format, "scan_by_library", here)
     assert [v.name for v in formats.scan(path).variables] == ["v"]
     with pytest.raises(Exception, match=r"superblock|addresses of another size"):
         direct(path)

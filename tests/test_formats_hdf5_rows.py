@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggarray.formats import _hdf5_file
-from aggarray.formats._hdf5_file import HDF5File
+from aggarray.formats.hdf5 import handle
+from aggarray.formats.hdf5.handle import HDF5File
 
 STORAGES: list[dict[str, Any]] = [
     {},
@@ -26,7 +26,7 @@ def refused(path: str) -> Any:
 
 @pytest.fixture
 def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hdf5_file, "_open", refused)
+    monkeypatch.setattr(handle, "_open", refused)
 
 
 def written(path: Path, rows: list[np.ndarray], dtype: str, libver: str, storage: dict[str, Any]) -> None:
@@ -67,14 +67,14 @@ def test_rows_of_any_length(
         storage = {**storage, "chunks": (min(storage["chunks"][0], max(len(rows), 1)),), "maxshape": (None,)}
     written(path, rows, dtype, libver, storage)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_hdf5_file, "_open", refused)
+        patched.setattr(handle, "_open", refused)
         check(path, rows, dtype, cut)
 
 
 @pytest.mark.usefixtures("without_library")
 def test_rows_longer_than_a_collection_and_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The values of more than one batch; a row that has a collection for itself."""
-    monkeypatch.setattr("aggarray.formats._h5.rows._BATCH", 1 << 10)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.rows._BATCH", 1 << 10)
     sizes = [3, 5000, 0, *([17] * 500), 2000]
     rows = [np.arange(n) * 0.5 + i for i, n in enumerate(sizes)]
     written(tmp_path / "a.h5", rows, "f8", "earliest", {})

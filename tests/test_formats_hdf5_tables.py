@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from aggarray import memory
 from aggarray.errors import AggarrayError
-from aggarray.formats import hdf5
-from aggarray.formats._h5.data import LEFT
-from aggarray.formats._h5.file import H5File
-from aggarray.formats._h5.tables import piece_of, table_of
-from aggarray.formats._hdf5_file import Library, opened
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, Chunks
-from aggarray.formats.glimpses import GLIMPSED, Wanted
+from aggarray.formats.hdf5 import format
+from aggarray.formats.hdf5.handle import Library, opened
+from aggarray.formats.hdf5.metadata.chunk_index import piece_of, table_of
+from aggarray.formats.hdf5.metadata.data import LEFT
+from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.partial_scan import GLIMPSED, Wanted
 from tests.chunking import assembled
 from tests.scans import by_h5py as scanned
 from tests.scans import glimpse_without_library, same
@@ -220,7 +220,7 @@ def test_what_is_left_to_the_library(tmp_path: Path) -> None:
     elsewhere(path)
     found = {name: directly(path, name) for name in names_in(path)}
     assert {name for name, table in found.items() if table is LEAVES} == {"external", "virtual", "text", "bool"}
-    handle = hdf5.FORMAT.open(str(path))
+    handle = format.FORMAT.open(str(path))
     assert handle.elsewhere("x") == []
     for name, file in (("external", "values"), ("virtual", "other.h5")):
         assert str(tmp_path / file) in handle.elsewhere(name)
@@ -232,7 +232,7 @@ def test_a_file_that_is_replaced_by_one_that_leads_elsewhere(tmp_path: Path) -> 
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["external"] = np.arange(3.0, dtype="f4")
-    handle = hdf5.FORMAT.open(str(path))
+    handle = format.FORMAT.open(str(path))
     assert handle.elsewhere("external") == []
     (tmp_path / "values").write_bytes(bytes(12))
     elsewhere(tmp_path / "b.h5")
@@ -291,13 +291,13 @@ def test_damage_is_told_by_the_library(tmp_path: Path) -> None:
         file.create_dataset("v", data=np.arange(40.0), chunks=(3,), compression="gzip")
     raw = path.read_bytes()
     path.write_bytes(raw.replace(b"TREE", b"XXXX"))
-    handle = hdf5.FORMAT.open(str(path))
+    handle = format.FORMAT.open(str(path))
     with pytest.raises(AggarrayError, match=r"a\.h5"):
         handle.chunks("v")
     handle.close()
     path.write_bytes(raw[:-100])
     with pytest.raises(AggarrayError, match=r"a\.h5.*truncated"):
-        hdf5.FORMAT.open(str(path))
+        format.FORMAT.open(str(path))
 
 
 # Glimpses and views
@@ -347,7 +347,7 @@ def test_pieces_for_views(tmp_path: Path, userblock: int) -> None:
         for name in names:
             assert piece_of(file, name) == Library(str(path), by_library).piece(name)
     file.close()
-    handle = hdf5.FORMAT.open(str(path))
+    handle = format.FORMAT.open(str(path))
     view = handle.mapped("v")
     handle.close()
     assert view is not None and memory.view(view).block.kind == "memmap"

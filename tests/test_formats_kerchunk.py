@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.formats import open_file, scan
-from aggarray.read.tables import find_table
+from aggarray.read.chunk_index import find_table
 from tests.kerchunk_fixtures import FOLDER, KINDS, values
 
 TABLES = [f"both.{kind}.parq" for kind in KINDS]

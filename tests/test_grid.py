@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tilings import boxes as disjoint
 
 from aggarray.errors import AggregationError
-from aggarray.grid import MAX_CELLS, Cover, cut_points, refine
+from aggarray.partition.grid import MAX_CELLS, Cover, cut_points, refine
 
 NAMES = ("a", "b", "c", "d")
 

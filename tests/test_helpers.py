@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from aggarray import helpers
 from aggarray.formats.base import Structure
-from aggarray.helpers import BATCH, Crew, Result, Task, _Work
 from aggarray.options import set_options
-from aggarray.scan import Scan, scan_files
+from aggarray.scan import workers
+from aggarray.scan.discovery import Scan, scan_files
+from aggarray.scan.workers import BATCH, Crew, Result, Task, _Work
 from tests.making import cube, write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +63,7 @@ def children() -> set[int]:
 def test_helpers_that_fail_are_done_without(
     tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    monkeypatch.setattr(helpers, "PATIENCE", 0.5)
+    monkeypatch.setattr(workers, "PATIENCE", 0.5)
     monkeypatch.setattr("sys.executable", stub(tmp_path, body))
     before = children()
     start = time.monotonic()
@@ -93,7 +93,7 @@ def test_a_helper_that_falls_silent_is_not_waited_for(
     tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It says that it has started, takes a batch and never answers.
-    monkeypatch.setattr(helpers, "PATIENCE", 0.3)
+    monkeypatch.setattr(workers, "PATIENCE", 0.3)
     monkeypatch.setattr("sys.executable", stub(tmp_path, 'printf "\\n\\223aggarray scan 1\\n"; exec sleep 600'))
     slow_here(monkeypatch, 0.01)
     before = children()
@@ -103,14 +103,14 @@ def test_a_helper_that_falls_silent_is_not_waited_for(
 
 def slow_here(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
     """Make this process slow, so that helpers get their share; return the list of what it looked at."""
-    look, seen = helpers.look, []
+    look, seen = workers.look, []
 
     def slowly(task: Task) -> Result:
         seen.append(task[0])
         time.sleep(seconds)
         return look(task)
 
-    monkeypatch.setattr(helpers, "look", slowly)
+    monkeypatch.setattr(workers, "look", slowly)
     return seen
 
 
@@ -167,13 +167,13 @@ def test_an_error_of_the_callers_own_ends_the_helpers(paths: list[str]) -> None:
 def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen = slow_here(monkeypatch, 0.02)
     started: list[int] = []
-    start = helpers._Helper._start
+    start = workers._Helper._start
 
-    def counted(self: helpers._Helper) -> object:
+    def counted(self: workers._Helper) -> object:
         started.append(1)
         return start(self)
 
-    monkeypatch.setattr(helpers._Helper, "_start", counted)
+    monkeypatch.setattr(workers._Helper, "_start", counted)
     with Scan(3 * len(paths), 2) as scan:
         for _ in range(3):
             assert [s.uri for _, s in scan.whole(paths) if isinstance(s, Structure)] == paths
@@ -185,8 +185,8 @@ def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.Monk
 def test_help_is_called_in_where_it_is_worth_it(
     paths: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, helped: int
 ) -> None:
-    monkeypatch.setattr(helpers, "usual_processes", lambda files: 3)
-    monkeypatch.setattr(helpers, "WORTH", 0.6 if seconds else 60.0)
+    monkeypatch.setattr(workers, "usual_processes", lambda files: 3)
+    monkeypatch.setattr(workers, "WORTH", 0.6 if seconds else 60.0)
     slow_here(monkeypatch, seconds)
     with Crew() as crew:
         found = crew.run([(path, None) for path in paths])
@@ -249,7 +249,7 @@ def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
     script = f"""
     import sys, time
     from aggarray import helpers
-    from aggarray.scan import scan_files
+    from aggarray.scan.discovery import scan_files
     look = helpers.look
     def slowly(task):
         print("working", flush=True)
@@ -286,7 +286,7 @@ def running(session: int) -> str:
 
 def test_a_parent_that_is_killed_leaves_no_helpers(tmp_path: Path, paths: list[str]) -> None:
     (tmp_path / "script.py").write_text(
-        f"from aggarray.scan import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
+        f"from aggarray.scan.discovery import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -304,7 +304,7 @@ def test_a_parent_that_is_killed_leaves_no_helpers(tmp_path: Path, paths: list[s
 
 
 def test_helpers_import_no_more_than_scanning_needs() -> None:
-    script = "import sys, aggarray._scan; print(*sorted(m for m in sys.modules if m.startswith('aggarray.')))"
+    script = "import sys, aggarray.scan.worker; print(*sorted(m for m in sys.modules if m.startswith('aggarray.')))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )

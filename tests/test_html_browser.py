@@ -12,9 +12,10 @@ from making import cube, write
 from test_html_page import HOSTILE, many
 
 import aggarray as aa
-from aggarray import MasterArray, SubArray, report
+from aggarray import MasterArray, SubArray
 from aggarray.aggregate.rules import Refusal
-from aggarray.api import Aggregation
+from aggarray.display import report
+from aggarray.opening import Aggregation
 
 #: Of all visible text, the least contrast with what is behind it, by the formula of WCAG 2.
 CONTRAST = """(() => {

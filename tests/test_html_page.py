@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from making import cube, write
 
 import aggarray as aa
-from aggarray import MasterArray, SubArray, facts, report
-from aggarray.adapters.html import colours_of
+from aggarray import MasterArray, SubArray
 from aggarray.aggregate.rules import Refusal, Skipped
-from aggarray.api import Aggregation
 from aggarray.cli import main
+from aggarray.display import facts, report
+from aggarray.display.html import colours_of
 from aggarray.errors import AggarrayError
+from aggarray.opening import Aggregation
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

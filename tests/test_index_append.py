@@ -485,7 +485,7 @@ def test_a_save_that_fails_leaves_the_old_index(tmp_path: Path, monkeypatch: pyt
         write(tmp_path / FILES[t], cube([t]))
     agg = kept(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     if call == "write":
-        monkeypatch.setattr("aggarray.indexes.container.Container.write_all", faulty(os.replace))
+        monkeypatch.setattr("aggarray.index.container.Container.write_all", faulty(os.replace))
     else:
         monkeypatch.setattr(os, "replace", faulty(os.replace))
     with pytest.raises(aa.IndexFileError, match=r"index\.idx: cannot be written: No space left"):

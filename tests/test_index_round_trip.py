@@ -21,8 +21,8 @@ from making import LAT, LON, NOLEAP, TAS, TIME, cube, field, write
 from tilings import FILL, Tile, keys, tilings
 
 import aggarray as aa
-from aggarray.api import Aggregation
-from aggarray.indexes.encode import plain, unplain
+from aggarray.index.columns import plain, unplain
+from aggarray.opening import Aggregation
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -22,7 +22,7 @@ from indexes_making import changed, document, group, kept, put, same_values
 from making import cube, field, write
 
 import aggarray as aa
-from aggarray.access import Access
+from aggarray.storage.access import Access
 
 #: What opening a damaged index may take more than opening a good one.
 MEGABYTES = 8 << 20

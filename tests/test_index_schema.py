@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.indexes.store import SCHEMA
+from aggarray.index.store import SCHEMA
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -20,7 +20,7 @@ from making import LAT, NOLEAP, TAS
 import aggarray as aa
 from aggarray import formats
 from aggarray.cli import commands
-from aggarray.read import close_files, files
+from aggarray.read import close_files, open_files
 from aggarray.read.cache import chunk_tables
 
 LATS = np.arange(4.0)
@@ -36,14 +36,14 @@ def forget() -> None:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of the data files that are opened through a library, in order; nothing is known of them before."""
     found: list[str] = []
-    open_file = files.open_file
+    open_file = open_files.open_file
 
     def noted(path: str) -> Any:
         found.append(os.path.basename(path))
         return open_file(path)
 
     forget()
-    monkeypatch.setattr(files, "open_file", noted)
+    monkeypatch.setattr(open_files, "open_file", noted)
     monkeypatch.setattr(formats, "open_file", noted)
     yield found
     forget()

@@ -10,10 +10,10 @@ import pytest
 import zarr
 
 import aggarray as aa
-from aggarray import indexes
-from aggarray.access import Access
-from aggarray.indexes.foreign import convention_of
-from aggarray.indexes.uris import moves
+from aggarray import index as indexes
+from aggarray.index.conventions.foreign import convention_of
+from aggarray.index.uris import moves
+from aggarray.storage.access import Access
 from tests.indexing import cfdm_library, cfdm_values, foreign, fragment, opened
 from tests.making import LAT, TIME, write
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.indexes.cfa04_write import variables_for
+from aggarray.index.conventions.cfa04_write import variables_for
 from tests.indexing import fragment, opened
 from tests.making import LAT, TIME, cube, write
 

@@ -8,7 +8,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.formats import scan
-from aggarray.indexes.foreign import convention_of
+from aggarray.index.conventions.foreign import convention_of
 from tests.indexing import fragment, opened
 from tests.making import TIME, write
 

@@ -16,10 +16,10 @@ import xarray as xr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import aggarray.labels as labels
+import aggarray.cf.labels as labels
+from aggarray.cf.labels import locate
+from aggarray.cf.labels.duration import parse_duration
 from aggarray.errors import NotFoundError, SelectionError
-from aggarray.labels import locate
-from aggarray.labels.duration import parse_duration
 
 TEXT = np.dtypes.StringDType()
 METHODS = [None, "nearest", "pad", "ffill", "backfill", "bfill"]
@@ -433,7 +433,7 @@ def test_a_tolerance_counts_nanoseconds_and_never_wraps() -> None:
 
 def test_pandas_is_not_imported_for_a_tolerance() -> None:
     code = (
-        "import sys, numpy as np; from aggarray.labels import locate;"
+        "import sys, numpy as np; from aggarray.cf.labels import locate;"
         "t = np.array(['2000-01-01', '2000-01-02'], 'M8[s]');"
         "assert locate(t, '2000-01-01T10', method='nearest', tolerance='12h', dimension='t') == 0;"
         "assert 'pandas' not in sys.modules"

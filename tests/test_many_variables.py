@@ -20,11 +20,11 @@ import zarr
 import aggarray as aa
 from aggarray import formats
 from aggarray.formats import open_file
-from aggarray.formats._h5 import data, links
-from aggarray.formats._h5 import file as h5_file
-from aggarray.formats._h5 import survey as survey_module
-from aggarray.formats._h5.survey import survey
-from aggarray.lru_cache import LRUCache
+from aggarray.formats.hdf5.metadata import data, links
+from aggarray.formats.hdf5.metadata import lookup as h5_file
+from aggarray.formats.hdf5.metadata import validation as survey_module
+from aggarray.formats.hdf5.metadata.validation import survey
+from aggarray.storage.lru_cache import LRUCache
 
 #: Variables of the smaller file, and how much more work twice as many may be.
 COUNT, MOST_TIMES = 150, 2.3

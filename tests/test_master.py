@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tilings import FILL, Tile, Tiling, keys, pick, same, same_masked, tilings
 
 import aggarray as aa
-from aggarray import MasterArray, SubArray, source
-from aggarray.read import crew
+from aggarray import MasterArray, SubArray
+from aggarray.read import executor
+from aggarray.storage import reader
 
 
 def whole(array: Any, **options: Any) -> MasterArray:
@@ -93,13 +94,13 @@ def test_any_tiling_through_files(tmp_path_factory: pytest.TempPathFactory, data
 
 @pytest.mark.parametrize("key", [..., 0, slice(1, 3), [2, 0], (slice(None), 1)])
 def test_results_are_fresh_native_and_writable(key: Any) -> None:
-    source = np.arange(12, dtype=">f4").reshape(4, 3)
-    before = source.copy()
-    result = whole(source)[key]
+    reader = np.arange(12, dtype=">f4").reshape(4, 3)
+    before = reader.copy()
+    result = whole(reader)[key]
     assert isinstance(result, np.ndarray) and result.dtype == np.dtype("f4") and result.dtype.isnative
-    assert result.flags.writeable and not np.shares_memory(result, source)
+    assert result.flags.writeable and not np.shares_memory(result, reader)
     result[...] = -1
-    np.testing.assert_array_equal(source, before)
+    np.testing.assert_array_equal(reader, before)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i4", "M8[D]", "?", "c16"])
@@ -219,15 +220,15 @@ def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pieces.append(([(2 * i, 2 * i + 2)], SubArray.from_file(tmp_path / f"{i}.nc", "v")))
     a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     seen = set()
-    take = source.Descriptors.take
+    take = reader.Descriptors.take
 
     def noted(*args: Any) -> Any:
         seen.add(threading.get_ident())
         return take(*args)
 
-    monkeypatch.setattr(source.Descriptors, "take", noted)
+    monkeypatch.setattr(reader.Descriptors, "take", noted)
     # So little is no work for threads.
-    monkeypatch.setattr(crew, "_PIECES", 1)
+    monkeypatch.setattr(executor, "_PIECES", 1)
     same(a.read(threads=1), np.arange(0, 6, 0.5))
     assert seen == {threading.get_ident()}
     same(a.read(threads=3), np.arange(0, 6, 0.5))

@@ -14,7 +14,7 @@ from tilings import keys, pick, same, same_masked, tilings
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
-from aggarray.access import Access
+from aggarray.storage.access import Access
 
 Eager = tuple[np.ndarray, np.ndarray]
 

@@ -13,7 +13,7 @@ import pytest
 import aggarray as aa
 from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Access, Array, Block, array, asarray, view
-from aggarray.memory.kept import restorable
+from aggarray.memory.immutable import restorable
 
 READ, READ_WRITE, FOREVER = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
 TEXT = np.dtypes.StringDType()

@@ -13,7 +13,7 @@ import pytest
 import aggarray as aa
 from aggarray.dap import Distribution
 from aggarray.memory import Access, debug_repr, view
-from aggarray.memory.making import block_of, mapped
+from aggarray.memory.creation import block_of, mapped
 from aggarray.memory.mapping import _mapped
 from aggarray.read import close_files
 

@@ -16,7 +16,7 @@ from threads_link import run
 import aggarray as aa
 from aggarray.dap import Distribution
 from aggarray.mpi import Broadcast, HaloExchange, ProcessGroup, Repartition
-from aggarray.transport import moving
+from aggarray.mpi.transport import moving
 
 SIZES = (2, 4, 7, 12)
 

@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggarray.encoding import encoding
-from aggarray.plan import Along, along, part_of, pieces, runs
-from aggarray.selection import normalise, result_shape
-from aggarray.table import Matrix, References, Template
-from aggarray.tiling import reverse, select
+from aggarray.cf.encoding import encoding
+from aggarray.memory.selection import normalise, result_shape
+from aggarray.partition.matrix import Matrix, References, Template
+from aggarray.partition.plan import Along, along, part_of, pieces, runs
+from aggarray.partition.tiling import reverse, select
 
 
 @st.composite

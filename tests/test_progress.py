@@ -2,8 +2,8 @@
 
 import pytest
 
-from aggarray.api.progress import Bar, checked_progress
 from aggarray.errors import AggregationError
+from aggarray.scan.progress import Bar, checked_progress
 
 
 class Clock:

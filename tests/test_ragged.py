@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import memory
+from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dap import Block, Cyclic, Distribution, validate_all
-from aggarray.master.ragged import RaggedMasterArray
 from aggarray.memory import Ragged
 from aggarray.memory.rows import contiguous, indexed, indexed_contiguous
 from sample_data.stations import CRUISES, SIZES, expected_profiles

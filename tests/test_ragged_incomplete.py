@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
+from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dap import Distribution, validate_all
-from aggarray.master.ragged import RaggedMasterArray
 from aggarray.memory import Ragged, type_string
 
 FILL = -999.0

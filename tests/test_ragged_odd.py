@@ -12,14 +12,14 @@ import pytest
 
 import aggarray as aa
 from aggarray import memory
+from aggarray.arrays.ragged_variables import unrolled
 from aggarray.dap import Distribution
-from aggarray.master.unrolled import unrolled
+from aggarray.display.report import page
+from aggarray.display.report.data import packed
 from aggarray.memory import Ragged
-from aggarray.plan import along
-from aggarray.read.grouping import by_file
-from aggarray.report import page
-from aggarray.report._data import packed
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
+from aggarray.partition.plan import along
+from aggarray.read.pieces import by_file
 
 
 def stored(path: Path, variables: dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]) -> Path:

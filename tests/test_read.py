@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-import aggarray.read.files as files
+import aggarray.read.open_files as files
 from aggarray import MasterArray, SubArray
-from aggarray.access import Access
 from aggarray.read import OpenFiles, close_files
 from aggarray.read.cache import chunk_tables
+from aggarray.storage.access import Access
 
 
 def written(path: Path, values: Any, name: str = "v", form: str = "NETCDF3_CLASSIC", **attrs: Any) -> Path:

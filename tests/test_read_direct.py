@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 import aggarray.read as reading
+from aggarray.read import contiguous
 from aggarray.read import direct as direct_reading
-from aggarray.read import stretches
 from aggarray.read.cache import chunk_tables, decoded_chunks
-from aggarray.read.chunking import runs_along
+from aggarray.read.chunk_selection import runs_along
 
 SHAPE = (7, 10, 6)
 KEYS = st.tuples(
@@ -149,7 +149,7 @@ def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads
     wanted = expected(values(array._matrix.references.templates[0].encoding.stored.str), key)
     with pytest.MonkeyPatch.context() as patch:
         for name, size in sizes.items():
-            for module in (direct_reading, stretches):
+            for module in (direct_reading, contiguous):
                 if hasattr(module, name):
                     patch.setattr(module, name, size)
         found = array.read(key, masked=masked, threads=threads)

@@ -12,7 +12,7 @@ from making import LAT, LON, NOLEAP, TAS, write
 
 import aggarray as aa
 import aggarray.read as reading
-from aggarray.read import close_files, sheaves
+from aggarray.read import close_files, small_chunks
 from aggarray.read.cache import chunk_tables
 
 FILES, STEPS, LATS, LONS = 40, 3, 4, 5
@@ -86,7 +86,7 @@ def test_any_selection(
     a = aa.open(folder / "index.nca")["tas"]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in zip(("SMALL", "TOGETHER", "MOST"), together, strict=True):
-            patch.setattr(sheaves, name, value)
+            patch.setattr(small_chunks, name, value)
         patch.setattr(reading, "_LIGHT", 1 << 18 if light else 0)
         patch.setattr(reading, "_MANY", 2)
         found = a.read(key, threads=threads, masked=masked)
@@ -112,9 +112,11 @@ def alike(folder: Path, **how: Any) -> np.ndarray:
 def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = alike(tmp_path, compression="gzip", shuffle=True)
     counts = []
-    put = sheaves.Sheaf._put
+    put = small_chunks.Sheaf._put
     monkeypatch.setattr(
-        sheaves.Sheaf, "_put", lambda self, outputs, pieces, *of: (counts.append(len(pieces)), put(self, outputs, pieces, *of))
+        small_chunks.Sheaf,
+        "_put",
+        lambda self, outputs, pieces, *of: (counts.append(len(pieces)), put(self, outputs, pieces, *of)),
     )
     a = aa.open(tmp_path / "*.nc")["v"]
     np.testing.assert_array_equal(a.read(threads=1), wanted)

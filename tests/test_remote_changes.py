@@ -17,10 +17,10 @@ import zarr
 from serving import Web, free_of_proxies, web_server
 
 import aggarray as aa
-from aggarray import remote
 from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
-from aggarray.remote import fetching, objects
+from aggarray.storage import remote
+from aggarray.storage.remote import objects, requests
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
@@ -190,7 +190,7 @@ def test_replaced_in_the_middle_of_a_read(
     monkeypatch.setattr(remote.source, "SPAN", 1 << 17)
     array = aa.open(tmp_path / "i.nca", roots=[server.url], storage_options=server.options)["tas"]
     assert version_read(array[:2], slice(0, 2)) == 1
-    own, count = fetching._awaited, [0]
+    own, count = requests._awaited, [0]
 
     async def late(wish: Any, system: Any) -> bytes:
         if wish.size and count[0] == after:
@@ -198,8 +198,8 @@ def test_replaced_in_the_middle_of_a_read(
         count[0] += 1
         return await own(wish, system)
 
-    monkeypatch.setattr(fetching, "AT_ONCE", 1)
-    monkeypatch.setattr(fetching, "_awaited", late)
+    monkeypatch.setattr(requests, "AT_ONCE", 1)
+    monkeypatch.setattr(requests, "_awaited", late)
     refused(array)
     assert count[0] > after
 
@@ -259,10 +259,10 @@ def test_what_references_name_is_replaced_in_the_middle_of_a_read(
     references(server, tmp_path, kind)
     later = made(tmp_path, 2, kind)
     monkeypatch.setattr(remote.source, "SPAN", 1 << 17)
-    monkeypatch.setattr(fetching, "AT_ONCE", 1)
+    monkeypatch.setattr(requests, "AT_ONCE", 1)
     array = aa.open(f"{server.url}/refs.json", storage_options=server.options)["tas"]
     assert version_read(array[...]) == 1
-    own, count = fetching._awaited, [0]
+    own, count = requests._awaited, [0]
 
     async def late(wish: Any, system: Any) -> bytes:
         if wish.uri.endswith("a.nc") and count[0] == 3:
@@ -271,7 +271,7 @@ def test_what_references_name_is_replaced_in_the_middle_of_a_read(
         return await own(wish, system)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fetching, "_awaited", late)
+        patch.setattr(requests, "_awaited", late)
         refused(array)
     assert count[0] > 3
 

@@ -19,8 +19,8 @@ from making import cube, field, write
 from serving import free_of_proxies, upload, web_server
 
 import aggarray as aa
-from aggarray import remote
 from aggarray.cli import commands
+from aggarray.storage import remote
 
 fsspec = pytest.importorskip("fsspec")
 

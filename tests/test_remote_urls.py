@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.access import Access
-from aggarray.indexes.uris import resolve_uri
-from aggarray.ranges import spans
-from aggarray.remote import Storage, canonical, carrier, is_below, join, origin, parent, resolve
-from aggarray.remote.listing import _expression, has_magic
+from aggarray.index.uris import resolve_uri
+from aggarray.storage.access import Access
+from aggarray.storage.ranges import spans
+from aggarray.storage.remote import Storage, canonical, carrier, is_below, join, origin, parent, resolve
+from aggarray.storage.remote.listing import _expression, has_magic
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from making import cube, field, write
 from serving import Web, free_of_proxies, web_server
 
 import aggarray as aa
-from aggarray import remote
-from aggarray.remote import objects, systems
-from aggarray.remote import web as asking
+from aggarray.storage import remote
+from aggarray.storage.remote import filesystems, objects
+from aggarray.storage.remote import web as asking
 
 pytest.importorskip("aiohttp")
 
@@ -361,7 +361,7 @@ def test_errors(
     web: Web, behaviour: dict[str, Any], kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "_PAUSE", 0.001)
-    monkeypatch.setattr(systems, "PATIENCE", 0.3)
+    monkeypatch.setattr(filesystems, "PATIENCE", 0.3)
     for name, value in behaviour.items():
         setattr(web, name, value)
     with pytest.raises(kind, match=rf"^{web.url}/a\.nc: .*{words}") as caught:

@@ -12,9 +12,9 @@ import pytest
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Structure
-from aggarray.formats.described import is_decreasing, text_attribute
-from aggarray.formats.glimpses import Wanted
-from aggarray.scan import Scan, find_files, scan_files, unreadable
+from aggarray.formats.partial_scan import Wanted
+from aggarray.formats.templates import is_decreasing, text_attribute
+from aggarray.scan.discovery import Scan, find_files, scan_files, unreadable
 from tests.making import cube, write
 
 

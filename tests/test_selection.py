@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import aggarray.selection as selection
+import aggarray.memory.selection as selection
 from aggarray.errors import SelectionError
-from aggarray.selection import Range, Selector, as_range, compose, length, normalise, result_shape
+from aggarray.memory.selection import Range, Selector, as_range, compose, length, normalise, result_shape
 
 NAMES = ("time", "lat", "lon", "level")
 

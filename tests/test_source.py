@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggarray import source
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import set_options
-from aggarray.source import GAP, SPAN, Descriptors, close_sources, opened, read_into, read_ranges, spans
+from aggarray.storage import reader
+from aggarray.storage.reader import GAP, SPAN, Descriptors, close_sources, opened, read_into, read_ranges, spans
 
 DATA = np.random.default_rng(0).integers(0, 256, 1_000_000, "u1").tobytes()
 
@@ -93,7 +93,7 @@ def test_neighbours_are_read_in_one_call(file: str, monkeypatch: pytest.MonkeyPa
     read_ranges(file, [(0, 10), (10 + GAP, 5), (10 + GAP + 5 + GAP + 1, 5)])
     assert calls == [(0, 15 + GAP), (16 + 2 * GAP, 5)]
     calls.clear()
-    monkeypatch.setattr(source, "SPAN", 1000)
+    monkeypatch.setattr(reader, "SPAN", 1000)
     read_ranges(file, [(0, 400), (400, 600), (1000, 1)])
     assert calls == [(0, 1000), (1000, 1)]
     calls.clear()
@@ -294,7 +294,7 @@ def test_threads(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_forks(file: str) -> None:
-    cache = source._descriptors
+    cache = reader._descriptors
     with opened(file) as there:
         # A thread that holds the lock while another forks does not exist in the child.
         with cache._lock:

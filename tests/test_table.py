@@ -6,9 +6,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from aggarray.encoding import encoding
+from aggarray.cf.encoding import encoding
 from aggarray.errors import AggregationError
-from aggarray.table import (
+from aggarray.partition.matrix import (
     NO_REFERENCES,
     Matrix,
     Parts,

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.aggregate.concat import concat
-from aggarray.api.extracting import extract
+from aggarray.cf.units import conversion, temperature_of
+from aggarray.cf.units.temperature import combined, reason_of
 from aggarray.errors import AggregationError, IndexFileError, UnitsError
-from aggarray.mpi.about import About
-from aggarray.mpi.reducing import _described
-from aggarray.units import conversion, temperature_of
-from aggarray.units.temperature import combined, reason_of
+from aggarray.export.extract import extract
+from aggarray.mpi.metadata import About
+from aggarray.mpi.reduction import _described
 from tests.indexes_making import changed
 from tests.making import cube, one, write
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.api import extract
-from aggarray.formats._text import bytes_to_text, note_latin
+from aggarray.cf.text import bytes_to_text, note_latin
+from aggarray.export.extract import extract
 
 WIDTH = 8
 ENCODINGS = ["utf-8", "utf-16", "utf-7", "cp1252", "shift-jis", "utf-32"]
@@ -207,7 +207,7 @@ def test_attributes_that_are_not_utf8(tmp_path: Path, name: str, by_library: boo
     path = tmp_path / name
     with_attributes(path, name)
     if by_library and name.endswith((".h5", "four.nc", "strings.nc")):
-        from aggarray.formats.hdf5 import scan_by_library
+        from aggarray.formats.hdf5.format import scan_by_library
 
         found = scan_by_library(str(path))
     else:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilings import FILL, same, tilings
 
-from aggarray.encoding import encoding
+from aggarray.cf.encoding import encoding
 from aggarray.errors import AggregationError
-from aggarray.plan import along, runs
+from aggarray.memory.selection import Range
+from aggarray.partition.matrix import Matrix, Step, Template, single
+from aggarray.partition.plan import along, runs
+from aggarray.partition.tiling import expand, gather, relabel, rename, reverse, select, tile, transpose
 from aggarray.read import Target, read
-from aggarray.selection import Range
-from aggarray.table import Matrix, Step, Template, single
-from aggarray.tiling import expand, gather, relabel, rename, reverse, select, tile, transpose
 
 
 def values(matrix: Matrix, dtype: Any = "i8") -> np.ndarray:

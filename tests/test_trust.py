@@ -10,12 +10,13 @@ import pytest
 import xarray as xr
 
 import aggarray as aa
-from aggarray import trust
-from aggarray.formats import glimpse, hdf5, scan
+from aggarray.formats import glimpse, scan
 from aggarray.formats.base import Structure
-from aggarray.formats.glimpses import Glimpse, Wanted
-from aggarray.settle import _descriptions
-from aggarray.trust import kinds, probes_of
+from aggarray.formats.hdf5 import format
+from aggarray.formats.partial_scan import Glimpse, Wanted
+from aggarray.scan import file_groups
+from aggarray.scan.file_groups import kinds, probes_of
+from aggarray.scan.resolution import _descriptions
 from tests.making import LAT, TAS, TIME, cube, field, write
 
 ASSUME = aa.Rules(trust="assume")
@@ -138,7 +139,7 @@ def test_a_glimpse_is_part_of_a_scan(tmp_path: Path) -> None:
 def test_only_some_files_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     series(tmp_path, bounded, 20)
     opened: list[str] = []
-    kind = type(hdf5.FORMAT)
+    kind = type(format.FORMAT)
     scan = kind.scan
 
     def counted(self: Any, path: str) -> Any:
@@ -437,15 +438,15 @@ def test_many_files_are_verified_by_several_processes(tmp_path: Path, monkeypatc
     paths = series(tmp_path, cube, 80)
     agg = aa.open(paths, rules=ASSUME)
     runs: list[int] = []
-    from aggarray import settle
+    from aggarray.scan import resolution
 
-    run = settle.Crew.run
+    run = resolution.Crew.run
 
     def counted(self: Any, tasks: Any, *given: Any) -> Any:
         runs.append(len(tasks))
         return run(self, tasks, *given)
 
-    monkeypatch.setattr(settle.Crew, "run", counted)
+    monkeypatch.setattr(resolution.Crew, "run", counted)
     np.testing.assert_array_equal(agg["tas"][:, 1, 1], aa.open(paths)["tas"][:, 1, 1])
     assert runs[0] == 77
     Path(paths[40]).write_text("no data")
@@ -467,4 +468,4 @@ def test_roots_hold_for_verifying_too(tmp_path: Path) -> None:
 def test_no_such_trust() -> None:
     with pytest.raises(aa.AggregationError, match="trust='blindly': give one of verify, assume"):
         aa.Rules(trust="blindly")
-    assert aa.Rules().trust == "verify" and trust.kinds([]) == []
+    assert aa.Rules().trust == "verify" and file_groups.kinds([]) == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.settle import _descriptions
+from aggarray.scan.resolution import _descriptions
 from tests.making import LAT, TAS, TIME, field, write
 
 ASSUME = aa.Rules(trust="assume")

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import aggarray as aa
-from aggarray.settle import _descriptions
+from aggarray.scan.resolution import _descriptions
 from tests.making import LAT, TAS, TIME, cube, field, write
 
 ASSUME = aa.Rules(trust="assume")

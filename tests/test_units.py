@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggarray.errors import UnitsError
-from aggarray.units import (
+from aggarray.cf.units import (
     Conversion,
     canonical,
     conversion,
@@ -24,6 +23,7 @@ from aggarray.units import (
     same_calendar,
     why_not,
 )
+from aggarray.errors import UnitsError
 
 CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]
 STEPS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1, "milliseconds": Fraction(1, 1000)}

@@ -11,13 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggarray.cf.units import datetime_kind, datetimes, epoch, from_datetime
 from aggarray.errors import UnitsError
-from aggarray.units import (
-    datetime_kind,
-    datetimes,
-    epoch,
-    from_datetime,
-)
 
 CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]
 STEPS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1, "milliseconds": Fraction(1, 1000)}

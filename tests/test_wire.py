@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggarray import wire
 from aggarray.errors import MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure, Variable
-from aggarray.wire import MARK, Receiver, Sender, Sharer, skip_to_mark
+from aggarray.scan import pickling
+from aggarray.scan.pickling import MARK, Receiver, Sender, Sharer, skip_to_mark
 from tests.making import cube, write
 
 
@@ -74,7 +74,7 @@ def test_equal_parts_are_one_object_and_travel_once(tmp_path: Path) -> None:
 
 
 def test_both_ends_forget_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_FORGET", 4)
+    monkeypatch.setattr(pickling, "_FORGET", 4)
     given = structures(tmp_path) * 3
     for a, b in zip(given, sent(*given), strict=True):
         assert isinstance(b, Structure)

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from aggarray.aggregate.apart import between, refusal
 from aggarray.aggregate.candidate import Candidate, Seen, candidate, identity_of, uri_of
-from aggarray.aggregate.dimension import check_names, with_dimension
+from aggarray.aggregate.data_versions import by_version
+from aggarray.aggregate.differences import between, refusal
 from aggarray.aggregate.group import Ears, Joinable, split
 from aggarray.aggregate.join import join
+from aggarray.aggregate.new_dimension import check_names, with_dimension
 from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate, without_repeats
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
-from aggarray.aggregate.versions import by_version
+from aggarray.arrays import MasterArray
+from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.errors import AggarrayError, UnitsError
-from aggarray.master import MasterArray
-from aggarray.master.ragged import RaggedMasterArray
 
 __all__ = ["Joined", "aggregate"]
 

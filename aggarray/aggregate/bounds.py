@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from aggarray.arrays import MasterArray
+from aggarray.cf.units import between
 from aggarray.errors import UnitsError
-from aggarray.master import MasterArray
-from aggarray.table import Step
-from aggarray.units import between
+from aggarray.partition.matrix import Step
 
 
 def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.rules import facet
-from aggarray.encoding import items_of
+from aggarray.arrays import MasterArray
+from aggarray.arrays.lazy import bounds_named
+from aggarray.cf.encoding import items_of
+from aggarray.cf.units import canonical, comparable, conversion, is_reference_time, reason_of
 from aggarray.formats.base import basename
-from aggarray.formats.described import is_decreasing, naming, text_attribute
-from aggarray.master import MasterArray
-from aggarray.master.lazy import bounds_named
-from aggarray.units import canonical, comparable, conversion, is_reference_time, reason_of
+from aggarray.formats.templates import is_decreasing, naming, text_attribute
 
 Signature = dict[str, Any]
 #: How the values of coordinates run, by their identity: (flipped, monotonic, largest) as in a `Place`.

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, Seen, candidate, quantity_of, units_apart
-from aggarray.aggregate.equal import difference
+from aggarray.aggregate.equality import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
-from aggarray.aggregate.orient import oriented, unplaced_names
+from aggarray.aggregate.orientation import oriented, unplaced_names
 from aggarray.aggregate.ragged import concat_ragged
 from aggarray.aggregate.rules import Rules
+from aggarray.arrays import MasterArray
+from aggarray.arrays.master import require_array
+from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.cf.units import why_not
 from aggarray.errors import AggregationError, UnitsError
-from aggarray.master import MasterArray
-from aggarray.master.array import require_array
-from aggarray.master.ragged import RaggedMasterArray
-from aggarray.selection import Range
-from aggarray.tiling import relabel
-from aggarray.units import why_not
+from aggarray.memory.selection import Range
+from aggarray.partition.tiling import relabel
 
 
 def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
@@ -27,7 +27,7 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     Coordinates that span the dimension, or differ, are joined along it; coordinates of other dimensions must be equal.
     Raises AggregationError that says what does not fit, UnitsError never: units that do not convert do not fit.
 
-    >>> from aggarray.master import SubArray
+    >>> from aggarray.arrays import SubArray
     >>> a, b = (MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([v]))], dimensions=("x",)) for v in (1.0, 2.0))
     >>> concat([a, b], "x")[:].tolist(), concat([a, b], "member").shape
     ([1.0, 2.0], (2, 1))

@@ -12,15 +12,15 @@ from math import prod
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
-from aggarray.aggregate.divide import RULES
-from aggarray.aggregate.equal import is_longitude
+from aggarray.aggregate.duplicates import Chains, Note, without_repeats
+from aggarray.aggregate.equality import is_longitude
 from aggarray.aggregate.join import Frame
-from aggarray.aggregate.repeat import Chains, Note, without_repeats
+from aggarray.aggregate.longitude import unwrapped
 from aggarray.aggregate.rules import Rules
 from aggarray.aggregate.runs import cut
+from aggarray.aggregate.split_rules import RULES
 from aggarray.aggregate.view import Division, View
-from aggarray.aggregate.wrap import unwrapped
-from aggarray.grid import refine
+from aggarray.partition.grid import refine
 
 Refuse = Callable[[Candidate, Candidate, str, str], None]
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, identity_of
-from aggarray.aggregate.orient import in_memory, oriented, unplaced_names
+from aggarray.aggregate.orientation import in_memory, oriented, unplaced_names
 from aggarray.aggregate.rules import Rules
-from aggarray.conform import convert, fill_for
-from aggarray.encoding import items_of
-from aggarray.master import MasterArray
-from aggarray.master.build import common_dtype
-from aggarray.master.lazy import bounds_named
-from aggarray.table import Matrix, Parts, ReferenceBuilder, Step
-from aggarray.tiling import Cells, gather, tile
-from aggarray.units import between, normal_calendar
+from aggarray.arrays import MasterArray
+from aggarray.arrays.build import common_dtype
+from aggarray.arrays.lazy import bounds_named
+from aggarray.cf.encoding import items_of
+from aggarray.cf.units import between, normal_calendar
+from aggarray.partition.conform import convert, fill_for
+from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, Step
+from aggarray.partition.tiling import Cells, gather, tile
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,11 +23,11 @@ from aggarray.aggregate.candidate import (
 )
 from aggarray.aggregate.join import assemble
 from aggarray.aggregate.rules import Rules
+from aggarray.arrays import MasterArray
+from aggarray.arrays.ragged import RaggedMasterArray, ragged
+from aggarray.arrays.row_geometry import Geometry, Part
 from aggarray.errors import AggregationError
 from aggarray.formats.base import basename
-from aggarray.master import MasterArray
-from aggarray.master.geometry import Geometry, Part
-from aggarray.master.ragged import RaggedMasterArray, ragged
 
 
 def ragged_candidate(array: RaggedMasterArray, number: int, facets: Sequence[str]) -> Candidate:

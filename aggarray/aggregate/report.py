@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.apart import short_paths
+from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.rules import Skipped
+from aggarray.arrays import MasterArray
+from aggarray.arrays.ragged import RaggedMasterArray, flat_of
+from aggarray.cf.units import is_reference_time
 from aggarray.errors import AggarrayError, MissingFileError, printable
 from aggarray.formats import checksum, open_file, telling_file
 from aggarray.formats.base import Stamp
-from aggarray.formats.described import text_attribute
-from aggarray.formats.places import looks, resized, same_time
-from aggarray.master import MasterArray
-from aggarray.master.ragged import RaggedMasterArray, flat_of
-from aggarray.remote import is_remote
-from aggarray.units import is_reference_time
+from aggarray.formats.templates import text_attribute
+from aggarray.storage.files import looks, resized, same_time
+from aggarray.storage.remote import is_remote
 
 #: A step counts as whole if it is this near to a multiple of the usual one.
 _SLACK = 0.01

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.frozen import FrozenDict
 from aggarray.errors import AggregationError
-from aggarray.frozen import FrozenDict
 
 #: Attributes that tell datasets apart: CMIP6, CMIP5, CORDEX.
 FACETS = (

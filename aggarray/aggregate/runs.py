@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, Place
-from aggarray.aggregate.divide import covered
-from aggarray.aggregate.equal import is_horizontal
+from aggarray.aggregate.equality import is_horizontal
 from aggarray.aggregate.positions import Layout
+from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
+from aggarray.arrays import MasterArray
 from aggarray.errors import AggregationError
-from aggarray.master import MasterArray
-from aggarray.selection import Range
-from aggarray.table import Matrix, Parts
+from aggarray.memory.selection import Range
+from aggarray.partition.matrix import Matrix, Parts
 
 
 def cut(view: View) -> list[Candidate] | None:

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
+from aggarray.arrays import MasterArray
+from aggarray.arrays.ragged import ragged
+from aggarray.arrays.row_geometry import Geometry, Part
 from aggarray.formats.base import SIZES, Structure, Variable, basename, words
-from aggarray.formats.described import text_attribute
-from aggarray.master import MasterArray
-from aggarray.master.geometry import Geometry, Part
-from aggarray.master.ragged import ragged
-from aggarray.roles import Sampling, samplings_of
+from aggarray.formats.templates import text_attribute
+from aggarray.scan.roles import Sampling, samplings_of
 
 #: What a damaged file says is cut here, until its rows are needed and checked.
 _HIGHEST = 1 << 62

@@ -13,19 +13,19 @@ import numpy as np
 
 from aggarray.aggregate.bounds import in_units_of
 from aggarray.aggregate.sampling import with_rows
-from aggarray.alike import own_number
-from aggarray.assumed import Assumed
-from aggarray.conform import fill_for
+from aggarray.arrays import MasterArray
+from aggarray.cf.frozen import FrozenDict, Itself, frozen, interned
+from aggarray.cf.units import normal_calendar, temperature_of
+from aggarray.cf.units.temperature import DIFFERENCE
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable, words
-from aggarray.formats.described import is_decreasing, template_of, text_attribute
-from aggarray.formats.flat import flat_name
-from aggarray.frozen import FrozenDict, Itself, frozen, interned
-from aggarray.master import MasterArray
-from aggarray.roles import Names, Roles, roles_of
-from aggarray.table import Step, Template, single
-from aggarray.units import normal_calendar, temperature_of
-from aggarray.units.temperature import DIFFERENCE
+from aggarray.formats.flattened import flat_name
+from aggarray.formats.templates import is_decreasing, template_of, text_attribute
+from aggarray.partition.conform import fill_for
+from aggarray.partition.matrix import Step, Template, single
+from aggarray.partition.signatures import Assumed
+from aggarray.scan.comparison import own_number
+from aggarray.scan.roles import Names, Roles, roles_of
 
 #: Attributes that are parameters of an array, not descriptions of it.
 PARAMETERS = frozenset(

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, Place
-from aggarray.aggregate.equal import reference_units, roundings, shown
+from aggarray.aggregate.equality import reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import Layout, lay_out, natural
 from aggarray.aggregate.rules import Rules
+from aggarray.arrays import MasterArray
+from aggarray.cf.units import equivalent, is_reference_time
 from aggarray.errors import AggarrayError
-from aggarray.master import MasterArray
-from aggarray.units import equivalent, is_reference_time
 
 Reason = Callable[[Candidate, Candidate], str]
 

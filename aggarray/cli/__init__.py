@@ -83,7 +83,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 def _printable(text: object) -> str:
     """Return text as one line, without characters that a terminal obeys: names of files may hold any."""
-    from aggarray.facts import printable
+    from aggarray.display.facts import printable
 
     return printable(text)
 

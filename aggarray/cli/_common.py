@@ -14,8 +14,8 @@ from aggarray.cli._completing import variables_of
 from aggarray.errors import AggarrayError, NotFoundError
 
 if TYPE_CHECKING:
-    from aggarray.api import Aggregation
-    from aggarray.master import MasterArray
+    from aggarray.arrays import MasterArray
+    from aggarray.opening import Aggregation
 
 #: A click decorator, or several in one.
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -136,9 +136,9 @@ def sparing(output: str, source: Sequence[str], agg: "Aggregation") -> Iterator[
 
 def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
     """Raise AggregationError where the output would replace what SOURCE names, of which only a part may be read."""
-    from aggarray.api.extracting.place import check_apart
+    from aggarray.export.extract.target import check_apart
     from aggarray.formats import given_path
-    from aggarray.scan import named_files
+    from aggarray.scan.discovery import named_files
 
     check_apart(output, named_files(list(map(given_path, source))))
     if os.path.lexists(output):
@@ -165,7 +165,7 @@ def open_source(
 ) -> "Aggregation":
     """Open a source as `aggarray.open` does, with a bar on a terminal."""
     # The package's heavy parts load only here, so that --help answers at once.
-    from aggarray.api import open
+    from aggarray.opening import open
 
     how = dict(opening or {})
     if rules:
@@ -203,8 +203,8 @@ def chosen(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
 
 def distinct(arrays: "Sequence[MasterArray]", how: str) -> "list[MasterArray]":
     """Return arrays of which no two have one name; AggregationError says ``how`` to choose among those that have."""
-    from aggarray.api.aggregation import telling_apart
     from aggarray.errors import AggregationError
+    from aggarray.opening.aggregation import telling_apart
 
     for name in dict.fromkeys(a.name for a in arrays):
         same = [a for a in arrays if a.name == name]
@@ -232,7 +232,7 @@ def echo_json(found: Any) -> None:
 
 def save(agg: "Aggregation", path: str, as_json: bool, **how: Any) -> None:
     """Save an index, and say what is in it and what other software will not see."""
-    from aggarray import facts
+    from aggarray.display import facts
 
     report = agg.save(path, **how)
     if as_json:

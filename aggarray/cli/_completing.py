@@ -9,7 +9,7 @@ import click
 from aggarray.errors import AggarrayError
 
 if TYPE_CHECKING:
-    from aggarray.api import Aggregation
+    from aggarray.opening import Aggregation
 
 
 def variables_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -38,7 +38,7 @@ def _is_plain(name: str) -> bool:
 
 def _opened(ctx: click.Context) -> "Aggregation | None":
     """Return what the sources on the line hold; None unless it is there, readable and known at once: one file, or an index."""
-    from aggarray.api import open
+    from aggarray.opening import open
 
     # An option without its value yet ends the parser's work before it has named the arguments.
     source: list[Any] = [*(ctx.params.get("source") or ctx.args)]

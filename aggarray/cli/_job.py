@@ -73,7 +73,7 @@ class Job:
 
 def is_remote(name: str) -> bool:
     """Tell whether a name is an address; what is heavy is loaded when a job is read."""
-    from aggarray import remote
+    from aggarray.storage import remote
 
     return remote.is_remote(name)
 
@@ -137,8 +137,8 @@ def _check_not_read(where: str, job: Job) -> None:
     there = [path for path in job.outputs() if path != job.log and os.path.lexists(path) and not _was_made(job, path)]
     if not there:
         return
-    from aggarray.api.extracting.place import check_apart
-    from aggarray.scan import find_files
+    from aggarray.export.extract.target import check_apart
+    from aggarray.scan.discovery import find_files
 
     try:
         files = find_files(job.source)
@@ -153,9 +153,9 @@ def _check_not_read(where: str, job: Job) -> None:
 
 def _was_made(job: Job, path: str) -> bool:
     """Tell whether what is there is what a job writes under the name, or can be replaced by it."""
-    from aggarray import report
-    from aggarray.api.extracting.place import stored_fingerprint
-    from aggarray.indexes import may_be_replaced
+    from aggarray.display import report
+    from aggarray.export.extract.target import stored_fingerprint
+    from aggarray.index import may_be_replaced
 
     if path == job.index.get("path"):
         return may_be_replaced(path)

@@ -14,7 +14,7 @@ import click
 from aggarray.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from aggarray.master import MasterArray
+    from aggarray.arrays import MasterArray
 
 _MOMENT = r"-?\d{4,}-\d{2}-\d{2}[T ]\d{2}(?::\d{2}(?::\d{2}(?:\.\d*)?)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?"
 _SLICE = re.compile(rf"({_MOMENT}|[^:]*):({_MOMENT}|[^:]*)(?::(-?\d+))?")
@@ -140,7 +140,7 @@ def is_slice(label: Any) -> bool:
 
 def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:
     """Return a label with numbers in place of text where the coordinate has numbers, or positions are meant."""
-    from aggarray.units import is_reference_time
+    from aggarray.cf.units import is_reference_time
 
     coordinate = array.coords.get(dimension)
     if coordinate is not None and (coordinate.dtype.kind not in "iuf" or is_reference_time(coordinate.units)):

@@ -16,8 +16,8 @@ from aggarray.cli._job import Job
 from aggarray.errors import AggarrayError
 
 if TYPE_CHECKING:
-    from aggarray.api import Aggregation
-    from aggarray.master import MasterArray
+    from aggarray.arrays import MasterArray
+    from aggarray.opening import Aggregation
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Run:
 
     def note(self, step: str, path: str, text: str) -> None:
         """Say what was done, on standard output (errors: on standard error) and in the log."""
-        from aggarray.facts import printable
+        from aggarray.display.facts import printable
 
         line = printable(f"{step} {path}: {text}")
         told = step not in ("start", "end")
@@ -48,7 +48,7 @@ class Run:
 
     def _log(self, path: str, line: str) -> None:
         """Add a line to the log; where that cannot be, say so once, and go on without: what is to be done matters more."""
-        from aggarray.facts import printable
+        from aggarray.display.facts import printable
 
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         try:
@@ -61,7 +61,7 @@ class Run:
 
     def all_steps(self) -> None:
         """Do everything; what fails keeps nothing else from being done, unless it needs that."""
-        from aggarray.scan import leaving_out
+        from aggarray.scan.discovery import leaving_out
 
         with leaving_out(self.job.outputs()):
             agg: Any = self._tried("index" if self.job.index else "input", self._aggregation)
@@ -85,7 +85,7 @@ class Run:
 
     def _aggregation(self) -> "Aggregation | None":
         """Return what the inputs hold: from the index, which is brought up to date first."""
-        from aggarray.indexes.locks import unlock
+        from aggarray.storage.locks import unlock
 
         job = self.job
         if not job.index:
@@ -118,7 +118,7 @@ class Run:
 
     def _foreseen(self, path: str) -> "Aggregation | None":
         """Say what would become of the index; return it where it would stay as it is."""
-        from aggarray.scan import find_files
+        from aggarray.scan.discovery import find_files
 
         files, before = find_files(self.job.source), self._stored(path)
         if before is None or before._provenance.rules != _rules(self.job):
@@ -132,9 +132,8 @@ class Run:
         return None
 
     def _extract(self, agg: "Aggregation", one: dict[str, Any]) -> None:
-        from aggarray.api import extract
-        from aggarray.api.extracting import is_extracted
         from aggarray.cli.extract import said_of
+        from aggarray.export.extract import extract, is_extracted
 
         found = selected(agg, one)
         if self.dry:
@@ -144,7 +143,7 @@ class Run:
         self.note("extract", one["path"], "unchanged" if done.unchanged else said_of(done, found).partition(": ")[2])
 
     def _page(self, agg: "Aggregation", one: dict[str, Any]) -> None:
-        from aggarray import report
+        from aggarray.display import report
 
         text, path = report.page(agg, one.get("title")), one["path"]
         if self.dry:
@@ -169,7 +168,7 @@ class Run:
 
 def _append(path: str, line: bytes) -> None:
     """Add a line to a file, all of it or nothing: half a line would not be known as a log again."""
-    from aggarray.indexes.locks import locked_file
+    from aggarray.storage.locks import locked_file
 
     descriptor = _opened_log(path)
     try:
@@ -221,8 +220,8 @@ def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":
 
 def _reaching(job: Job) -> dict[str, Any]:
     """Return how the index of a job is opened: it may name what the job names, remote files too."""
-    from aggarray.indexes.uris import moves, near
-    from aggarray.remote import is_remote
+    from aggarray.index.uris import moves, near
+    from aggarray.storage.remote import is_remote
 
     if job.opening["roots"] is not None or not any(map(is_remote, job.source)):
         return job.opening
@@ -260,7 +259,7 @@ def _news(before: "Aggregation | None", after: "Aggregation") -> str:
 
 def _differences(files: Sequence[str], before: "Aggregation") -> tuple[int, int]:
     """Return how many files are new, and how many have changed since."""
-    from aggarray.api.aggregation import _has_changed
+    from aggarray.opening.aggregation import _has_changed
 
     stamps = _stamps(before)
     lost = {s.file for s in before.skipped if s.variable is None}

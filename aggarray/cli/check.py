@@ -19,7 +19,7 @@ def command(source: tuple[str, ...], checksum: bool, as_json: bool, opening: dic
 
     That is: gaps, holes, repeats, files that are lost, changed or damaged. Exit status 1 where there are problems.
     """
-    from aggarray import facts
+    from aggarray.display import facts
 
     report = open_source(source, opening=opening).check(checksum=checksum)
     problems = facts.problem_facts(report)

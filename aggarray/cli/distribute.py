@@ -38,7 +38,7 @@ def command(source: tuple[str, ...], variable: str | None, processes: int | None
     --dist or --grid do not mention are not divided. Rows of different lengths are
     shared out in blocks with about as many samples each.
     """
-    from aggarray import facts
+    from aggarray.display import facts
 
     grid = _grid(how["grid"], processes)
     if prod(grid) > MOST_PROCESSES:

@@ -22,7 +22,7 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
 
     Exit status 1 where there are problems: gaps, holes, repeated files, files that cannot be read.
     """
-    from aggarray import facts
+    from aggarray.display import facts
 
     found = facts.explanation(open_source(source, variables, **how))
     click.echo(json.dumps(found, indent=2) if as_json else _explained(found))
@@ -32,7 +32,7 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
 
 def _explained(found: dict[str, Any]) -> str:
     """Return an explanation as text: arrays, what stayed apart, what was skipped, what is wrong."""
-    from aggarray.facts import printable
+    from aggarray.display.facts import printable
 
     lines = [line for array in found["arrays"] for line in [*_explained_array(array), ""]]
     if found["refusals"]:
@@ -51,8 +51,8 @@ def _explained(found: dict[str, Any]) -> str:
 
 def _explained_array(array: dict[str, Any]) -> list[str]:
     """Return the lines on one array: its shape, its partitions, its time range and what reading conforms."""
-    from aggarray.aggregate.apart import common_folder
-    from aggarray.facts import printable, table
+    from aggarray.aggregate.differences import common_folder
+    from aggarray.display.facts import printable, table
 
     sizes = ", ".join(f"{d}: {n}" for d, n in zip(array["dimensions"], array["shape"], strict=True))
     which = f" [{array['which']}]" if array["which"] else ""

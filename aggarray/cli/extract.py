@@ -24,8 +24,8 @@ from aggarray.cli._completing import dimensions_of
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
-    from aggarray.api import Extracted
-    from aggarray.master import MasterArray
+    from aggarray.arrays import MasterArray
+    from aggarray.export.extract import Extracted
 
 
 def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -67,8 +67,8 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
 
     In bounded memory. A run that was stopped goes on where it was when it is started again.
     """
-    from aggarray.api import extract
-    from aggarray.facts import printable
+    from aggarray.display.facts import printable
+    from aggarray.export.extract import extract
 
     labels, near = _labels.parse(how["sel"]), _labels.near_of(how["method"], how["tolerance"])
     where = pairs(how["where"], "--where", "NAME=VALUE")
@@ -95,7 +95,7 @@ def facts_of(done: "Extracted", arrays: "list[MasterArray]") -> dict[str, Any]:
 
 def said_of(done: "Extracted", arrays: "list[MasterArray]") -> str:
     """Say in a line what was extracted."""
-    from aggarray.api.progress import amount
+    from aggarray.scan.progress import amount
 
     shapes = ", ".join(f"{a.name} {' x '.join(map(str, a.shape)) or 'scalar'}" for a in arrays)
     resumed = f", {amount(done.resumed, 'bytes')} of them from a run before" if done.resumed else ""

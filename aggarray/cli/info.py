@@ -27,7 +27,7 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
 
     SOURCE: an index, files, folders or quoted patterns such as 'data/**/*.nc'.
     """
-    from aggarray import facts
+    from aggarray.display import facts
 
     agg = open_source(source, variables, **how)
     found = facts.aggregation_facts(agg)

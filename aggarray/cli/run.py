@@ -39,7 +39,7 @@ def command(job: str, dry_run: bool, as_json: bool) -> None:
 @contextlib.contextmanager
 def _alone(path: str) -> Iterator[None]:
     """Hold the job: runs that a clock starts may overlap."""
-    from aggarray.indexes.locks import LockError, locked_file
+    from aggarray.storage.locks import LockError, locked_file
 
     with contextlib.ExitStack() as stack:
         try:

@@ -36,7 +36,7 @@ def command(
 
     A page that is there already is replaced; any other file is left alone.
     """
-    from aggarray import facts, report
+    from aggarray.display import facts, report
 
     agg = open_source(source, variables, **how)
     page = report.page(agg, title, agg.check() if check else None)

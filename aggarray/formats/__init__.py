@@ -16,12 +16,12 @@ from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
-from aggarray.formats.flat import understanding
-from aggarray.formats.glimpses import Glimpse, Tables, Wanted, WantedTables
-from aggarray.formats.places import File, absolute, is_folder, looks, missing, store_mark
+from aggarray.formats.flattened import understanding
+from aggarray.formats.partial_scan import Glimpse, Tables, Wanted, WantedTables
 from aggarray.formats.unsupported import is_unfinished, kind_above, kind_of_folder, kind_of_head, lost_link
 from aggarray.plugins import foreign_objects, own_objects
-from aggarray.remote import canonical, is_remote, join
+from aggarray.storage.files import File, absolute, is_folder, looks, missing, store_mark
+from aggarray.storage.remote import canonical, is_remote, join
 
 #: Bytes of a file that formats are shown.
 HEAD = 512

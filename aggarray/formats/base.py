@@ -15,13 +15,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from aggarray.assumed import Assumed
+from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
-from aggarray.formats._lock import LIBRARY_LOCK as LIBRARY_LOCK
-from aggarray.formats._lock import h5py_file as h5py_file
-from aggarray.formats._text import bytes_to_text, characters_to_text, known_encoding
-from aggarray.ranges import Versions
+from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
+from aggarray.formats.library_lock import h5py_file as h5py_file
+from aggarray.partition.signatures import Assumed
+from aggarray.storage.ranges import Versions
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20

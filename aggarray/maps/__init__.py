@@ -7,7 +7,7 @@ Pure: nothing here reads data or knows a communication library. One module per d
 from aggarray.maps.base import Map
 from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic
-from aggarray.maps.dimdata import convert, num_owned_indices
+from aggarray.maps.dim_data import convert, num_owned_indices
 from aggarray.maps.distribution import Distribution
 from aggarray.maps.unstructured import Unstructured
 from aggarray.maps.validation import validate, validate_all

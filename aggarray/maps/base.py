@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.fields import NEWEST, Entry, brief, whole
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
 
 
 class Clash(NamedTuple):

@@ -17,7 +17,7 @@ from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, version_of
 from aggarray.maps.search import between
 from aggarray.maps.unstructured import spread
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from aggarray.errors import ProtocolError
 from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, Entry, version_of
 from aggarray.maps.unstructured import spread
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
 
 
 def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:

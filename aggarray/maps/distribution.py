@@ -14,7 +14,7 @@ from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic
 from aggarray.maps.fields import NEWEST, brief, numbers_of, version_of, whole
 from aggarray.maps.validation import maps_of_all
-from aggarray.selection import Range, normalise
+from aggarray.memory.selection import Range, normalise
 
 
 @dataclass(frozen=True, slots=True)

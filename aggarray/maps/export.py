@@ -8,7 +8,7 @@ import numpy as np
 
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps.base import Kind, Part
-from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
+from aggarray.maps.dim_data import Faults, check_tuple, parse_dimension
 from aggarray.maps.fields import buffer_of, version_of, whole
 
 Parsed = tuple[type[Kind], Part] | None

@@ -7,7 +7,7 @@ import numpy as np
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Kind, Map, Part
 from aggarray.maps.fields import NEWEST
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
 
 #: More processes than any machine has: a dictionary that names more is wrong.
 MOST = 1 << 22

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, joined, version_of
-from aggarray.selection import Range
+from aggarray.memory.selection import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)

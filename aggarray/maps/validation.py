@@ -9,7 +9,7 @@ import numpy as np
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Kind, Map, Part
-from aggarray.maps.dimdata import Faults, check_tuple, parse_dimension
+from aggarray.maps.dim_data import Faults, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
 from aggarray.maps.fields import brief, numbers_of
 

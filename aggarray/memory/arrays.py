@@ -8,8 +8,8 @@ import numpy as np
 
 from aggarray.errors import AccessError, SelectionError
 from aggarray.memory.block import FOREVER, READ_WRITE, Access, Block, checked, words
+from aggarray.memory.immutable import Kept, kept, lock, restorable
 from aggarray.memory.interchange import Interchange, NoInterfaceError
-from aggarray.memory.kept import Kept, kept, lock, restorable
 from aggarray.memory.types import Type
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from aggarray.errors import AccessError
-from aggarray.memory.kept import lock
+from aggarray.memory.immutable import lock
 
 
 class Access(IntFlag):

@@ -8,10 +8,10 @@ import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError
 from aggarray.memory.arrays import Array
-from aggarray.memory.making import array_of
+from aggarray.memory.creation import array_of
 from aggarray.memory.rows import Rows, offsets_of
+from aggarray.memory.selection import Range, normalise
 from aggarray.memory.types import VAR, Type
-from aggarray.selection import Range, normalise
 
 
 class Ragged:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.selection import Range, Selector
+from aggarray.memory.selection import Range, Selector
 
 #: So many instances there may be, or a few times as many as elements name one: what a damaged file claims takes no memory.
 _MOST_INSTANCES, _MOST_WITHOUT = 1 << 27, 4

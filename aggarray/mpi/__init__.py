@@ -1,15 +1,34 @@
-"""How do many processes share the work? Process groups, movements of data between them, collective reading and writing.
+"""Work shared by many processes: process groups, movements of data between them, collective reading and writing.
 
-Under MPI over a communicator of mpi4py (the extra ``mpi``), or by one process alone (`ProcessGroup.serial`) without a library.
+Under MPI over a communicator of mpi4py (the extra ``mpi``), or in one process (`ProcessGroup.serial`) without a library.
 """
 
-from aggarray.mpi.fans import AllSumReduce, Broadcast, SumReduce
-from aggarray.mpi.groups import ProcessGrid, ProcessGroup
-from aggarray.mpi.ragged import RaggedRepartition
-from aggarray.mpi.reading import local, open
-from aggarray.mpi.redistribution import HaloExchange, Repartition
-from aggarray.mpi.reducing import reduce
-from aggarray.mpi.writing import write
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aggarray.mpi.collectives import AllSumReduce, Broadcast, SumReduce
+    from aggarray.mpi.groups import ProcessGrid, ProcessGroup
+    from aggarray.mpi.ragged import RaggedRepartition
+    from aggarray.mpi.reading import local, open
+    from aggarray.mpi.redistribution import HaloExchange, Repartition
+    from aggarray.mpi.reduction import reduce
+    from aggarray.mpi.writing import write
+
+#: The module of each public name, imported when the name is first used.
+_HOMES = {
+    "AllSumReduce": "collectives",
+    "Broadcast": "collectives",
+    "HaloExchange": "redistribution",
+    "ProcessGrid": "groups",
+    "ProcessGroup": "groups",
+    "RaggedRepartition": "ragged",
+    "Repartition": "redistribution",
+    "SumReduce": "collectives",
+    "local": "reading",
+    "open": "reading",
+    "reduce": "reduction",
+    "write": "writing",
+}
 
 __all__ = [
     "AllSumReduce",
@@ -25,3 +44,13 @@ __all__ = [
     "reduce",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name and keep it."""
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'aggarray.mpi' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value

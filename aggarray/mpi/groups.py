@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from aggarray.errors import AggarrayError, ExchangeError
-from aggarray.exchange import neighbours, union
-from aggarray.exchange.groups import as_grid
 from aggarray.maps.fields import brief, truth, whole
-from aggarray.transport import Link, Section, link_over, together
-from aggarray.transport.serial import SerialLink
+from aggarray.mpi.schedule import neighbours, union
+from aggarray.mpi.schedule.groups import as_grid
+from aggarray.mpi.transport import Link, Section, link_over, together
+from aggarray.mpi.transport.serial import SerialLink
 
 _T = TypeVar("_T")
 

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
-from aggarray.local import LocalArray
 from aggarray.maps.fields import brief
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, exchange_errors
-from aggarray.transport import Link, together
+from aggarray.mpi.transport import Link, together
 
 _T = TypeVar("_T")
 #: The kinds of dtype that are summed.

@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.ragged_local import LocalRagged, samples_of
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution
-from aggarray.master.ragged_local import LocalRagged, samples_of
 from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import offsets_of
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.movement import Movement
 from aggarray.mpi.redistribution import Repartition, described
-from aggarray.transport import together
+from aggarray.mpi.transport import together
 
 
 class RaggedRepartition(Movement):

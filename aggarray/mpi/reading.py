@@ -8,26 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.api import Aggregation
-from aggarray.api import open as open_alone
+from aggarray.arrays import MasterArray
+from aggarray.arrays.local import LocalArray
+from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
-from aggarray.exchange import Message, incoming, outgoing
-from aggarray.exchange.dealing import Units, deal, dealt_in, dealt_out
 from aggarray.formats import own_formats
-from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.maps.fields import brief
-from aggarray.master import MasterArray
-from aggarray.master.ragged import RaggedMasterArray
 from aggarray.memory.ragged import Ragged
-from aggarray.mpi.about import about_array
-from aggarray.mpi.carrying import packed, unpacked
 from aggarray.mpi.groups import ProcessGroup
+from aggarray.mpi.metadata import about_array
+from aggarray.mpi.opening import packed, unpacked
 from aggarray.mpi.redistribution import check_fits, described
-from aggarray.mpi.stored import units_of
-from aggarray.mpi.texts import move_texts
-from aggarray.transport import Crates, Link, Parcel, Part, hand_round, move, shared, together
+from aggarray.mpi.schedule import Message, incoming, outgoing
+from aggarray.mpi.schedule.read_schedule import Units, deal, dealt_in, dealt_out
+from aggarray.mpi.stored_chunks import units_of
+from aggarray.mpi.text import move_texts
+from aggarray.mpi.transport import Crates, Link, Parcel, Part, hand_round, move, shared, together
+from aggarray.opening import Aggregation
+from aggarray.opening import open as open_alone
 
 #: Arrays of up to so many bytes are read by one process and handed round.
 _SMALL = 1 << 18
@@ -83,7 +83,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
     a LocalRagged, and each process reads its own rows.
 
     >>> from aggarray.dap import Distribution
-    >>> from aggarray.master import SubArray
+    >>> from aggarray.arrays import SubArray
     >>> a = MasterArray.from_subarrays([([(0, 3)], SubArray.from_array([1.0, 2.0, 3.0]))], dimensions=("x",))
     >>> with ProcessGroup.serial() as group:
     ...     local(a, Distribution.regular(a.shape, "b", (1,)), group).buffer.tolist()

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
-from aggarray.exchange import Message, halo_steps, incoming, outgoing
-from aggarray.exchange.halo import Slab
-from aggarray.exchange.overlap import require_same_shape
-from aggarray.local import LocalArray
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.movement import Movement, nothing
-from aggarray.mpi.texts import move_texts
-from aggarray.transport import Parcel, Part, move
+from aggarray.mpi.schedule import Message, halo_steps, incoming, outgoing
+from aggarray.mpi.schedule.halo import Slab
+from aggarray.mpi.schedule.overlap import require_same_shape
+from aggarray.mpi.text import move_texts
+from aggarray.mpi.transport import Parcel, Part, move
 
 
 def check_fits(group: ProcessGroup, distribution: Distribution, what: str) -> None:

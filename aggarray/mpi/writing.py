@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
-from aggarray.exchange import incoming, outgoing
-from aggarray.exchange.chunks import chunk_layout
-from aggarray.local import LocalArray
 from aggarray.maps import Block, Distribution, Map, Unstructured
 from aggarray.maps.fields import brief
-from aggarray.mpi.about import about
+from aggarray.mpi.metadata import about
 from aggarray.mpi.reading import group_over
-from aggarray.mpi.store import Store
-from aggarray.mpi.taking import taken_in
-from aggarray.transport import Link, Parcel, Part, move, shared, together
+from aggarray.mpi.schedule import incoming, outgoing
+from aggarray.mpi.schedule.chunk_grid import chunk_layout
+from aggarray.mpi.sections import taken_in
+from aggarray.mpi.transport import Link, Parcel, Part, move, shared, together
+from aggarray.mpi.zarr_store import Store
 
 
 def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None = None) -> None:

@@ -10,24 +10,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.conform import Masked
 from aggarray.errors import AggarrayError, IndexFileError
-from aggarray.formats.versions import one_version
+from aggarray.memory.selection import Selector
 from aggarray.options import get_options
-from aggarray.plan import Piece, along
-from aggarray.read.blocks import held, named, raise_named, read_block
-from aggarray.read.crew import Crew, Work
+from aggarray.partition.conform import Masked
+from aggarray.partition.matrix import Matrix
+from aggarray.partition.plan import Piece, along
+from aggarray.read.chunk_index import Found, find_table
 from aggarray.read.direct import BATCH, SLAB, batches, carry_out
-from aggarray.read.files import OpenFiles, close_files
-from aggarray.read.grouping import by_file, settle
-from aggarray.read.sheaves import Sheaf, sheaf_of
-from aggarray.read.stored import Outputs, stored_piece
-from aggarray.read.tables import Found, find_table
+from aggarray.read.executor import Crew, Work
+from aggarray.read.library import held, named, raise_named, read_block
+from aggarray.read.open_files import OpenFiles, close_files
+from aggarray.read.pieces import by_file, settle
+from aggarray.read.small_chunks import Sheaf, sheaf_of
+from aggarray.read.stored_piece import Outputs, stored_piece
 from aggarray.read.target import Target, mask_output, output
 from aggarray.read.views import view
-from aggarray.remote import is_remote, look_ahead
-from aggarray.selection import Selector
-from aggarray.table import Matrix
+from aggarray.storage.remote import is_remote, look_ahead
+from aggarray.storage.versions import one_version
 
 #: So many files per thread are shared out by the file, a few at a time, once some have shown how much work they are ...
 _MANY, _BUNDLE, _FIRST = 8, 8, 4

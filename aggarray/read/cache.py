@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats.base import Chunks
-from aggarray.lru_cache import LRUCache
 from aggarray.options import get_options
+from aggarray.storage.lru_cache import LRUCache
 
 #: Bytes of chunk tables that are kept.
 TABLE_BYTES = 1 << 26

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Chunks
-from aggarray.formats.flat import stored_name
-from aggarray.read.blocks import raise_named
+from aggarray.formats.flattened import stored_name
 from aggarray.read.cache import chunk_tables
-from aggarray.read.chunking import Indices, Slab, parts_of, slabs_of
-from aggarray.read.slabs import read_slabs
-from aggarray.read.stored import Stored, put_missing
-from aggarray.read.stretches import SPAN, Stretch, read_stretches
+from aggarray.read.chunk_blocks import read_slabs
+from aggarray.read.chunk_selection import Indices, Slab, parts_of, slabs_of
+from aggarray.read.contiguous import SPAN, Stretch, read_stretches
+from aggarray.read.library import raise_named
+from aggarray.read.stored_piece import Stored, put_missing
 
 #: Bytes that are read at once.
 BATCH = 1 << 21

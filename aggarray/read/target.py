@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.access import ANYWHERE, Access
 from aggarray.errors import SelectionError
-from aggarray.table import Step
+from aggarray.partition.matrix import Step
+from aggarray.storage.access import ANYWHERE, Access
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.access import Access
-from aggarray.conform import arrange
+from aggarray.cf.units import between
 from aggarray.errors import AccessError
-from aggarray.memory.making import shared
-from aggarray.plan import Along, Piece, along
-from aggarray.read.blocks import named
-from aggarray.read.files import opened
-from aggarray.read.grouping import by_file, settle
+from aggarray.memory.creation import shared
+from aggarray.memory.selection import Selector, result_shape
+from aggarray.partition.conform import arrange
+from aggarray.partition.matrix import Matrix, Step, Template
+from aggarray.partition.plan import Along, Piece, along
+from aggarray.read.library import named
+from aggarray.read.open_files import opened
+from aggarray.read.pieces import by_file, settle
 from aggarray.read.target import Target
-from aggarray.selection import Selector, result_shape
-from aggarray.table import Matrix, Step, Template
-from aggarray.units import between
+from aggarray.storage.access import Access
 
 
 def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool = False) -> np.ndarray | str:

@@ -31,9 +31,9 @@ def _make(folder: Path, size: Size) -> None:
 def _million(count: int) -> Any:
     """Return an aggregation of one file per step, in an order that no arithmetic gives."""
     import aggarray as aa
-    from aggarray.api import Aggregation
-    from aggarray.encoding import encoding
-    from aggarray.table import Matrix, References, Template
+    from aggarray.cf.encoding import encoding
+    from aggarray.opening import Aggregation
+    from aggarray.partition.matrix import Matrix, References, Template
 
     sizes, names, ways = (1, 18, 36), ("time", "lat", "lon"), (True, True, True)
     template = Template(sizes, names, ways, "K", None, encoding(np.dtype("f4"), {}), "netCDF4")
@@ -88,8 +88,8 @@ def _open_files(given: SimpleNamespace) -> Any:
 
 def _plan(given: SimpleNamespace) -> Any:
     """Plan a read of fifty partitions from the middle, file names included."""
-    from aggarray.plan import along, pieces
-    from aggarray.selection import normalise
+    from aggarray.memory.selection import normalise
+    from aggarray.partition.plan import along, pieces
 
     a = given.array
     middle = a.shape[0] // 2

@@ -36,7 +36,7 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
     from aggarray.aggregate.rules import Rules
     from aggarray.aggregate.variables import arrays_of
     from aggarray.formats.base import Structure, Variable
-    from aggarray.scan import sharing
+    from aggarray.scan.discovery import sharing
 
     arrays, share = [], sharing()
     for number in np.random.default_rng(0).permutation(count).tolist():

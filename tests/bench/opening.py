@@ -29,10 +29,10 @@ TUNED: dict[str, Any] = {
 
 def load_aggarray() -> Any:
     """Import aggarray, and what it imports on first use: that is not the work."""
-    for package in ("aggarray.formats", "aggarray.codecs", "aggarray.indexes"):
+    for package in ("aggarray.formats", "aggarray.codecs", "aggarray.index"):
         for found in pkgutil.iter_modules(import_module(package).__path__):
             import_module(f"{package}.{found.name}")
-    for name in ("aggarray.api", "h5py", "netCDF4", "numcodecs"):
+    for name in ("aggarray.opening", "h5py", "netCDF4", "numcodecs"):
         import_module(name)
     return import_module("aggarray")
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import aggarray as aa
-from aggarray import report
 from aggarray.cli import main as command
+from aggarray.display import report
 from aggarray.read import close_files
 
 #: Bytes beyond those of the process at its start, seconds for a case.

@@ -19,8 +19,8 @@ import pytest
 
 import aggarray as aa
 from aggarray.errors import ChangedFileError
-from aggarray.formats.places import looks, resized
 from aggarray.read import close_files
+from aggarray.storage.files import looks, resized
 from tests.faults.specimens import SPECIMENS, values
 from tests.making import write
 

@@ -144,7 +144,7 @@ def test_many_threads_read_rows(sample_stations: Path) -> None:
 def test_threads_open_and_read_while_others_close(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     cubes(folder, compression="zlib", chunksizes=(2, 7, 40))
-    from aggarray.source import close_sources
+    from aggarray.storage.reader import close_sources
 
     def work(n: int) -> None:
         for turn in range(3):
@@ -229,7 +229,7 @@ def test_forks_while_threads_read(kind: str, tmp_path: Path) -> None:
 FORK = """
 import faulthandler, os, sys, threading
 faulthandler.dump_traceback_later(30, exit=True)
-import aggarray.formats.hdf5
+import aggarray.formats.hdf5.format
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 h5py_file("none", "w", driver="core", backing_store=False).close()
 from h5py._objects import phil
@@ -269,12 +269,12 @@ def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "aggarray.read.files._files._lock",
+        "aggarray.read.open_files._files._lock",
         "aggarray.read.cache.decoded_chunks._lock",
-        "aggarray.settle._descriptions._lock",
-        "aggarray.source._descriptors._lock",
-        "aggarray.remote.objects._memory.lock",
-        "aggarray.remote.systems._lock",
+        "aggarray.scan.resolution._descriptions._lock",
+        "aggarray.storage.reader._descriptors._lock",
+        "aggarray.storage.remote.objects._memory.lock",
+        "aggarray.storage.remote.filesystems._lock",
     ],
 )
 def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> Non
 
 def test_a_fork_while_units_are_converted() -> None:
     """Deterministic: another thread holds the lock of UDUNITS when the fork is asked for."""
-    from aggarray.units import udunits
+    from aggarray.cf.units import udunits
 
     held, go = threading.Event(), threading.Event()
 
@@ -367,7 +367,7 @@ def test_readers_see_the_old_index_or_the_new_one(tmp_path: Path) -> None:
 
 
 def _extract_in_child(folder: Path, gate: Any, answers: Any) -> None:
-    from aggarray.api import extract
+    from aggarray.export.extract import extract
 
     tas = aa.open(folder / "data")["tas"]
     gate.wait(60)

@@ -19,9 +19,9 @@ import pytest
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats import _hdf5_apart, hdf5
-from aggarray.formats._h5.data import DoubtfulError
-from aggarray.formats._h5.survey import survey
+from aggarray.formats.hdf5 import format, isolated
+from aggarray.formats.hdf5.metadata.data import DoubtfulError
+from aggarray.formats.hdf5.metadata.validation import survey
 from tests.faults.conftest import matching
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.making import write
@@ -130,10 +130,10 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
     """Whether the libraries die over a file depends on what lies in memory; so does it not where they are not asked here."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
     with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library breaks down over it; write it anew"):
-        _hdf5_apart.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
+        isolated.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
-    monkeypatch.setattr(hdf5, "scan_by_library", _here)
+    monkeypatch.setattr(format, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.nc"):
         aa.open(path)
 
@@ -143,20 +143,20 @@ def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeyp
     """A file may have many variables. One that takes its place is asked for as if nothing had been."""
     asked = []
 
-    def endless(helper: _hdf5_apart._Helper, question: tuple[Any, ...], until: float) -> None:
+    def endless(helper: isolated._Helper, question: tuple[Any, ...], until: float) -> None:
         asked.append(question[2])
 
     path = write(tmp_path / "a.nc", {name: (("x",), np.arange(3.0)) for name in "ab"})
     with monkeypatch.context() as patched:
-        patched.setattr(_hdf5_apart, "patience", lambda path: 0.0)
-        patched.setattr(_hdf5_apart._Helper, "answer", endless)
+        patched.setattr(isolated, "patience", lambda path: 0.0)
+        patched.setattr(isolated._Helper, "answer", endless)
         for name in "ab":
             with pytest.raises(aa.FormatError, match=rf"a\.nc, variable '{name}': the HDF5 library comes to no end within 0"):
-                _hdf5_apart.ask(path, "chunks", name)
+                isolated.ask(path, "chunks", name)
     assert asked == ["a"]
-    assert 15 <= _hdf5_apart.patience(path) < 16 and _hdf5_apart.patience(str(tmp_path / "none")) == 15
+    assert 15 <= isolated.patience(path) < 16 and isolated.patience(str(tmp_path / "none")) == 15
     os.utime(path, ns=(1, 1))
-    assert _hdf5_apart.ask(path, "values", "b", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
+    assert isolated.ask(path, "values", "b", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
 
 
 def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
     data = path.read_bytes()
     path.write_bytes(data.replace(b"GCOL", b"GCOW"))
 
-    monkeypatch.setattr(hdf5, "scan_by_library", _here)
+    monkeypatch.setattr(format, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)
 
@@ -235,8 +235,8 @@ def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatc
     # The first object says that it takes all of the collection, and more.
     path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])
 
-    monkeypatch.setattr("aggarray.formats._hdf5_file._open", _here)
-    file = hdf5.FORMAT.open(str(path))
+    monkeypatch.setattr("aggarray.formats.hdf5.handle._open", _here)
+    file = format.FORMAT.open(str(path))
     for ask in (lambda: file.chunks("name"), lambda: file.read("name", (slice(0, 3, 1),)), lambda: file.mapped("name")):
         with suppress(aa.FormatError):
             assert ask() is None
@@ -250,7 +250,7 @@ def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path:
     with h5py.File(path, "w") as file:
         for number in range(300):
             file.create_group(f"group_{number}")["data"] = np.arange(3.0)
-    monkeypatch.setattr("aggarray.formats._h5.data.MOST", 1 << 14)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.data.MOST", 1 << 14)
     survey(str(path))
     assert len(formats.scan(str(path)).variables) == 300
 
@@ -294,7 +294,7 @@ def test_files_with_links_by_name_need_no_other_process(version: str, tmp_path: 
     def there(*question: Any) -> None:
         raise AssertionError("in another process")
 
-    monkeypatch.setattr(_hdf5_apart, "ask", there)
+    monkeypatch.setattr(isolated, "ask", there)
     agg = aa.open(path)
     assert {str(a.name): a[...].tolist() for a in agg} == {name: list(range(8)) for name in ("tas", "soft")}
     assert sorted(s.variable for s in agg.skipped if s.variable) == ["circle", "elsewhere"]
@@ -337,7 +337,7 @@ def test_a_survey_looks_at_the_indexes_of_chunks(
     made: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """The library breaks down over some that are damaged when it opens a dataset."""
-    monkeypatch.setattr("aggarray.formats._h5.chunks._MANY", many)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.chunks._MANY", many)
     found = set()
     for name in ("hdf5-scales-latest", *matching("hdf5-many-chunks")):
         data, path = Path(made(name)).read_bytes(), tmp_path / "a.h5"

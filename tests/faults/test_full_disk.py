@@ -19,10 +19,11 @@ from making import write
 from zarr.storage import LocalStore
 
 import aggarray as aa
-from aggarray import mpi, report
-from aggarray.api import extract
+from aggarray import mpi
 from aggarray.dap import Distribution
-from aggarray.indexes.netcdf import updated
+from aggarray.display import report
+from aggarray.export.extract import extract
+from aggarray.index.netcdf import updated
 from aggarray.mpi import ProcessGroup
 from tests.faults.staging import Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
@@ -189,7 +190,7 @@ def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: P
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(10)
     monkeypatch.setattr(Full, "left", count)
-    monkeypatch.setattr("aggarray.indexes.netcdf.open", lambda path, mode, buffering: Full(path, mode), raising=False)
+    monkeypatch.setattr("aggarray.index.netcdf.open", lambda path, mode, buffering: Full(path, mode), raising=False)
     before = h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE)
     with pytest.raises(OSError, match="No space left on device"), updated(path) as file:
         file["y"] = np.random.default_rng(0).random(500)
@@ -197,9 +198,9 @@ def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: P
 
 
 def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 100_000)
-    monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 50_000)
-    monkeypatch.setattr("aggarray.exchange.blocks._MUCH", 100_000)
+    monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 100_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._LITTLE", 50_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MUCH", 100_000)
     place = disk(700)
     with pytest.raises(aa.AggregationError, match="No space left on device; run it again"):
         extract(large["tas"], place / "x.zarr")
@@ -247,7 +248,7 @@ def test_nothing_is_written_any_more_when_an_error_is_told(
             ended.append(key)
 
     monkeypatch.setattr(LocalStore, "set", slowly)
-    monkeypatch.setattr("aggarray.exchange.chunks._MOST", 1 << 17)
+    monkeypatch.setattr("aggarray.mpi.schedule.chunk_grid._MOST", 1 << 17)
     with ProcessGroup.serial() as group, pytest.raises(aa.AggarrayError, match="No space left on device"):
         local = mpi.local(large["tas"], Distribution.regular(large["tas"].shape, "bbb", (1, 1, 1)), group)
         mpi.write(local, group, tmp_path / "s.zarr", "tas")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import aggarray as aa
-from aggarray.api import extract
+from aggarray.export.extract import extract
 from aggarray.formats import stamp_of
 from aggarray.read import close_files
 from tests.faults.conftest import Made

@@ -15,7 +15,7 @@ from making import cube, write
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats._hdf5_swelling import check_swelling
+from aggarray.formats.hdf5.decoded_sizes import check_swelling
 from tests.faults.hostile import ROOT, looked_at, unborne
 
 Made = Callable[[h5py.File], None]

@@ -13,8 +13,8 @@ import pytest
 from making import cube, write
 
 import aggarray as aa
-from aggarray.api.progress import Bar
 from aggarray.cli import _completing
+from aggarray.scan.progress import Bar
 from tests.faults.hostile import ROOT, looked_at, unborne
 
 #: Clears the screen, writes the clipboard, names the window, rings, goes back, turns text round, hides, ends lines.

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 import aggarray as aa
-from aggarray.units import calendars
+from aggarray.cf.units import calendars
 
 #: Each line is carried out; what it raises of our errors, or as ValueError, is an answer.
 LINES = r"""
@@ -61,11 +61,11 @@ import sys, warnings
 from aggarray import remote
 from aggarray.aggregate import rules
 from aggarray.formats import _reference_text, _references, flat, kerchunk
-from aggarray.indexes import cfa04_parts, uris
-from aggarray.labels import meaning
+from aggarray.index import cfa04_parts, uris
+from aggarray.cf.labels import meaning
 from aggarray.memory import typetext
-from aggarray.remote import systems, urls, web
-from aggarray.units import calendars, udunits
+from aggarray.storage.remote import systems, urls, web
+from aggarray.cf.units import calendars, udunits
 from aggarray.errors import AggarrayError
 n = 200_000
 for line in sys.stdin.read().splitlines():

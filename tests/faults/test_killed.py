@@ -19,13 +19,13 @@ import zarr
 from making import cube, field, write
 
 import aggarray as aa
-from aggarray import helpers
+from aggarray.display.report import page
+from aggarray.display.report import write as write_page
 from aggarray.formats.base import Structure
-from aggarray.indexes.atomic import put
-from aggarray.mpi.store import _to_the_end
-from aggarray.report import page
-from aggarray.report import write as write_page
-from aggarray.scan import scan_files
+from aggarray.mpi.zarr_store import _to_the_end
+from aggarray.scan import workers
+from aggarray.scan.discovery import scan_files
+from aggarray.storage.atomic import put
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 
@@ -178,9 +178,9 @@ SCAN = """
 import sys
 from aggarray import helpers
 helpers.TRIAL, helpers.WORTH = 0.0, 0.0
-from aggarray.scan import scan_files
+from aggarray.scan.discovery import scan_files
 from aggarray.formats.base import Structure
-from aggarray.indexes.atomic import put
+from aggarray.storage.atomic import put
 look = helpers.look
 def slowly(task):
     print("working", flush=True)
@@ -209,15 +209,15 @@ def test_helpers_that_are_killed_while_they_scan(tmp_path: Path, end: signal.Sig
     assert process.stdout is not None and process.stdin is not None
     assert process.stdout.readline() == "working\n"
     deadline = time.monotonic() + 30
-    while len(helpers := helpers_of(process.pid)) < 2 and time.monotonic() < deadline:
+    while len(workers := helpers_of(process.pid)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    for helper in helpers:
+    for helper in workers:
         os.kill(helper, end)
     process.stdin.write("go\n" * 200)
     process.stdin.flush()
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 0 and out.splitlines()[-1] == "found 80"
-    for helper in helpers:
+    for helper in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(helper, 0)
 
@@ -233,7 +233,7 @@ def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypa
     before = helpers_of(os.getpid())
     found = scan_files(paths, 3)
     assert [p for p, _ in found] == paths and all(isinstance(s, Structure) for _, s in found)
-    assert helpers.PATIENCE < 60 and set(helpers_of(os.getpid())) <= set(before)
+    assert workers.PATIENCE < 60 and set(helpers_of(os.getpid())) <= set(before)
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
 
 

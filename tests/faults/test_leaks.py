@@ -13,9 +13,9 @@ import pytest
 from making import cube, field, write
 
 import aggarray as aa
-from aggarray.api import extract
-from aggarray.indexes.kerchunk_write import _write_table
-from aggarray.source import close_sources
+from aggarray.export.extract import extract
+from aggarray.export.kerchunk import _write_table
+from aggarray.storage.reader import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
 
 #: What may come and go by chance: caches of libraries, and of Python.
@@ -138,7 +138,7 @@ def test_writes_that_fail_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*arguments: object) -> None:
         raise errors[0]
 
-    monkeypatch.setattr("aggarray.indexes.store.Writer.write", fail)
+    monkeypatch.setattr("aggarray.index.store.Writer.write", fail)
 
     def work() -> None:
         errors.append(errors.pop(0))

@@ -18,16 +18,17 @@ import pytest
 from making import cube, field, write
 
 import aggarray as aa
-from aggarray import mpi, report
-from aggarray.api import extract
+from aggarray import mpi
 from aggarray.cli import main
 from aggarray.cli._running import _append
 from aggarray.dap import Distribution
-from aggarray.indexes import atomic, locks, owners
-from aggarray.indexes.atomic import beside
-from aggarray.indexes.locks import Lock, LockError, _Exclusive, locked, unlock
-from aggarray.indexes.owners import Owner, lock_of, owner_of, temporary_of, this_process
-from aggarray.mpi.store import Store
+from aggarray.display import report
+from aggarray.export.extract import extract
+from aggarray.mpi.zarr_store import Store
+from aggarray.storage import atomic, locks, owners
+from aggarray.storage.atomic import beside
+from aggarray.storage.locks import Lock, LockError, _Exclusive, locked, unlock
+from aggarray.storage.owners import Owner, lock_of, owner_of, temporary_of, this_process
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, steps
 
@@ -171,7 +172,7 @@ def test_writers_are_killed_and_nothing_is_lost(flocks: bool, tmp_path: Path, ap
 HOLDER = """
 import errno, fcntl, os, random, signal, sys, time
 path, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-from aggarray.indexes import locks
+from aggarray.index import locks
 real = fcntl.flock
 def refused(*arguments):
     raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

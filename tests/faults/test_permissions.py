@@ -10,7 +10,7 @@ import pytest
 from making import write
 
 import aggarray as aa
-from aggarray.api import extract
+from aggarray.export.extract import extract
 from tests.faults.staging import NOBODY, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, make_data, prepared, results, steps
 
@@ -149,10 +149,10 @@ def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
 
 def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped just after the old store and the new one changed places, the result removed: nothing old is read as new."""
-    monkeypatch.setattr("aggarray.api.extracting.layout.WHOLE", 200)
-    monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 10_000)
-    monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 5_000)
-    monkeypatch.setattr("aggarray.exchange.blocks._MUCH", 10_000)
+    monkeypatch.setattr("aggarray.export.extract.layout.WHOLE", 200)
+    monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 10_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._LITTLE", 5_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MUCH", 10_000)
     old, new = (np.random.default_rng(n).random((8, 20, 20)) for n in range(2))
     tas = [aa.open(write(tmp_path / f"{n}.nc", {"tas": (("t", "y", "x"), v)}))["tas"] for n, v in enumerate((old, new))]
     out = tmp_path / "x.zarr"
@@ -163,7 +163,7 @@ def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Pat
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("aggarray.api.extracting.place.flush", stop)
+        patched.setattr("aggarray.export.extract.target.flush", stop)
         extract(tas[1], out, exists="overwrite")
     np.testing.assert_array_equal(aa.open(out)["tas"][...], new)
     shutil.rmtree(out)

@@ -13,9 +13,9 @@ import zarr
 
 import aggarray as aa
 from aggarray.errors import ChangedFileError
-from aggarray.formats import _hdf5_file, hdf5
-from aggarray.read import slabs
-from aggarray.source import close_sources
+from aggarray.formats.hdf5 import format, handle
+from aggarray.read import chunk_blocks
+from aggarray.storage.reader import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
 from tests.faults.staging import ROOT
 
@@ -42,9 +42,9 @@ def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest
     array = aa.open(path)["tas"]
     array[:10]  # it is open
     whole = path.read_bytes()
-    values = _hdf5_file.Library.values
+    values = handle.Library.values
 
-    def late(self: _hdf5_file.Library, variable: str, box: tuple[slice, ...]) -> np.ndarray:
+    def late(self: handle.Library, variable: str, box: tuple[slice, ...]) -> np.ndarray:
         os.truncate(path, 3000)
         try:
             return values(self, variable, box)
@@ -53,7 +53,7 @@ def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest
             os.utime(path, (1e9, 1e9))
 
     with monkeypatch.context() as patch:
-        patch.setattr(_hdf5_file.Library, "values", late)
+        patch.setattr(handle.Library, "values", late)
         with pytest.raises(ChangedFileError, match=r"a\.h5, variable 'tas': changed while it was read"):
             array[...]
     np.testing.assert_array_equal(aa.open(path)["tas"][...], np.arange(4000).reshape(40, 100) + 7)
@@ -72,14 +72,14 @@ def test_a_shard_replaced_after_its_index_was_read(tmp_path: Path, compressed: b
     mine, other = write("a.zarr", 0), write("b.zarr", 10_000)
     array = aa.open(tmp_path / "a.zarr")["tas"]
     array[0]
-    own = slabs._parts_of_store
+    own = chunk_blocks._parts_of_store
 
     def late(*given: object) -> object:
         other.replace(mine)
         close_sources()  # what is still open would be read as it was
         return own(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(slabs, "_parts_of_store", late)
+    monkeypatch.setattr(chunk_blocks, "_parts_of_store", late)
     with pytest.raises(aa.FormatError, match=r"a\.zarr, variable 'tas': .*(changed while it was read|truncated)"):
         array[...]
 
@@ -89,7 +89,7 @@ def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", 3)
         file.createVariable("tas", "f4", ("x",))[:] = 1
-    own = type(hdf5.FORMAT).scan
+    own = type(format.FORMAT).scan
 
     def late(self: object, given: str) -> object:
         found = own(self, given)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(hdf5.FORMAT), "scan", late)
+        patch.setattr(type(format.FORMAT), "scan", late)
         with pytest.raises(ChangedFileError, match=r"a\.nc: changed while it was scanned; open it again"):
             aa.open(path)
     assert aa.open(path)["tas"].shape == (3,)

@@ -21,7 +21,7 @@ import zarr
 from making import write
 
 import aggarray as aa
-from aggarray.api import extract
+from aggarray.export.extract import extract
 from tests.faults.staging import HUNG, Stage
 
 #: So many kills of each kind; AGGARRAY_KILLS=50 in the environment tries more.
@@ -157,9 +157,9 @@ def test_a_disk_that_was_full_and_has_space_again(
     suffix: str, archive: Path, disk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks that fitted are used."""
-    monkeypatch.setattr("aggarray.api.extracting.pieces.BLOCK", 100_000)
-    monkeypatch.setattr("aggarray.exchange.blocks._LITTLE", 50_000)
-    monkeypatch.setattr("aggarray.exchange.blocks._MUCH", 100_000)
+    monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 100_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._LITTLE", 50_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MUCH", 100_000)
     agg = aa.open(archive / "data")
     extract(agg, tmp_path / f"whole.{suffix}")
     resumed = 0

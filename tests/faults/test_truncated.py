@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import aggarray as aa
-from aggarray.formats._netcdf3_header import header_of
-from aggarray.formats.places import File
+from aggarray.formats.netcdf3.header import header_of
+from aggarray.storage.files import File
 from tests.faults.running import cuts, faults_in, outcomes
 
 

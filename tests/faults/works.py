@@ -12,9 +12,9 @@ import numpy as np
 from making import cube, field, write
 
 import aggarray as aa
-from aggarray.api import extract
-from aggarray.report import page
-from aggarray.report import write as write_page
+from aggarray.display.report import page
+from aggarray.display.report import write as write_page
+from aggarray.export.extract import extract
 from tests.faults.staging import Outcome, Stage
 
 OLD, NEW = 1, 3

@@ -19,7 +19,14 @@ CORPUS = Path(__file__).resolve().parent / "corpus"
 #: Bytes of memory, and seconds for one input.
 _MEMORY, _SECONDS = 4 << 30, 10
 #: Not read by any target; and modules that run when they are imported.
-_LEFT_OUT = ("aggarray.mpi", "aggarray.cli", "aggarray.report", "aggarray.transport", "aggarray.__main__", "aggarray._scan")
+_LEFT_OUT = (
+    "aggarray.mpi",
+    "aggarray.cli",
+    "aggarray.display.report",
+    "aggarray.mpi.transport",
+    "aggarray.__main__",
+    "aggarray.scan.worker",
+)
 
 
 def _atheris() -> Any:

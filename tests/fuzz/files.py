@@ -20,14 +20,14 @@ import netCDF4
 import numpy as np
 
 from aggarray import formats
+from aggarray.arrays import SubArray
 from aggarray.codecs import decode, known
-from aggarray.formats import _h5
-from aggarray.formats._h5 import glimpses, netcdf, tables
-from aggarray.formats._h5.data import LEFT
-from aggarray.formats._h5.file import H5File
 from aggarray.formats.base import Chunks, Structure, whole
-from aggarray.formats.glimpses import Wanted
-from aggarray.master import SubArray
+from aggarray.formats.hdf5 import metadata
+from aggarray.formats.hdf5.metadata import chunk_index, partial_scan, scan
+from aggarray.formats.hdf5.metadata.data import LEFT
+from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.partial_scan import Wanted
 from tests.fuzz.target import MOST_READ, Target, check, read_some, refusing, written
 
 # netCDF-3
@@ -122,8 +122,8 @@ def seeds_netcdf3() -> dict[str, bytes]:
 def _unverified() -> Iterator[None]:
     """Take every checksum of metadata for right, and keep nothing of what was parsed before."""
     patches = []
-    for info in pkgutil.iter_modules(_h5.__path__):
-        module = importlib.import_module(f"{_h5.__name__}.{info.name}")
+    for info in pkgutil.iter_modules(metadata.__path__):
+        module = importlib.import_module(f"{metadata.__name__}.{info.name}")
         if hasattr(module, "verify"):
             patches.append(mock.patch.object(module, "verify", lambda block: None))
     for patch in patches:
@@ -145,7 +145,7 @@ def run_hdf5(data: bytes) -> bool:
         names = ["v", "t", "g/w"] if structure is None else [v.name for v in structure.variables]
         coordinates = tuple(names[:3])
         with suppress(*LEFT):
-            glimpses.glimpse(path, Wanted(("title",), coordinates))
+            partial_scan.glimpse(path, Wanted(("title",), coordinates))
         _find(path, names)
         return structure is not None
     return False
@@ -154,7 +154,7 @@ def run_hdf5(data: bytes) -> bool:
 def _scanned(path: str) -> Structure | None:
     """Return what is found in a file, None where it is left to the libraries."""
     try:
-        return netcdf.scan(path)
+        return scan.scan(path)
     except LEFT:
         return None
 
@@ -167,8 +167,8 @@ def _find(path: str, names: list[str]) -> None:
     try:
         for name in names:
             try:
-                tables.piece_of(file, name)
-                found = tables.table_of(file, name)
+                chunk_index.piece_of(file, name)
+                found = chunk_index.table_of(file, name)
             except LEFT:
                 continue
             if found is not None:

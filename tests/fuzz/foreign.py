@@ -14,13 +14,13 @@ from unittest import mock
 import numpy as np
 
 import aggarray as aa
-from aggarray import indexes
-from aggarray.access import Access
-from aggarray.api.joining import foreign_arrays
+from aggarray import index
 from aggarray.formats.base import Structure, Variable
-from aggarray.indexes.cfa04_parts import parsed_part
-from aggarray.indexes.checks import check_partitions
-from aggarray.indexes.foreign import convention_of
+from aggarray.index.conventions.cfa04_parts import parsed_part
+from aggarray.index.conventions.foreign import convention_of
+from aggarray.index.validation import check_partitions
+from aggarray.opening.joining import foreign_arrays
+from aggarray.storage.access import Access
 from tests.fuzz.target import MOST_READ, Target, check, home, read_some, refusing
 from tests.fuzz.trees import dumped, loaded, mutator, unfolded
 from tests.making import write
@@ -145,8 +145,8 @@ def run(data: bytes) -> bool:
     kind = convention_of(structure)
     if kind is None:
         return False
-    how = indexes.Opening(Access(roots=(str(_folder().resolve()),)))
-    with mock.patch.object(indexes, "open_file", lambda path: _Handle(values)), refusing() as refused, how.access.reach():
+    how = index.Opening(Access(roots=(str(_folder().resolve()),)))
+    with mock.patch.object(index, "open_file", lambda path: _Handle(values)), refusing() as refused, how.access.reach():
         for matrix in kind.read(structure, lambda name: np.array(values[name])).matrices.values():
             try:
                 check_partitions(matrix)

@@ -16,12 +16,12 @@ import h5py
 import numpy as np
 
 import aggarray as aa
-from aggarray import indexes
-from aggarray.access import Access
-from aggarray.api import opening
-from aggarray.api.provenance import DEFAULT_RULES
+from aggarray import index
 from aggarray.formats.base import LIBRARY_LOCK
-from aggarray.indexes.store import GROUP, Reader
+from aggarray.index.store import GROUP, Reader
+from aggarray.opening import opening
+from aggarray.opening.provenance import DEFAULT_RULES
+from aggarray.storage.access import Access
 from tests.fuzz.target import Target, check, home, read_some, refusing
 from tests.fuzz.trees import dumped, loaded, mutator
 from tests.making import TIME, cube, write
@@ -139,8 +139,8 @@ def run(data: bytes) -> bool:
     if group is None:
         return False
     path = str(_files() / "index.nca")
-    how = indexes.Opening(Access(roots=(os.path.realpath(_files()),)))
-    with mock.patch.object(_Reader, "given", group), mock.patch.object(indexes, "Reader", _Reader), refusing() as refused:
+    how = index.Opening(Access(roots=(os.path.realpath(_files()),)))
+    with mock.patch.object(_Reader, "given", group), mock.patch.object(index, "Reader", _Reader), refusing() as refused:
         found = opening._restored(path, how, DEFAULT_RULES, None)
         repr(found)
         found._repr_html_()

@@ -1,0 +1,120 @@
+"""Which version of the same data serves, where files hold final and preliminary ones (ERA5's ``expver``)?
+
+Arrays are cut into stretches of one version each, ranked by it: where stretches overlap, the lowest version serves. Which one
+it was stays as a coordinate along time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays import MasterArray, SubArray
+from aggarray.cf.units import is_reference_time
+from aggarray.memory.selection import Range
+
+#: The version of arrays that do not say theirs, where others do: final.
+FINAL = 1
+
+
+def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArray, int]]:
+    """Return the arrays with their rank, those of several versions in stretches; as they are where none has a version."""
+    stated = [a.coords[name] for a in arrays if name in a.coords]
+    if not stated:
+        return [(array, 0) for array in arrays]
+    text = any(c.dtype.kind == "T" for c in stated)
+    like = stated[0].attrs
+    return [(_described(a, name, like), rank) for array in arrays for a, rank in _ranked(array, name, text)]
+
+
+def _described(array: MasterArray, name: str, attrs: Mapping[str, Any]) -> MasterArray:
+    """Give the version of an array the description that the first has of its own."""
+    if name not in array.coords:
+        return array
+    return replace(array, coords={**array.coords, name: replace(array.coords[name], attrs=attrs)})
+
+
+def _ranked(array: MasterArray, name: str, text: bool) -> Iterator[tuple[MasterArray, int]]:
+    coordinate = array.coords.get(name)
+    default = f"{FINAL:04}" if text else FINAL
+    values = np.array([default]) if coordinate is None else np.atleast_1d(coordinate[...])
+    time = _time_dimension(array, name)
+    if coordinate is None or coordinate.ndim == 0:
+        yield _noted(array, name, time, values[0])
+    elif name in array.dimensions:
+        for chosen, start, stop in _available(array, name, time, values):
+            part = array._chosen({name: chosen, time or "": Range(start, stop - start)})
+            yield _noted(part, name, time, values[chosen])
+    elif time is not None and coordinate.dimensions == (time,):
+        cuts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)]
+        for start, stop in pairwise(cuts):
+            part = array._chosen({time: Range(start, stop - start)})
+            yield _noted(part, name, time, values[start])
+    else:
+        yield array, 0
+
+
+def _time_dimension(array: MasterArray, name: str) -> str | None:
+    """Return the dimension that is a time, or the one that the version runs along."""
+    version = array.coords.get(name)
+    along = version.dimensions[0] if version is not None and version.ndim == 1 and version.dimensions != (name,) else None
+    for dimension in array.dimensions:
+        coordinate = array.coords.get(dimension)
+        if coordinate is not None and is_reference_time(coordinate.units):
+            return dimension
+    return along
+
+
+def _noted(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:
+    """Return an array of one version with its rank, the version as a coordinate along time."""
+    coords = {k: c for k, c in array.coords.items() if k != name}
+    rank = int(value) if str(value).strip().isdigit() else 0
+    if time is None:
+        return replace(array, coords=coords), rank
+    size = array.shape[array.dimensions.index(time)]
+    values = np.full(size, value, np.dtypes.StringDType() if isinstance(value, str) else np.asarray(value).dtype)
+    piece = SubArray.from_array(values, dimensions=(time,), directions=(array.directions[array.dimensions.index(time)],))
+    noted = MasterArray(
+        name, values.dtype, None, None, piece.fill_value, piece.matrix(), {}, array.file_attrs, {}, (values, None)
+    )
+    return replace(array, coords={**coords, name: noted}), rank
+
+
+def _available(array: MasterArray, name: str, time: str | None, versions: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Yield (index of the version, start, stop) of the stretches of time that the lowest version with any value serves."""
+    order = sorted(range(len(versions)), key=lambda i: (len(str(versions[i])), str(versions[i])))
+    if time is None:
+        yield order[0], 0, 1
+        return
+    size = array.shape[array.dimensions.index(time)]
+    chosen = np.full(size, order[-1])
+    for index in reversed(order[:-1]):
+        chosen[_has_values(array, name, index, time)] = index
+    cuts = [0, *(np.flatnonzero(np.diff(chosen)) + 1).tolist(), size]
+    for start, stop in pairwise(cuts):
+        if stop > start:
+            yield int(chosen[start]), start, stop
+
+
+def _has_values(array: MasterArray, name: str, index: int, time: str) -> np.ndarray:
+    """Tell for each step whether a version has any value: a few points are looked at first, whole fields only if need be."""
+    one = array._selected({name: index})
+    axis = one.dimensions.index(time)
+    sparse: Any = tuple(
+        slice(None) if d == time else slice(None, None, max(1, n // 8)) for d, n in zip(one.dimensions, one.shape, strict=True)
+    )
+    found = _any_valid(one.read(sparse, masked=True), axis)
+    for step in np.flatnonzero(~found):
+        key: Any = tuple(slice(step, step + 1) if d == time else slice(None) for d in one.dimensions)
+        found[step] = _any_valid(one.read(key, masked=True), axis)[0]
+    return found
+
+
+def _any_valid(values: np.ndarray, axis: int) -> np.ndarray:
+    valid = ~np.ma.getmaskarray(values)
+    data = np.ma.getdata(values)
+    if data.dtype.kind in "fc":
+        valid &= ~np.isnan(data)
+    return np.asarray(valid.any(axis=tuple(d for d in range(valid.ndim) if d != axis)))

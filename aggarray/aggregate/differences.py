@@ -1,0 +1,174 @@
+"""What tells arrays apart, and files, in words; and why are arrays of one identity not even candidates for one array?
+
+Their signatures differ. Each group of equal signatures is explained against its nearest relative, the one from which it
+differs in the fewest entries: along a minimum spanning tree, so that n groups give n - 1 refusals.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate, describe_difference
+from aggarray.aggregate.rules import FACETS, Refusal, facet
+from aggarray.arrays import MasterArray
+
+#: With more groups than this, only neighbours in the order of their signatures are compared.
+MANY_GROUPS = 1000
+
+#: Attributes that say what an array is; they tell arrays apart better than others do.
+TELLING = ("units", "calendar", "standard_name", "cell_methods", "long_name")
+
+#: Attributes that differ from file to file and tell nobody anything.
+NOISE = ("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id")
+
+#: An attribute longer than this is no word for an array, and more of them are no help.
+LONGEST, MOST_WORDS = 40, 3
+
+
+def refusal(apart: Candidate, relative: Candidate, rule: str, reason: str) -> Refusal:
+    """Return why a candidate stayed apart from its relative; the reason also names the files, each once."""
+    both = (relative,) if apart is relative else (relative, apart)
+    files = tuple(dict.fromkeys(one.uri for one in both if one.uri))
+    where = ", ".join(short_paths(files))
+    return Refusal(tuple(one.array.name or "" for one in both), files, rule, f"{reason}: {where}" if where else reason)
+
+
+def short_paths(uris: Sequence[str]) -> list[str]:
+    """Return the names of files, or their paths from their common folder where names alone do not tell them apart.
+
+    >>> short_paths(["/data/a/tas.nc", "/data/b/tas.nc"]), short_paths(["/data/a/tas.nc", "/data/b/pr.nc"])
+    (['a/tas.nc', 'b/tas.nc'], ['tas.nc', 'pr.nc'])
+    """
+    names = [os.path.basename(uri.rstrip("/")) for uri in uris]
+    if len(set(names)) == len(set(uris)):
+        return names
+    folder = common_folder(uris)
+    return [os.path.relpath(uri, folder) for uri in uris] if folder else list(uris)
+
+
+def common_folder(uris: Sequence[str]) -> str:
+    """Return the deepest folder that holds all files; "" where there is none.
+
+    >>> common_folder(["/data/a/tas.nc", "/data/b/tas.nc"])
+    '/data'
+    """
+    try:
+        return os.path.commonpath([os.path.dirname(uri.rstrip("/")) for uri in uris])
+    except ValueError:  # none at all, or relative and absolute paths together
+        return ""
+
+
+def labels(arrays: Sequence[MasterArray]) -> list[str]:
+    """Return of every array what tells it from the others of its name; "" where no other has it.
+
+    Facets that differ come first; where those leave some alike, other attributes that differ; then the files' folders or names.
+    """
+    words: list[list[str]] = [[] for _ in arrays]
+    for tell in (_by_facets, _by_attributes, _by_files):
+        alike: dict[tuple[str | None, ...], list[int]] = defaultdict(list)
+        for row, array in enumerate(arrays):
+            alike[array.name, *words[row]].append(row)
+        for rows in alike.values():
+            if len(rows) > 1:
+                for row, more in zip(rows, tell([arrays[row] for row in rows]), strict=True):
+                    words[row] += more
+    return [", ".join(found) for found in words]
+
+
+def facets_of(array: MasterArray) -> dict[str, str]:
+    """Return the facets that an array has, from its file's attributes or else its own."""
+    found = {name: facet(array.file_attrs if name in array.file_attrs else array.attrs, name) for name in FACETS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
+    """Return the facets in which arrays differ, in the order of `FACETS`, with the value of each array."""
+    found = [facets_of(array) for array in arrays]
+    return _differing(FACETS, lambda name: [facets.get(name) for facets in found])
+
+
+def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
+    """Return the other attributes in which arrays differ, as far as they are short, units and calendar first."""
+    stated = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
+    keys = [key for key in dict.fromkeys((*TELLING, *stated)) if key not in FACETS and key not in NOISE]
+    return _differing(keys, lambda key: [_attribute(array, key) for array in arrays])
+
+
+def _differing(keys: Iterable[str], values_of: Callable[[str], list[str | None]]) -> list[tuple[str, list[str | None]]]:
+    values = ((key, values_of(key)) for key in keys)
+    return [(k, v) for k, v in values if len(set(v)) > 1 and all(text is None or len(text) < LONGEST for text in v)]
+
+
+def _attribute(array: MasterArray, key: str) -> str | None:
+    """Return an attribute as one line of text."""
+    value: Any = getattr(array, key) if key in ("units", "calendar") else array.attrs.get(key, array.file_attrs.get(key))
+    return None if value is None else " ".join(str(value).split())
+
+
+def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:
+    """Name the facets that differ, of those that tell the same arrays apart (table_id and frequency) the first."""
+    once: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
+    for key, values in differing_facets(arrays):
+        once.setdefault(tuple(map(values.index, values)), (key, values))
+    return [[f"{key}: {values[n]}" for key, values in once.values() if values[n] is not None] for n in range(len(arrays))]
+
+
+def _by_attributes(arrays: Sequence[MasterArray]) -> list[list[str]]:
+    differing = differing_attributes(arrays)[:MOST_WORDS]
+    return [[f"{key}: {values[n] or 'none'}" for key, values in differing] for n in range(len(arrays))]
+
+
+def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
+    """Tell arrays apart by the folders of their files, or by the first file where the folders are the same."""
+    files = [sorted(str(uri) for uri in array._matrix.references.uris if uri) for array in arrays]
+    folders = [common_folder(uris) for uris in files]
+    if len(set(folders)) > 1:
+        return [[f"in {folder}"] if folder else [] for folder in folders]
+    return [[f"from {os.path.basename(uris[0].rstrip('/'))}"] if uris else [] for uris in files]
+
+
+def between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
+    """Explain why groups of one identity stay apart: each against its nearest relative."""
+    firsts = sorted((min(g, key=_file) for g in groups), key=_file)
+    if len(firsts) > MANY_GROUPS:
+        firsts.sort(key=lambda one: [repr(v) for v in one.signature.values()])
+        pairs: Iterable[tuple[int, int]] = pairwise(range(len(firsts)))
+    else:
+        pairs = _tree(firsts)
+    return [refusal(firsts[b], firsts[a], *describe_difference(firsts[a], firsts[b])) for a, b in pairs]
+
+
+def _file(one: Candidate) -> tuple[str, int]:
+    return one.uri, one.number
+
+
+def _tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
+    """Yield the edges (known, new) of a minimum spanning tree of signatures, distance = number of entries that differ."""
+    if len(firsts) < 2:
+        return
+    codes = _coded(firsts)
+    best = (codes != codes[0]).sum(axis=1)
+    near = np.zeros(len(firsts), np.int64)
+    waiting = np.ones(len(firsts), bool)
+    waiting[0] = False
+    while waiting.any():
+        new = int(np.where(waiting, best, codes.shape[1] + 1).argmin())
+        yield int(near[new]), new
+        waiting[new] = False
+        distance = (codes != codes[new]).sum(axis=1)
+        closer = distance < best
+        best[closer], near[closer] = distance[closer], new
+
+
+def _coded(firsts: Sequence[Candidate]) -> np.ndarray:
+    """Number the values of every signature entry: int64 (candidates, entries)."""
+    keys = sorted({key for one in firsts for key in one.signature})
+    columns = []
+    for key in keys:
+        numbers: dict[object, int] = {}
+        columns.append([numbers.setdefault(one.signature.get(key), len(numbers)) for one in firsts])
+    return np.array(columns, np.int64).reshape(len(keys), len(firsts)).T

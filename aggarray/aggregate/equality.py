@@ -1,0 +1,239 @@
+"""Do two arrays have the same coordinate, and if not, where do they differ?
+
+Coordinates are compared after conforming names, dimension order, directions, units and calendar, within a tolerance that
+scales with their spacing plus the rounding of the coarser dtype.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, Candidate, Place, is_mapping
+from aggarray.aggregate.orientation import oriented, unplaced_names
+from aggarray.aggregate.positions import tolerance_of
+from aggarray.arrays import MasterArray
+from aggarray.cf.units import between, conversion
+from aggarray.errors import AggarrayError
+from aggarray.formats.templates import text_attribute
+
+Units = tuple[str | None, str | None]
+
+
+def reference_units(places: Iterable[Place]) -> Units:
+    """Return units and calendar of the first of places that has a coordinate."""
+    for place in places:
+        if place.coordinate is not None:
+            return place.coordinate.units, place.coordinate.calendar
+    return None, None
+
+
+def roundings(places: Sequence[Place], units: Units) -> list[float]:
+    """Return by how much the values of each place may be off: by the rounding of their dtype and of their conversion.
+
+    These are powers of two, so that an archive has a few.
+    """
+    largest: dict[tuple[str | None, str | None, Any] | None, float] = {None: 0.0}
+    kinds = []
+    for place in places:
+        kind = None
+        if place.coordinate is not None and np.isfinite(place.largest):
+            kind = (place.coordinate.units, place.coordinate.calendar, place.coordinate.dtype)
+            largest[kind] = max(largest.get(kind, 0.0), place.largest)
+        kinds.append(kind)
+    found = {k: 0.0 if k is None else _rounding(most, k[2], k[:2], units) for k, most in largest.items()}
+    level = {k: float(2.0 ** np.ceil(np.log2(r))) if r > 0 else 0.0 for k, r in found.items()}
+    return [level[kind] for kind in kinds]
+
+
+def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
+    own = float(np.finfo(dtype).eps) * largest if dtype.kind == "f" else 0.0
+    if given == wanted:
+        return own
+    change = conversion(*given, *wanted)
+    slope = abs(float(change.slope))
+    if change.identity or (dtype.kind in "iu" and change.integer_exact):
+        return own * slope
+    # The conversion computes in float64: its own rounding comes on top.
+    return own * slope + EPSILON * (largest * slope + abs(float(change.offset)))
+
+
+#: Horizontal coordinates (CF section 4 and appendix F): where they differ, so do the grids.
+HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "projection_x_coordinate", "projection_y_coordinate")
+
+
+def is_longitude(coordinate: MasterArray) -> bool:
+    """Tell whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
+    if coordinate.dtype.kind not in "iuf":
+        return False
+    named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
+    return coordinate.units in EAST or (named and coordinate.units in ("degrees", "degree"))
+
+
+def is_horizontal(coordinate: MasterArray) -> bool:
+    """Tell whether a coordinate is a latitude, a longitude or a projection's x or y."""
+    name, axis = (text_attribute(coordinate.attrs.get(attribute)) for attribute in ("standard_name", "axis"))
+    return name in HORIZONTAL or axis in ("X", "Y") or coordinate.units in EAST or coordinate.units in NORTH
+
+
+def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:
+    """Return where a coordinate of two arrays differs, in words; None where it does not.
+
+    ``names``: what it is called in each. ``fraction``: of the smallest spacing, within which values are equal.
+    """
+    a, b = one.array.coords[names[0]], other.array.coords.get(names[1])
+    if b is None:
+        return f"{names[0]} is absent"
+    if a is b:
+        return None
+    if _plainly_equal(a, b) or is_mapping(a):  # the value of a mapping means nothing, its attributes are in the signature
+        return None
+    try:
+        x, y = _comparable(one, other, a, b)
+    except AggarrayError as error:
+        return f"{names[0]} cannot be compared: {error}"
+    if x.shape != y.shape:
+        return f"{names[0]} has shape {x.shape} and {y.shape}"
+    if is_longitude(a) or any(bounds == names[0] and is_longitude(one.array.coords[n]) for n, bounds in one.bounds.items()):
+        y = x + (np.mod(y - x + 180.0, 360.0) - 180.0)
+    if _identical(x, y):
+        return None
+    return _first_difference(names[0], x, y, _tolerances(one, names[0], ((a, x), (b, y)), fraction))
+
+
+def _identical(x: np.ndarray, y: np.ndarray) -> bool:
+    return np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f")
+
+
+def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
+    """Tell whether two coordinates that scanning has read are equal as they stand: most are."""
+    if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
+        return False
+    x, y = a._known[0], b._known[0]
+    if a.units != b.units or a.calendar != b.calendar or a.dimensions != b.dimensions or a.directions != b.directions:
+        return False
+    return x is y or (x.dtype == y.dtype and x.shape == y.shape and bool((x == y).all()))
+
+
+def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of both in the dimension order, directions and units of the first."""
+    alike = a.dimensions == b.dimensions and a.directions == b.directions and a.shape == b.shape
+    if not alike:
+        keys = {p.name: key for key, p in one.places.items()}
+        upwards = {d: not one.places[keys[d]].flipped for d in a.dimensions if d in keys}
+        renamed = {p.name: one.places[key].name for key, p in other.places.items() if key in one.places}
+        order = list(a.dimensions)
+        b = oriented(other, {**unplaced_names(other, b, order), **renamed}, order, upwards, b)
+        for d in order:
+            if d not in keys and b.directions[order.index(d)] != a.directions[order.index(d)]:
+                b = b.flip(d)
+    (x, x_mask), (y, y_mask) = a._values_and_mask(), b._values_and_mask()
+    change = between(b._step, a._step)
+    y = y if change.identity else change(y, y_mask)
+    return _blanked(x, x_mask), _blanked(y, y_mask)
+
+
+def _blanked(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """Make missing values equal to each other, whatever stands for them."""
+    if mask is None or not mask.any() or values.dtype.kind not in "iuf":
+        return values
+    return np.where(mask, np.nan, values)
+
+
+Valued = tuple[MasterArray, np.ndarray]
+
+
+def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction: float) -> tuple[float, float]:
+    """Return (spacing, allowed difference); bounds take the spacing of their coordinate."""
+    (a, x), (b, y) = pair
+    if x.dtype.kind not in "iuf" or y.dtype.kind not in "iuf":
+        return 0.0, 0.0
+    parent = next((n for n, b in one.bounds.items() if b == name), None)
+    sources = [x, y] if parent is None else [one.array.coords[parent]._values_and_mask()[0]]
+    spacing = min((s for s in map(_spacing, sources) if s > 0), default=0.0)
+    eps = max((float(np.finfo(c.dtype).eps) for c in (a, b) if c.dtype.kind == "f"), default=0.0)
+    eps = eps or (0.0 if (a.units, a.calendar) == (b.units, b.calendar) else EPSILON)
+    finite = np.abs(x[np.isfinite(x)])
+    return spacing, tolerance_of(spacing, fraction, eps * float(finite.max(initial=0.0)))
+
+
+def _spacing(values: np.ndarray) -> float:
+    """Return the smallest distance between different neighbours along any dimension, 0 where there is none."""
+    found = []
+    for axis in range(values.ndim):
+        steps = np.abs(np.diff(values.astype(np.float64), axis=axis))
+        steps = steps[steps > 0]
+        found += [float(steps.min())] if steps.size else []
+    return min(found, default=0.0)
+
+
+def _first_difference(name: str, x: np.ndarray, y: np.ndarray, tolerances: tuple[float, float]) -> str | None:
+    spacing, allowed = tolerances
+    if x.dtype.kind in "iuf" and y.dtype.kind in "iuf":
+        apart = np.abs(x.astype(np.float64) - y.astype(np.float64))
+        wrong = ~((apart <= allowed) | (np.isnan(x) & np.isnan(y)))
+    else:
+        apart, wrong = np.zeros(x.shape), np.asarray(x != y)
+    if not wrong.any():
+        return None
+    index = np.unravel_index(int(wrong.argmax()), x.shape) if x.ndim else ()
+    where = f" at index {', '.join(map(str, index))}" if x.ndim else ""
+    scale = ""
+    if x.dtype.kind in "iuf" and x.ndim and np.isfinite(apart[index]):
+        scale = f", {apart[index]:.3g} apart"
+        scale += f", more than {allowed / spacing:.3g} of its spacing {spacing:.6g}" if spacing else ""
+    return f"{name} differs{where}: {shown_pair(x[index], y[index])}{scale}"
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it."""
+    item = value.item() if hasattr(value, "item") else value
+    return f"{item:.10g}" if isinstance(item, float) else repr(item)
+
+
+def shown_pair(one: Any, other: Any) -> str:
+    """Return two values as a message shows them, with as many digits as tell them apart.
+
+    >>> shown_pair(1.0, 2.0), shown_pair(1.0, 1.0000000000000002)
+    ('1 and 2', '1.0 and 1.0000000000000002')
+    """
+    texts = shown(one), shown(other)
+    if texts[0] == texts[1]:
+        texts = repr(np.asarray(one).item()), repr(np.asarray(other).item())
+    return " and ".join(texts)
+
+
+def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str:
+    """Say how the coordinates of two arrays along one place keep them apart."""
+    one, other = members
+    units = reference_units([one.places[key], other.places[key]])
+    x, y = one.places[key].values(*units), other.places[key].values(*units)
+    name = one.places[key].name
+    numeric = x.dtype.kind in "iuf" and y.dtype.kind in "iuf"
+    if len(x) == len(y) and numeric and len(x) > 1:
+        spacing = min(_spacing(x), _spacing(y))
+        text = _first_difference(name, x, y, (spacing, fraction * spacing))
+        if text is not None and _between(x, y) is not None and np.abs(x - y).max() < spacing / 2:
+            return text
+    if not len(x) or not len(y):
+        return f"{name} has {len(x)} and {len(y)} values"
+    if not numeric:
+        return f"{name} differs: {_extent(x)} and {_extent(y)}"
+    text = f"{name} has {_extent(x)} and {_extent(y)}"
+    between = _between(x, y)
+    return text if between is None else f"{text}; {shown(between)} falls between those of the other"
+
+
+def _extent(values: np.ndarray) -> str:
+    if len(values) == 1:
+        return f"the value {shown(values[0])}"
+    return f"{len(values)} values from {shown(values[0])} to {shown(values[-1])}"
+
+
+def _between(x: np.ndarray, y: np.ndarray) -> Any:
+    """Return a value of one ascending coordinate that lies within the other but is none of its values; None without."""
+    for one, other in ((x, y), (y, x)):
+        found = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
+        if found.size:
+            return found[0]
+    return None

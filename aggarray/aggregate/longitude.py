@@ -1,0 +1,138 @@
+"""Which longitudes are the same modulo 360, and how are arrays turned so that they agree?
+
+Where longitudes of different files are the same but for whole turns, all are brought to the turn that begins at the lowest
+longitude of the first array: shifted, or rolled by a lazy selection of two runs (two virtual partitions). Longitudes that
+do not meet stay as they are written. A file that closes the circle with a second copy of a meridian cannot be turned.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.equality import is_longitude, reference_units
+from aggarray.aggregate.orientation import in_memory
+from aggarray.aggregate.view import Division, View
+from aggarray.arrays import MasterArray
+
+#: Longitudes this near to each other are the same, in degrees.
+NEAR = 1e-9
+
+
+def unwrapped(view: View) -> list[Candidate] | None:
+    """Return the group with longitudes brought to one turn where some are the same modulo 360; None where none is turned."""
+    for key in view.varying:
+        if not _meet(view, key) or _closed(view, key):
+            continue
+        base = _lowest_of_first(view, key)
+        units = reference_units(c.places[key] for c in view.group)
+        changed = [_turned(one, key, one.places[key].values(*units), base) for one in view.group]
+        if any(now is not before for now, before in zip(changed, view.group, strict=True)):
+            return changed
+    return None
+
+
+def whole_turns(view: View) -> Division | None:
+    """Longitudes that are the same modulo 360 and could not be turned keep their arrays apart."""
+    for key in view.varying:
+        if _meet(view, key):
+            text = f"{view.group[0].places[key].name} of one closes the circle, with one meridian at both ends"
+            return Division(view.layouts[key].classes, "coordinate_values", lambda one, other, text=text: text)  # type: ignore[misc]
+    return None
+
+
+def _meet(view: View, key: str) -> bool:
+    """Tell whether longitudes at different positions of a union are the same modulo 360."""
+    place, layout = view.group[0].places[key], view.layouts[key]
+    if place.coordinate is None or not is_longitude(place.coordinate) or not all(c.places[key].monotonic for c in view.group):
+        return False
+    units = reference_units(c.places[key] for c in view.group)
+    union = np.zeros(layout.size)
+    seen: set[int] = set()
+    for row, number in enumerate(layout.classes):
+        if number not in seen:
+            seen.add(number)
+            union[layout.positions[number]] = view.group[row].places[key].values(*units)
+    turns = np.sort(np.mod(union, 360.0))
+    apart = np.diff(np.append(turns, turns[0] + 360.0)) if len(turns) > 1 else np.array([360.0])
+    return bool((apart <= max(layout.tolerance, NEAR)).any())
+
+
+def _closed(view: View, key: str) -> bool:
+    """Tell whether the longitudes of any array go all the way round to the first meridian again."""
+    tolerance = max(view.layouts[key].tolerance, NEAR)
+    units = reference_units(c.places[key] for c in view.group)
+    spans = (c.places[key].values(*units) for c in view.group)
+    return any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in spans)
+
+
+def _lowest_of_first(view: View, key: str) -> float:
+    """Return where the turn begins: at the lowest longitude of the first array and of those beside it.
+
+    The first is the lowest along the other dimensions, then by URI; beside it are those at the same place along the other
+    dimensions that have none of its longitudes, such as the other tiles of a row.
+    """
+    boxes, _ = view.boxes([k for k in view.varying if k != key])
+    units = reference_units(c.places[key] for c in view.group)
+    tolerance = max(view.layouts[key].tolerance, NEAR)
+    order = sorted(range(len(view.group)), key=lambda row: (boxes[row, :, 0].tolist(), view.group[row].uri))
+    row = np.zeros(0)
+    for number in order:
+        if boxes[number, :, 0].tolist() != boxes[order[0], :, 0].tolist():
+            break
+        values = view.group[number].places[key].values(*units)
+        if not _any_near(row, values, tolerance):
+            row = np.concatenate([row, values])
+    return float(row.min(initial=np.inf)) - tolerance
+
+
+def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
+    """Tell whether any longitude is a known one, modulo 360."""
+    if not len(known) or not len(values):
+        return False
+    turn = np.sort(np.mod(known, 360.0))
+    around = np.concatenate([turn[-1:] - 360.0, turn, turn[:1] + 360.0])
+    wanted = np.mod(values, 360.0)
+    after = np.searchsorted(around, wanted).clip(1, len(around) - 1)
+    return bool((np.minimum(wanted - around[after - 1], around[after] - wanted) <= tolerance).any())
+
+
+def _turned(one: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
+    """Return a candidate with its longitudes in the turn that begins at ``base``, itself where they are."""
+    turns = np.floor((values - base) / 360.0)
+    if not turns.any():
+        return one
+    order = np.argsort(values - 360.0 * turns, kind="stable")
+    return _rolled(one, key, order, -360.0 * turns[order])
+
+
+def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
+    """Return a candidate with elements along a place in another order, its coordinate and bounds shifted."""
+    place = one.places[key]
+    names = [n for n, c in one.array.coords.items() if place.coordinate is not None and c.name == place.coordinate.name]
+    if not names:
+        return one
+    if place.flipped:
+        order, shift = (place.size - 1 - order)[::-1], shift[::-1]
+    array = one.array
+    if place.scalar:
+        shift = shift.reshape(())
+    elif not np.array_equal(order, np.arange(place.size)):
+        array = array._chosen({place.name: order})
+    coords = dict(array.coords)
+    for name in names:
+        coords[name] = _shifted(coords[name], shift)
+        bounds = one.bounds.get(name)
+        if bounds is not None:
+            coords[bounds] = _shifted(coords[bounds], shift[..., np.newaxis])
+    array = replace(array, coords=coords)
+    moved = replace(place, coordinate=coords[names[0]])
+    places: dict[str, Place] = {**one.places, key: moved}
+    return replace(one, array=array, places=places)
+
+
+def _shifted(coordinate: MasterArray, shift: np.ndarray) -> MasterArray:
+    """Return a coordinate with other values, in memory."""
+    values, mask = coordinate._values_and_mask()
+    moved = (values + shift).astype(values.dtype)
+    return in_memory(coordinate, moved if mask is None else np.where(mask, values, moved), mask)

@@ -1,0 +1,161 @@
+"""Which rules keep members of a group apart?
+
+`RULES` is a tuple of small functions: each looks at a `View` and returns a `Division` with its reason, or None. The first
+that asks for one has its way, and the parts are looked at anew; so one bad member never spoils its group.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate
+from aggarray.aggregate.equality import differ_along, difference, reference_units, shown
+from aggarray.aggregate.longitude import whole_turns
+from aggarray.aggregate.positions import clusters
+from aggarray.aggregate.view import Division, View, either
+from aggarray.errors import AggregationError
+from aggarray.partition.grid import refine
+
+Rule = Callable[[View], Division | None]
+
+
+def conversion(view: View) -> Division | None:
+    """Coordinates that do not convert or cannot be read set their arrays aside."""
+    return view.broken
+
+
+def along(view: View) -> Division | None:
+    """Arrays are joined along the dimensions that the rules allow."""
+    allowed = view.rules.along
+    if allowed is None:
+        return None
+    for key in view.varying:
+        if not {view.group[0].places[key].name, key} & set(allowed):
+            only = f"and the rules join along {', '.join(allowed) or 'nothing'} only"
+            return Division(view.layouts[key].classes, "along", partial(_not_along, view, key, only))
+    return None
+
+
+def _not_along(view: View, key: str, only: str, one: Candidate, other: Candidate) -> str:
+    return f"{_differ(view, key, one, other)}, {only}"
+
+
+def coordinate_needed(view: View) -> Division | None:
+    """A dimension without a coordinate is joined along only where the rules give an order."""
+    for key in view.varying:
+        places = [c.places[key] for c in view.group]
+        if any(p.coordinate is None for p in places) and places[0].name not in view.rules.order:
+            return Division(view.layouts[key].classes, "no_coordinate", partial(_sizes, key=key))
+    return None
+
+
+def monotonic(view: View) -> Division | None:
+    """A coordinate that does not run one way gives no positions."""
+    for key in view.varying:
+        odd = [c.places[key].coordinate is not None and not c.places[key].monotonic for c in view.group]
+        if any(odd):
+            classes = [1 + n if bad else 0 for n, bad in enumerate(odd)]
+            return Division(classes, "not_monotonic", partial(_unordered, key=key))
+    return None
+
+
+def interleaved(view: View) -> Division | None:
+    """No value of one array may fall between values of another (those that may have been cut into runs before)."""
+    for key in sorted(view.varying, key=lambda k: view.varying[k]):
+        together = clusters(view.layouts[key])
+        if len(together) > 1:
+            number = {c: n for n, members in enumerate(together) for c in members}
+            classes = [number[c] for c in view.layouts[key].classes]
+            return Division(classes, "coordinate_values", partial(_differ, view, key))
+    return None
+
+
+def coordinates(view: View) -> Division | None:
+    """Coordinates that do not say where an array lies are equal, among those at the same place."""
+    first = view.group[0]
+    matches = view.matches()
+    own = {p.name: key for key, p in first.places.items()}
+    for name in first.array.coords:
+        if own.get(name) in view.layouts or name == view.rules.versions:
+            continue
+        classes, reasons = _coordinate_classes(view, name, matches)
+        if any(classes):
+            return Division(classes, "coordinate", either(reasons))
+    return None
+
+
+def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) -> tuple[list[int], dict[int, str]]:
+    """Number the candidates by one coordinate, among those at the same place of the dimensions it spans.
+
+    The bounds of a scalar coordinate lie at its place; other coordinates are the same wherever scalar ones are.
+    """
+    first = view.group[0]
+    own = {p.name: key for key, p in first.places.items()}
+    spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
+    parent = next((own[n] for n, bounds in first.bounds.items() if bounds == name and n in own), None)
+    spans += [parent] if parent is not None and first.places[parent].scalar else []
+    known: dict[tuple[int, ...], list[int]] = {}
+    classes, reasons = [], {}
+    for row, candidate in enumerate(view.group):
+        here = known.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
+        for number, other in enumerate(here):
+            names = (matches[other][name], matches[row][name])
+            text = difference(view.group[other], candidate, names, view.rules.tolerance)
+            if text is None:
+                classes.append(number)
+                break
+            reasons[id(candidate)] = text
+        else:
+            here.append(row)
+            classes.append(len(here) - 1)
+    return classes, reasons
+
+
+def coverage(view: View) -> Division | None:
+    """Enough of the matrix is covered, else the dimension with the fewest different coordinates divides."""
+    keys = [key for key, different in view.varying.items() if different > 1]
+    if len(keys) < 2:
+        return None
+    fewest = view.layouts[min(keys, key=lambda k: view.varying[k])]
+    try:
+        share = covered(view, keys)
+    except AggregationError as error:
+        text = str(error)
+        return Division(fewest.classes, "too_many_partitions", lambda a, b: text)
+    least = view.rules.coverage if view.rules.holes == "fill" else 1.0
+    if share > least or share == 1.0:
+        return None
+    where = ", ".join(view.group[0].places[k].name for k in keys)
+    reason = f"together they cover {share:.0%} of {where}, not more than {least:.0%}"
+    return Division(fewest.classes, "coverage", lambda a, b: reason)
+
+
+def covered(view: View, keys: list[str]) -> float:
+    """Return the share of the matrix that is covered; AggregationError where it would have too many cells."""
+    boxes, shape = view.boxes(keys)
+    cover = refine(boxes, shape, keys, "first")
+    extents = [np.diff(e)[i] for e, i in zip(cover.edges, cover.index, strict=True)]
+    return float(prod(e.astype(np.float64) for e in extents).sum()) / prod(shape)
+
+
+def _differ(view: View, key: str, one: Candidate, other: Candidate) -> str:
+    return differ_along(key, (one, other), view.rules.tolerance)
+
+
+def _unordered(one: Candidate, other: Candidate, key: str) -> str:
+    place = next(c.places[key] for c in (other, one) if not c.places[key].monotonic)
+    values = place.values(*reference_units([place]))
+    ends = f" ({shown(values[0])} to {shown(values[-1])})" if len(values) else ""
+    return f"{place.name}{ends} does not run one way throughout, has a value twice or has missing values"
+
+
+def _sizes(one: Candidate, other: Candidate, key: str) -> str:
+    place, twin = one.places[key], other.places[key]
+    sizes = f"{place.name} has no coordinate and sizes {place.size} and {twin.size}"
+    return f"{sizes}; Rules(order={{{place.name!r}: 'name'}}) joins along it by name"
+
+
+#: In this order: the first that divides has its way.
+RULES: tuple[Rule, ...] = (conversion, along, coordinate_needed, monotonic, whole_turns, interleaved, coordinates, coverage)

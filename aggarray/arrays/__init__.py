@@ -1,0 +1,7 @@
+"""What are the public objects? `MasterArray`, its `PartitionMatrix` of `Partition`s, and `SubArray`."""
+
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.partitions import Partition, PartitionMatrix
+from aggarray.arrays.subarray import SubArray
+
+__all__ = ["MasterArray", "Partition", "PartitionMatrix", "SubArray"]

@@ -1,0 +1,135 @@
+"""How does a user look at the partitions of a master array? Objects are made only for the cells somebody asks for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.cost import slab_costs
+from aggarray.arrays.subarray import SubArray, subarray_at
+from aggarray.errors import SelectionError, printable
+from aggarray.partition.matrix import Matrix, Step
+from aggarray.partition.plan import part_of
+from aggarray.scan.resolution import recalled
+from aggarray.storage.access import ANYWHERE, Access
+
+_ANY = np.dtype("f8")
+Part = tuple[slice | np.ndarray, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """One cell of a partition matrix, with the parameters of the aggregation specification (section 1).
+
+    ``index``: one number per pmdimension; ``location``: (start, stop) per master dimension; ``part``: which part of
+    ``data`` it shows, per pdimension, in the sub-array's own direction; ``data``: the SubArray, None where missing;
+    ``virtual``: it shows less than the whole sub-array.
+    """
+
+    index: tuple[int, ...]
+    location: tuple[tuple[int, int], ...]
+    pdimensions: tuple[str, ...]
+    pdirections: tuple[bool, ...]
+    punits: str | None
+    pcalendar: str | None
+    part: Part
+    data: SubArray | None
+    virtual: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size per dimension of the master."""
+        return tuple(stop - start for start, stop in self.location)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionMatrix:
+    """The partitions of a master array; ``pm[i, j]`` gives one, with one index per dimension that is partitioned.
+
+    ``units`` and ``calendar`` are those of the master.
+    """
+
+    _matrix: Matrix
+    units: str | None = None
+    calendar: str | None = None
+    _access: Access = ANYWHERE
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions with more than one partition (pmdimensions)."""
+        return tuple(d for d, n in zip(self._matrix.dimensions, self._matrix.cells, strict=True) if n > 1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of partitions along these dimensions (pmshape); () for a single partition."""
+        return tuple(n for n in self._matrix.cells if n > 1)
+
+    @property
+    def edges(self) -> tuple[np.ndarray, ...]:
+        """Per master dimension the cut positions, from 0 to the size: read-only int64 arrays."""
+        found = tuple(e.view() for e in self._matrix.edges)
+        for edge in found:
+            edge.flags.writeable = False
+        return found
+
+    def costs(self) -> tuple[np.ndarray, ...]:
+        """Return per master dimension what each slab of partitions across it costs to read: bytes, int64, no file touched.
+
+        Stored bytes where an index knows them, else the bytes of the values; missing partitions cost nothing.
+        """
+        return slab_costs(self._matrix)
+
+    def __len__(self) -> int:
+        return prod(self._matrix.cells)
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Yield all partitions in C order."""
+        for cell in product(*map(range, self._matrix.cells)):
+            yield self._at(cell)
+
+    def __getitem__(self, index: Any) -> Partition:
+        given = index if isinstance(index, tuple) else (index,)
+        if len(given) != len(self.shape):
+            raise SelectionError(
+                f"{len(given)} indices for a matrix of {self.shape} partitions along {self.dimensions}: give one per dimension"
+            )
+        numbers = iter([_position(i, n, d) for i, n, d in zip(given, self.shape, self.dimensions, strict=True)])
+        return self._at(tuple(next(numbers) if n > 1 else 0 for n in self._matrix.cells))
+
+    def _at(self, cell: tuple[int, ...]) -> Partition:
+        matrix = self._matrix
+        index = tuple(i for i, n in zip(cell, matrix.cells, strict=True) if n > 1)
+        location = tuple((int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True))
+        ref = int(matrix.refs[np.ravel_multi_index(cell, matrix.cells)]) if cell else int(matrix.refs[0])
+        if ref < 0:
+            return Partition(index, location, matrix.dimensions, matrix.directions, self.units, self.calendar, (), None, False)
+        template = matrix.references.template_of(ref)
+        part = part_of(matrix, cell, template)
+        virtual = not all(map(_is_whole, part, template.shape))
+        data = subarray_at(matrix.references, ref, self._access)
+        # A file that an index names is opened at its first use; what it is like is known from then on.
+        known = recalled(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
+        if known is not None:
+            shown = dict(zip(template.dimensions, part, strict=True))
+            template, data = known.template_of(0), subarray_at(known, 0, self._access)
+            part = tuple(shown.get(d, slice(0, 1, 1)) for d in template.dimensions)
+        units = template.units_in(self.units, self.calendar)
+        return Partition(index, location, template.dimensions, template.directions, *units, part, data, virtual)
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
+        # promise: escape-partition-repr
+        return printable(f"<aggarray.PartitionMatrix {sizes}, {int((self._matrix.refs < 0).sum())} missing>")
+
+
+def _position(index: Any, size: int, dimension: str) -> int:
+    if isinstance(index, bool) or not isinstance(index, int | np.integer) or not -size <= index < size:
+        raise SelectionError(f"partition {index!r} along {dimension!r}: give an integer from {-size} to {size - 1}")
+    return int(index) % size
+
+
+def _is_whole(part: slice | np.ndarray, size: int) -> bool:
+    return isinstance(part, slice) and len(range(*part.indices(size))) == size

@@ -1,0 +1,69 @@
+"""How do the sections of all processes become one array again? Side by side, and then in the order of their indices."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aggarray.arrays.local import LocalArray
+from aggarray.arrays.subarray import SubArray
+from aggarray.errors import ProtocolError
+from aggarray.maps import validate_all
+from aggarray.maps.fields import OLD, joined
+from aggarray.maps.validation import listed
+
+
+class Sections(NamedTuple):
+    """Sub-arrays at locations side by side, and the key that puts the result in order; ``names`` of the dimensions.
+
+    ``directions``: those of the array that the sections are of, which stay as they are where it runs downwards.
+    """
+
+    pieces: list[tuple[list[tuple[int, int]], SubArray]]
+    key: tuple[slice | np.ndarray, ...]
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+    directions: tuple[bool, ...]
+
+
+def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) -> Sections:
+    """Return the sections of all processes, by rank, as sub-arrays; ProtocolError where they do not fit together.
+
+    ``dimensions``: their names in the order of the result, None for those of the first section.
+    """
+    locals_ = [one if isinstance(one, LocalArray) else LocalArray.from_distarray(one) for one in listed(exports, "exports")]
+    _check(locals_)
+    grid = locals_[0].distribution.grid
+    coords = list(product(*map(range, grid)))
+    key: list[slice | np.ndarray] = []
+    edges = []
+    for d, count in enumerate(grid):
+        owned: list[np.ndarray] = [np.zeros(0, np.int64)] * count
+        for local, place in zip(locals_, coords, strict=True):
+            owned[place[d]] = local.distribution.maps[d].owned(place[d])
+        labels = joined(owned)
+        # Of labels that several have, the lowest rank's counts.
+        _, order = np.unique(labels, return_index=True)
+        key.append(slice(None) if np.array_equal(order, np.arange(len(labels))) else order)
+        edges.append(np.concatenate([[0], np.cumsum([len(one) for one in owned])]).tolist())
+    pieces = [
+        ([(e[c], e[c + 1]) for e, c in zip(edges, place, strict=True)], SubArray.from_local(local))
+        for local, place in zip(locals_, coords, strict=True)
+    ]
+    first = pieces[0][1]
+    names = first.dimensions if dimensions is None else tuple(dimensions)
+    forward = dict(zip(first.dimensions, first.directions, strict=True))
+    directions = tuple(forward.get(name, True) for name in names)
+    return Sections(pieces, tuple(key), tuple(e[-1] for e in edges), names, directions)
+
+
+def _check(locals_: Sequence[LocalArray]) -> None:
+    """Hold all sections against each other, in the old version what the new one has no words for."""
+    try:
+        validate_all([one.__distarray__() for one in locals_])
+    except ProtocolError as error:
+        try:
+            validate_all([one.__distarray__(OLD) for one in locals_])
+        except ProtocolError:
+            raise error from None

@@ -1,0 +1,1 @@
+"""CF conventions: units, calendars, coordinate labels, packing and missing values."""

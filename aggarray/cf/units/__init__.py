@@ -1,0 +1,44 @@
+"""Units and calendars: do two pairs of them mean the same kind of quantity, and how are values converted (CF 3.1, 4.4)?
+
+Plain units are UDUNITS' business, through cf_units; reference times are exact integer arithmetic on day numbers from
+cftime. Either way a conversion is y = slope * x + offset, found once and cached. Blank units count as None. This module
+only hands names on.
+"""
+
+from aggarray.cf.units.calendars import (
+    Epoch,
+    datetime_kind,
+    datetimes,
+    decodable,
+    epoch,
+    from_datetime,
+    is_reference_time,
+    normal_calendar,
+    same_calendar,
+)
+from aggarray.cf.units.compatibility import between, canonical, comparable, conversion, equivalent, same, why_not
+from aggarray.cf.units.linear import Conversion
+from aggarray.cf.units.temperature import KINDS, reason_of, temperature_of
+
+__all__ = [
+    "KINDS",
+    "Conversion",
+    "Epoch",
+    "between",
+    "canonical",
+    "comparable",
+    "conversion",
+    "datetime_kind",
+    "datetimes",
+    "decodable",
+    "epoch",
+    "equivalent",
+    "from_datetime",
+    "is_reference_time",
+    "normal_calendar",
+    "reason_of",
+    "same",
+    "same_calendar",
+    "temperature_of",
+    "why_not",
+]

@@ -1,0 +1,306 @@
+"""What do reference times mean, and how do they become dates (CF 4.4)?
+
+Reference times ("days since 2000-01-01") are exact integer arithmetic on day numbers from cftime: `Epoch` holds units
+taken apart, microseconds on one axis per calendar. The standard and the proleptic Gregorian calendar share theirs.
+"""
+
+import datetime
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import cftime
+import numpy as np
+
+from aggarray.cf.units.udunits import seconds_of
+from aggarray.errors import UnitsError
+
+# Tried once for each stretch of blanks, however long.
+# promise: reference-time-linear
+_SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
+_DATE = re.compile(
+    r"(?P<year>[+-]?\d{1,7}|\d{8}(?=$|[\sT]))(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
+    r"(?:(?:T|\s+)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2}(?:\.\d{0,40})?))?)?)?"
+    r"(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)|\s+(?P<plain>\d{1,2}:\d{2}))?",
+    re.IGNORECASE,
+)
+_DAY = 86_400_000_000
+_YEAR = Fraction("365.242198781") * _DAY
+#: Day 2299161, 1582-10-15: from here on the standard calendar is the proleptic Gregorian one.
+CUTOVER = 2_299_161 * _DAY
+_UNIX = 2_440_588 * _DAY
+_ALIASES = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
+_CLASSES = {
+    "standard": cftime.DatetimeGregorian,
+    "proleptic_gregorian": cftime.DatetimeProlepticGregorian,
+    "noleap": cftime.DatetimeNoLeap,
+    "all_leap": cftime.DatetimeAllLeap,
+    "360_day": cftime.Datetime360Day,
+    "julian": cftime.DatetimeJulian,
+    "tai": cftime.DatetimeTAI,
+}
+MIXABLE = ("standard", "proleptic_gregorian")
+_STEPS: dict[str, Fraction] = {
+    name: Fraction(size)
+    for size, names in (
+        (Fraction(1, 1000), "nanosecond nanoseconds nanosec nanosecs nsec nsecs ns"),
+        (1, "microsecond microseconds microsec microsecs usec usecs us"),
+        (1000, "millisecond milliseconds millisec millisecs msec msecs ms"),
+        (1_000_000, "second seconds sec secs s"),
+        (60_000_000, "minute minutes min mins"),
+        (3_600_000_000, "hour hours hr hrs h"),
+        (_DAY, "day days d"),
+        (7 * _DAY, "week weeks"),
+        # CF 4.4, UDUNITS: the tropical year and its twelfth, whatever the calendar; neither is a year or month of a calendar.
+        (_YEAR, "year years yr yrs a tropical_year tropical_years"),
+        (_YEAR / 12, "month months mon mons"),
+    )
+    for name in names.split()
+}
+_LEAST = (("year", 0), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0))
+_TOP = 2**63
+#: Units of time whose ratio to a microsecond has larger numbers do not multiply exactly in float64.
+_LONGEST = 2**53
+
+
+def plain_text(units: Any) -> str | None:
+    """Return units or a calendar as text without outer blanks; None where blank or absent."""
+    return None if units is None else str(units).strip() or None
+
+
+@lru_cache(maxsize=4096)
+def is_reference_time(units: str | None) -> bool:
+    """Tell whether units are a time since a reference, by the word alone.
+
+    >>> is_reference_time("days since 2000-01-01"), is_reference_time("days")
+    (True, False)
+    """
+    return units is not None and _SINCE.search(str(units)) is not None
+
+
+def normal_calendar(units: str | None, calendar: str | None) -> str | None:
+    """Return the calendar of reference time units, lower-cased, "standard" where none is given; None for other units.
+
+    >>> normal_calendar("days since 2000-01-01", None), normal_calendar("K", "noleap")
+    ('standard', None)
+    """
+    return (plain_text(calendar) or "standard").lower() if is_reference_time(units) else None
+
+
+def same_calendar(a: str | None, b: str | None) -> bool:
+    """Tell whether two names mean one calendar (CF 4.4.1); None is the standard calendar.
+
+    >>> same_calendar("Gregorian", None), same_calendar("noleap", "360_day")
+    (True, False)
+    """
+    return calendar_name(a) == calendar_name(b)
+
+
+def calendar_name(name: str | None) -> str:
+    """Return the first of the names that CF gives a calendar, lower-cased; None is "standard"."""
+    plain = (plain_text(name) or "standard").lower()
+    return _ALIASES.get(plain, plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Reference time units taken apart.
+
+    ``calendar``: its first name; ``microseconds``: the reference on the calendar's own axis (day number * 86400e6; one axis
+    for standard and proleptic_gregorian); ``step``: microseconds per unit.
+    """
+
+    calendar: str
+    microseconds: int
+    step: Fraction
+
+
+@lru_cache(maxsize=4096)
+def epoch(units: str, calendar: str | None = None) -> Epoch:
+    """Take reference time units apart (CF 4.4); UnitsError where they or the calendar are not understood.
+
+    >>> epoch("hours since 1970-01-01T01:00+01:00").microseconds // 86_400_000_000
+    2440588
+    """
+    name = calendar_name(calendar)
+    unit, *rest = _SINCE.split(plain_text(units) or "", maxsplit=1)
+    if not rest:
+        raise UnitsError(f"units {units!r} are not a reference time: write them as 'days since 2000-01-01'")
+    if name not in _CLASSES:
+        raise UnitsError(f"units {units!r}: calendar {calendar!r} is not known; known are {', '.join((*_CLASSES, *_ALIASES))}")
+    return Epoch(name, _instant(rest[0], name, units), _step(unit, units))
+
+
+def decodable(units: str) -> str:
+    """Return reference time units that every reader decodes alike: a unit longer than a day becomes days.
+
+    cftime and xarray decode no years and weeks, and take a month of the 360_day calendar for 30 days.
+
+    >>> decodable("months since 2000-01-01"), decodable("hours since 2000-01-01")
+    ('days since 2000-01-01', 'hours since 2000-01-01')
+    """
+    unit, since = _SINCE.split(units.strip(), maxsplit=1)
+    return units if _STEPS.get(unit.lower(), _YEAR) <= _DAY else f"days since {since}"
+
+
+def _step(unit: str, units: str) -> Fraction:
+    """Return the microseconds of a unit of time: those of every calendar are the same."""
+    plain = "s" if unit == "S" else unit.lower()
+    found = _STEPS.get(plain)
+    seconds = seconds_of(unit) if found is None else None
+    if seconds is not None:
+        # Decimal as UDUNITS defines them: 86164.09 s, not the nearest binary number.
+        found = Fraction(repr(seconds)) * 1_000_000
+    if found is None or max(found.as_integer_ratio()) >= _LONGEST:
+        raise UnitsError(f"units {units!r}: {unit!r} is not a unit of time; use days, hours, minutes or seconds")
+    return found
+
+
+def _instant(text: str, calendar: str, units: str) -> int:
+    """Return a written date as microseconds on the calendar's axis."""
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        raise UnitsError(f"units {units!r}: {text!r} is not a date; write it as 2000-01-31 12:00:00")
+    year, month, day, hour, minute = (int(found[part] or least) for part, least in _LEAST)
+    if len(found["year"]) == 8 and found["year"].isdigit():  # packed, as UDUNITS has it: 20000131
+        year, month, day = year // 10000, year // 100 % 100, year % 100
+    second = Fraction((found["second"] or "0").rstrip("."))
+    if hour > 23 or minute > 59 or second >= 60:
+        raise UnitsError(f"units {units!r}: {text!r} has no such time of day")
+    zone = re.fullmatch(r"([+-]?)(\d{1,2}?):?(\d{2})?", found["zone"] or found["plain"] or "0")
+    shift = 0 if zone is None else int(zone[1] + "1") * (int(zone[2]) * 60 + int(zone[3] or 0))
+    days = _day_number((year, month, day), calendar, units)
+    return days * _DAY + (hour * 60 + minute - shift) * 60_000_000 + round(second * 1_000_000)
+
+
+def _day_number(date: tuple[int, int, int], calendar: str, units: str) -> int:
+    year, month, day = date
+    cycles = 0
+    try:
+        if year < 1 and calendar in ("standard", "julian"):
+            if year == 0:
+                raise ValueError("there is no year 0")
+            # cftime warns of these years: four Julian years are 1461 days, and -1 is the year before 1.
+            cycles, calendar = 1 - year // 4, "julian"
+            year += 1 + 4 * cycles
+        number: int = _CLASSES[calendar](year, month, day).toordinal()
+    except (ValueError, OverflowError) as error:
+        raise UnitsError(f"units {units!r}: {error} ({calendar} calendar); correct the date or the calendar") from error
+    return number - 1461 * cycles
+
+
+def datetime_kind(units: str, calendar: str | None, low: float | None, high: float | None) -> str:
+    """Tell which dates hold all values from ``low`` to ``high`` (None: there are none): "numpy" (datetime64[us]) or "cftime".
+
+    >>> datetime_kind("days since 2000-01-01", None, 0, 9), datetime_kind("days since 2000-01-01", "noleap", 0, 9)
+    ('numpy', 'cftime')
+    """
+    base = epoch(units, calendar)
+    if base.calendar not in MIXABLE:
+        return "cftime"
+    for value in (low, high):
+        if value is not None and math.isfinite(value):
+            moment = _exact(value) * base.step + base.microseconds
+            if abs(moment - _UNIX) >= _TOP or (base.calendar == "standard" and moment < CUTOVER):
+                return "cftime"
+    return "numpy"
+
+
+def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -> np.ndarray:
+    """Turn values of reference time units into dates, exact to the microsecond.
+
+    ``kind``: "numpy" gives datetime64[us], NaN as NaT; "cftime" an object array of cftime dates, NaN as None. Any shape.
+    Raises UnitsError for values that the dates of that kind cannot hold.
+
+    >>> datetimes(np.array([0.1]), "days since 2000-01-01", None, "numpy")
+    array(['2000-01-01T02:24:00.000000'], dtype='datetime64[us]')
+    """
+    values = np.asarray(values)
+    base = epoch(units, calendar)
+    if kind == "cftime":
+        return _cftimes(values, base, units)
+    moments = _microseconds(values, base, _UNIX, units)
+    if base.calendar not in MIXABLE or (base.calendar == "standard" and (moments[moments > -_TOP] < CUTOVER - _UNIX).any()):
+        raise UnitsError(f"units {units!r}: datetime64 cannot hold dates of the {base.calendar} calendar: ask for cftime")
+    return moments.view("datetime64[us]")
+
+
+def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
+    moment = _CLASSES[base.calendar](2000, 1, 1)
+    at = moment.toordinal() * _DAY
+    found = np.full(values.size, None, dtype=object)
+    try:
+        last = 0
+        for place, microseconds in enumerate(_microseconds(values, base, at, units).ravel().tolist()):
+            if microseconds > -_TOP:  # steps from date to date are short, and cftime's time goes by their length
+                moment, last = moment + datetime.timedelta(microseconds=microseconds - last), microseconds
+                found[place] = moment
+    except (ValueError, OverflowError) as error:
+        raise UnitsError(f"units {units!r}: {error} ({base.calendar} calendar)") from error
+    return found.reshape(values.shape)
+
+
+def _microseconds(values: np.ndarray, base: Epoch, origin: int, units: str) -> np.ndarray:
+    """Return whole microseconds since an origin as int64, NaN as the least (NaT)."""
+    step = base.step
+    gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    used = values[~gone]
+    for end in (used.min(), used.max()) if used.size else ():
+        if not math.isfinite(end) or max(abs(_exact(end)), abs(_exact(end) * step + base.microseconds - origin)) >= _TOP:
+            raise UnitsError(f"value {end} of units {units!r} is not a date that microseconds in 64 bits can hold")
+    values = np.where(gone, values.dtype.type(0), values)
+    floor = np.floor(values) if values.dtype.kind == "f" else values
+    whole, fraction = floor.astype(np.int64), (values - floor).astype(np.float64)
+    # The fraction is exact, and less than a unit: its microseconds have bits to spare.
+    turns = whole // step.denominator
+    fraction = np.rint((whole - turns * step.denominator + fraction) * float(step)).astype(np.int64)
+    moments = turns * step.numerator + fraction + (base.microseconds - origin)
+    return np.where(gone, np.int64(-_TOP), moments)
+
+
+def _exact(value: Any) -> Fraction:
+    return Fraction(int(value)) if isinstance(value, int | np.integer) else Fraction(float(value))
+
+
+def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
+    """Return the number of a date in reference time units, rounded once.
+
+    ``value``: datetime.datetime (UTC unless it has a time zone), datetime.date, numpy.datetime64, a cftime date, or text
+    such as "2000-02-30 12:00", read in the calendar of the units. NaT gives NaN. Raises UnitsError where calendars differ.
+
+    >>> from_datetime(np.datetime64("2000-01-02T12"), "days since 2000-01-01")
+    1.5
+    """
+    if value != value:
+        return math.nan
+    base = epoch(units, calendar)
+    if isinstance(value, str):
+        moment, name = Fraction(_instant(value, base.calendar, value)), base.calendar
+    else:
+        moment, name = _moment(value)
+    if name != base.calendar and not ({name, base.calendar} <= set(MIXABLE) and moment >= CUTOVER):
+        raise UnitsError(f"{value!r} is a date of the {name or 'unknown'} calendar, units {units!r} are of the {base.calendar}")
+    return float((moment - base.microseconds) / base.step)
+
+
+def _moment(value: Any) -> tuple[Fraction, str]:
+    """Return a date as microseconds on the axis of its calendar, and that calendar."""
+    if isinstance(value, np.datetime64):
+        unit, count = np.datetime_data(value.dtype)
+        finer = ("us", "ns", "ps", "fs", "as").index(unit) if unit in ("ns", "ps", "fs", "as") else 0
+        number = int((value if finer else value.astype("datetime64[us]")).astype(np.int64))
+        return _UNIX + Fraction(number * (count if finer else 1), 1000**finer), "proleptic_gregorian"
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC)
+    if not isinstance(value, datetime.date | cftime.datetime):
+        raise UnitsError(f"{value!r} is not a date: give a datetime, datetime64 or cftime date")
+    name = str(value.calendar) if isinstance(value, cftime.datetime) else "proleptic_gregorian"
+    if not name:
+        return Fraction(0), name
+    days = value.toordinal() + (1_721_425 if isinstance(value, datetime.date) else 0)
+    clock = [getattr(value, part, 0) for part in ("hour", "minute", "second", "microsecond", "nanosecond")]
+    seconds = clock[0] * 3600 + clock[1] * 60 + clock[2]
+    return Fraction(days * _DAY + seconds * 1_000_000 + clock[3]) + Fraction(clock[4], 1000), name

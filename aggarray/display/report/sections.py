@@ -1,0 +1,144 @@
+"""What does the page say in words? HTML of every array, of what stayed apart, of what was skipped, and of what is wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aggarray.aggregate.differences import facets_of, labels
+from aggarray.aggregate.report import (
+    Problem,
+    Report,
+    duplicate_problems,
+    gap_problems,
+    hole_problems,
+    skipped_problems,
+)
+from aggarray.aggregate.rules import Refusal, Skipped
+from aggarray.arrays import MasterArray
+from aggarray.display.facts import conformed, file_count, time_range
+from aggarray.display.html import partition_words, words
+from aggarray.display.markup import escaped, shortened, table
+from aggarray.errors import AggarrayError
+from aggarray.opening import Aggregation
+
+#: More rows of one table than this are counted only, longer texts are cut.
+_MOST_ROWS, _LONGEST = 500, 400
+
+
+def known_report(agg: Aggregation) -> Report:
+    """Return what is wrong with an aggregation as far as it can be said without a look at its files."""
+    problems: list[Problem] = []
+    for array in agg:
+        for find in (gap_problems, hole_problems):
+            try:
+                problems += find(array)
+            except AggarrayError as error:
+                problems.append(Problem("unreadable", None, f"{array.name}: {error}"))
+    problems += duplicate_problems(agg.duplicates, agg.arrays)
+    problems += skipped_problems(agg.skipped)
+    return Report(not problems, tuple(problems))
+
+
+def body(agg: Aggregation, report: Report, shown: int, folder: str) -> str:
+    """Return the body of the page below its heading; ``shown``: how many arrays; ``folder``: that of all their files."""
+    where = f'<p class="note">Files in {escaped(shortened(folder, _LONGEST))}</p>' if folder else ""
+    parts = [_summary(agg, report), where, "<main>", _SEARCH]
+    parts += [_section(n, *one) for n, one in enumerate(zip(agg.arrays[:shown], labels(agg.arrays), strict=False))]
+    if len(agg) > shown:
+        parts.append(f"<p>... and {len(agg) - shown} more arrays: keep fewer variables to see them.</p>")
+    parts += [
+        '<p id="none" hidden>Nothing on this page matches.</p>',
+        _listed("problems", "Problems", ("kind", "what"), [(p.kind, p.message) for p in report.problems]),
+        _listed("refusals", "Stayed apart", ("arrays", "rule", "why"), [(_both(r), r.rule, r.reason) for r in agg.refusals]),
+        _listed("skipped", "Skipped", ("file", "variable", "why"), [_left_out(s) for s in agg.skipped]),
+        "</main>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+_SEARCH = (
+    '<noscript><p class="note">The pictures are drawn by a script, which this browser does not run.</p></noscript>\n'
+    '<form role="search" id="search" hidden><label for="query">Search</label>\n'
+    '<input id="query" type="search" autocomplete="off" spellcheck="false" placeholder="name, attribute, file">\n'
+    '<output id="count" for="query"></output></form>'
+)
+
+
+def _summary(agg: Aggregation, report: Report) -> str:
+    """Return the numbers of the page, linked to where they are explained."""
+    counts = [
+        ("", len(agg), "array", "arrays"),
+        ("", file_count(agg), "file", "files"),
+        ("problems", len(report.problems), "problem", "problems"),
+        ("refusals", len(agg.refusals), "stayed apart", "stayed apart"),
+        ("skipped", len(agg.skipped), "skipped", "skipped"),
+    ]
+    items = []
+    for anchor, number, one, several in counts:
+        text = f"<b>{number:,}</b> {one if number == 1 else several}"
+        items.append(f'<li><a href="#{anchor}">{text}</a></li>' if anchor and number else f"<li>{text}</li>")
+    return f'<ul class="summary">{"".join(items)}</ul>'
+
+
+def _section(number: int, array: MasterArray, label: str) -> str:
+    """Return what is said of one array; the script draws into its figure."""
+    times = " to ".join(dict.fromkeys(time_range(array) or ()))
+    facts = [words(array), partition_words(array), times]
+    lines = "".join(f"<li>{escaped(fact)}</li>" for fact in facts if fact)
+    name = escaped(shortened(array.name or "array", _LONGEST))
+    apart = f' <span class="which">{escaped(shortened(label, _LONGEST))}</span>' if label else ""
+    about = escaped(f"Partitions of {array.name or 'array'}: {partition_words(array)}")
+    return (
+        f'<section class="array" data-array="{number}" aria-labelledby="array-{number}">\n'
+        f'<h2 id="array-{number}">{name}{apart}</h2>\n<ul class="facts">{lines}</ul>\n'
+        f'<figure hidden><div class="planes"></div><canvas tabindex="0" role="img" aria-label="{about}"></canvas>'
+        '<figcaption class="legend"></figcaption></figure>\n'
+        f"{_conformed(array)}{_attributes(array)}</section>"
+    )
+
+
+def _conformed(array: MasterArray) -> str:
+    """Return what reading changes, a row per difference; the script makes the first cells buttons."""
+    rows = [(c.kind, c.found, c.master, f"{c.count:,}", c.example or "(in memory)") for c in conformed(array)]
+    head = ("what", "in the file", "in the array", "sub-arrays", "such as")
+    return _folded(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
+
+
+def _attributes(array: MasterArray) -> str:
+    coords = [(name, words(c), c.attrs.get("standard_name", "")) for name, c in array.coords.items()]
+    facets = facets_of(array)
+    own = [(name, value) for name, value in array.attrs.items()]
+    files = sorted(array.file_attrs.items(), key=lambda item: item[0] not in facets)
+    return (
+        _folded(f"Coordinates ({len(coords)})", ("name", "what", "standard name"), coords)
+        + _folded(f"Attributes ({len(own)})", ("name", "value"), own)
+        + _folded(f"Attributes of the files ({len(files)})", ("name", "value"), files)
+    )
+
+
+def _folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
+    """Return a table that unfolds, nothing where it has no rows."""
+    if not rows:
+        return ""
+    mark = f' class="{kind}"' if kind else ""
+    return f"<details{mark}><summary>{escaped(title)}</summary>\n{_table(head, rows, title)}</details>\n"
+
+
+def _listed(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table of the whole page, nothing where it has no rows."""
+    if not rows:
+        return ""
+    return f'<section id="{anchor}"><h2>{escaped(title)} ({len(rows):,})</h2>\n{_table(head, rows, title)}</section>'
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
+    cut = [[shortened(cell, _LONGEST) for cell in row] for row in rows[:_MOST_ROWS]]
+    more = f"<p>... and {len(rows) - _MOST_ROWS:,} more</p>\n" if len(rows) > _MOST_ROWS else ""
+    return table(head, cut, caption) + more
+
+
+def _both(refusal: Refusal) -> str:
+    return " and ".join(dict.fromkeys(refusal.arrays))
+
+
+def _left_out(skipped: Skipped) -> tuple[str, str, str]:
+    return skipped.file, skipped.variable or "(all)", skipped.reason

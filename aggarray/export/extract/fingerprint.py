@@ -1,0 +1,86 @@
+"""Are two extractions the same: the same pieces of the same files, unchanged since, written in the same way?"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays import MasterArray
+from aggarray.export.extract.layout import Layout, Variable
+from aggarray.formats import telling_file
+from aggarray.partition.matrix import References
+from aggarray.storage.files import looks
+from aggarray.storage.remote import is_remote
+
+#: What the bytes depend on, beside the values.
+_LIBRARIES = ("aggarray", "numpy", "deflate", "numcodecs", "netCDF4", "h5py")
+
+
+def fingerprint(layout: Layout, kind: str) -> str:
+    """Return 32 characters that differ where what would be written does."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    states: dict[str, Any] = {}
+    for variable in layout.variables:
+        if variable.source._known is None:
+            with variable.source._access.reach():
+                states |= {str(uri): _state(str(uri)) for uri in _used(variable) if str(uri) not in states}
+    for uri, state in sorted(states.items()):
+        digest.update(f"{uri} {state}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _parts(item: Any) -> Iterator[bytes]:
+    """Yield what there is to an item, deep down, as bytes."""
+    if isinstance(item, np.ndarray):
+        yield f"{item.dtype.str} {item.shape}".encode()
+        yield str(item.tolist()).encode() if item.dtype.kind in "TO" else np.ascontiguousarray(item).tobytes()
+    elif isinstance(item, MasterArray):
+        # Coordinates are variables of the layout themselves.
+        yield from _parts([item.dtype.str, item.units, item.calendar, item.fill_value, item._access])
+        yield from _parts(item._known or item._matrix.compact())
+    elif isinstance(item, References):
+        own = (f.name for f in fields(item) if f.name not in ("stamps", "tables", "seen"))
+        yield from _parts([getattr(item, name) for name in own])
+    elif isinstance(item, Mapping):
+        yield from _parts([[key, value] for key, value in item.items()])
+    elif is_dataclass(item):
+        yield type(item).__name__.encode()
+        yield from _parts([getattr(item, f.name) for f in fields(item)])
+    elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
+        yield f"{len(item)}".encode()
+        for one in item:
+            yield from _parts(one)
+    else:
+        yield repr(item).encode("utf-8", "surrogatepass")
+
+
+def files_of(layout: Layout) -> set[str]:
+    """Return the files that values are read from."""
+    return {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None}
+
+
+def _used(variable: Variable) -> Sequence[str]:
+    return variable.source._matrix.compact().references.uris
+
+
+def _state(uri: str) -> tuple[int, ...] | None:
+    """Return what a file is like, None for one that is gone; of a remote one also what its server says of its content."""
+    with contextlib.suppress(OSError):
+        if not is_remote(uri) and os.path.isdir(uri):
+            return _store_state(uri)
+        found = looks(telling_file(uri))
+        return found.st_size, found.st_mtime_ns, found.st_ino if is_remote(uri) else 0
+    return None
+
+
+def _store_state(folder: str) -> tuple[int, ...]:
+    """Return what a local Zarr store is like: its chunks may be rewritten in place, and its metadata stay."""
+    states = [os.lstat(os.path.join(here, name)) for here, _, names in os.walk(folder) for name in names]
+    return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)

@@ -1,0 +1,173 @@
+"""What does a file of values hold that arrays are extracted to: which variables, called what, in which chunks?
+
+Names, shared coordinates and attributes that name others are settled as for index files (`indexes.container`); here nothing
+is written yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays import MasterArray
+from aggarray.errors import AggarrayError, AggregationError
+from aggarray.index.container import Container
+from aggarray.partition.block_shapes import chunk_like
+from aggarray.partition.matrix import Matrix, Template
+from aggarray.read.chunk_index import find_table
+from aggarray.storage.access import Access
+
+#: Arrays of fewer bytes than this are stored whole, uncompressed.
+WHOLE = 1 << 16
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A variable to be written: the values of ``source``; ``chunks``: None = whole; ``fill``: of what is missing."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    source: MasterArray
+    chunks: tuple[int, ...] | None
+    fill: Any
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size per dimension."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the values."""
+        return self.source.dtype
+
+    def setncatts(self, attributes: Mapping[str, Any]) -> None:
+        """Take attributes, as a variable of netCDF4 does."""
+        self.attributes.update(attributes)
+
+    def values(self, key: Any) -> np.ndarray:
+        """Read a box, with what is missing filled."""
+        if self.fill is None or self.dtype.kind != "f" or np.isnan(self.fill):
+            return self.source[key]
+        # Not a number may be a value where files have another missing value.
+        return np.ma.filled(self.source.read(key, masked=True), self.fill)
+
+
+@dataclass(slots=True, eq=False)
+class Layout:
+    """A dataset to be written, with the methods of one of netCDF4 that `Container` calls."""
+
+    dimensions: dict[str, int] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    variables: list[Variable] = field(default_factory=list)
+
+    def setncatts(self, attributes: Mapping[str, Any]) -> None:
+        """Take global attributes."""
+        self.attributes.update(attributes)
+
+    def createDimension(self, name: str, size: int) -> None:  # noqa: N802 - a method of netCDF4
+        """Take a dimension."""
+        self.dimensions[name] = size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum(v.source.nbytes for v in self.variables)
+
+
+class _Planned(Container):
+    """Notes what would be written; ``kinds``: the kinds of data types that can be."""
+
+    def __init__(self, layout: Layout, kinds: str) -> None:
+        super().__init__(layout, lambda references: np.array(()))
+        self._kinds = kinds
+
+    def reason(self, array: MasterArray) -> None:
+        """All arrays are written by value."""
+        return None
+
+    def _unfit(self, array: MasterArray) -> str | None:
+        return None if array.dtype.kind in self._kinds and array.dtype != np.float16 else f"there is no type for {array.dtype}"
+
+    def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Variable:
+        """Note a variable."""
+        found = Variable(name, tuple(dimensions), array, _chunks(array), _fill(array))
+        self.dataset.variables.append(found)
+        return found
+
+    _valued = aggregated
+
+
+def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> Layout:
+    """Return what a dataset of arrays and their coordinates holds; ``kinds``: of data types that it can.
+
+    AggregationError, which names ``where``, for arrays that it cannot hold.
+    """
+    layout = Layout()
+    container = _Planned(layout, kinds)
+    stated = {str(a.file_attrs.get("Conventions")) for a in arrays}
+    container.conventions = stated.pop() if len(stated) == 1 and stated != {"None"} else "CF-1.8"
+    left_out = container.write_all(arrays)
+    if left_out:
+        names = "; ".join(f"{name.removesuffix(',')}: {reason}" for name, reason in left_out[:3])
+        raise AggregationError(f"{where}: cannot be written: {names}; convert by astype, or leave it out")
+    for variable in layout.variables:
+        if variable.fill is not None:
+            variable.attributes["_FillValue"] = variable.fill
+    return layout
+
+
+def _templates(matrix: Matrix) -> list[Template]:
+    used = np.unique(matrix.refs[matrix.refs >= 0])
+    return [matrix.references.templates[i] for i in np.unique(matrix.references.template[used]).tolist()]
+
+
+def _may_miss(template: Template) -> bool:
+    """Tell whether values can be missing; nobody has looked yet at those that only an index tells of."""
+    encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
+    return template.guessed or any(e.may_miss for e in encodings)
+
+
+def _fill(array: MasterArray) -> Any:
+    """Return the value for what is missing, None where nothing can be: that of all files if it is one, else NaN."""
+    templates = _templates(array._matrix)
+    missing = [t for t in templates if _may_miss(t)]
+    if not missing and not (array._matrix.refs < 0).any():
+        return None
+    if array.dtype.kind in "iu":
+        return array.dtype.type(array.fill_value)
+    if array.dtype.kind != "f":
+        return None
+    declared = {
+        t.encoding.missing[0].item()
+        if t.encoding.missing and not t.encoding.packed and t.encoding.dtype == array.dtype and not (t.steps or t.guessed)
+        else np.nan
+        for t in missing
+    }
+    return array.dtype.type(declared.pop() if len(declared) == 1 else np.nan)
+
+
+def _chunks(array: MasterArray) -> tuple[int, ...] | None:
+    if array.dtype.kind == "T" or array.nbytes < WHOLE or not array.ndim:
+        return None
+    return chunk_like(array.shape, array.dtype.itemsize, _stored_chunk(array._matrix, array._access))
+
+
+def _stored_chunk(matrix: Matrix, access: Access) -> tuple[int, ...]:
+    """Return the sides of the chunks that the first sub-array is stored in, as the master has its dimensions."""
+    shape = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)
+    used = matrix.refs[matrix.refs >= 0]
+    if not len(used):
+        return shape
+    template = matrix.references.template_of(int(used[0]))
+    try:
+        found = find_table(matrix.references, int(used[0]), access)
+    except AggarrayError:
+        found = None  # whoever reads it says what is wrong
+    if found is None or (not found[0].filters and prod(found[0].grid) == 1):
+        return shape
+    sides = dict(zip(template.dimensions, found[0].chunk, strict=True))
+    return tuple(sides.get(d, 1) for d in matrix.dimensions)

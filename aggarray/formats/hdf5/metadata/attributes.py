@@ -1,0 +1,142 @@
+"""What does an attribute hold?
+
+Text and numbers are given as netCDF4 gives them: text as str, several texts as a list, one number as a NumPy scalar, several
+as a read-only array. What lies elsewhere in the file is told by `Attribute.elements`.
+"""
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from aggarray.cf.encoding import decode_text
+from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, modelled, require
+from aggarray.formats.hdf5.metadata.messages import committed_at
+from aggarray.formats.hdf5.metadata.types import (
+    CHARACTERS,
+    ELEMENT,
+    OBJECTS,
+    OTHER,
+    OTHER_ROWS,
+    PLAIN,
+    REFERENCES,
+    ROWS,
+    TEXTS,
+    USERS,
+    Kind,
+    Space,
+    kind_of,
+    space_of,
+)
+from aggarray.formats.hdf5.refusals import MISNAMED
+
+_ELEMENT = struct.Struct("<IQI")
+_OBJECT = struct.Struct("<Q")
+_USER = struct.Struct("<Qi4x")
+#: Types whose elements lie in the global heap.
+HEAPED = (TEXTS, REFERENCES, ROWS, OTHER_ROWS)
+#: (count, address, number) of variable-length elements.
+Element = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """An attribute: name, what its datatype is, value.
+
+    ``name`` is as stored. ``value`` is None where the elements lie in the global heap (`HEAPED`) and where they
+    have no dtype (``what`` is the word for their type then). ``raw``: bytes of a fixed-length text in a scalar dataspace;
+    ``terminated``: its type says that a NUL ends it. ``users``: (address, dimension) of the datasets that have a scale (USERS).
+    ``objects``: addresses of the objects that it refers to, one an element (OBJECTS). ``committed``: the address of the object
+    that has its datatype; ``message`` is left to be parsed with it.
+    """
+
+    name: str
+    kind: str
+    value: Any = None
+    raw: bytes | None = None
+    elements: tuple[Element, ...] = ()
+    users: tuple[tuple[int, int], ...] = ()
+    terminated: bool = False
+    objects: tuple[int, ...] = ()
+    what: str = ""
+    committed: int | None = None
+    message: bytes = b""
+
+
+def attribute_of(message: bytes) -> Attribute:
+    """Return the attribute of a message (type 0x000C), which may be padded to a multiple of eight bytes."""
+    return _kept(message) if len(message) <= KEPT_BYTES else _attribute(message)
+
+
+@lru_cache(maxsize=8192)
+def _kept(message: bytes) -> Attribute:
+    return _attribute(message)
+
+
+def with_type(attribute: Attribute, kind: Kind) -> Attribute:
+    """Return an attribute whose datatype is another object's, given that datatype."""
+    return _attribute(attribute.message, kind)
+
+
+def _attribute(message: bytes, kind: Kind | None = None) -> Attribute:
+    require(len(message) >= 9, "an attribute that is cut short")
+    version, flags = message[0], message[1]
+    # Flags say that datatype (1) or dataspace (2) are shared with others.
+    modelled(version in (1, 2, 3) and flags <= (version > 1), f"an attribute of version {version} with flags {flags}")
+    lengths = struct.unpack_from("<HHH", message, 2)
+    at = 9 if version == 3 else 8
+    require(version != 3 or message[8] <= 1, "an odd character set")
+    parts = []
+    for length in lengths:
+        parts.append(message[at : at + length])
+        at += -(-length // 8) * 8 if version == 1 else length
+    require(at <= len(message) and lengths[0] > 1 and parts[0].index(0) == lengths[0] - 1, "an odd attribute")
+    try:
+        name = parts[0][:-1].decode("utf-8")
+    except UnicodeDecodeError:
+        return Attribute(parts[0][:-1].decode("utf-8", "backslashreplace"), OTHER, what=MISNAMED)
+    if flags and kind is None:
+        return Attribute(name, OTHER, committed=committed_at(parts[1]), message=message)
+    kind, space = kind or kind_of(parts[1]), space_of(parts[2])
+    size = kind.size * space.count
+    require(at + size <= len(message) < at + size + 8, "an odd attribute")
+    return _with_value(name, kind, space, message[at : at + size])
+
+
+def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
+    if kind.name == USERS:
+        require(len(data) % _USER.size == 0, "an odd attribute")
+        return Attribute(name, USERS, users=tuple(_USER.iter_unpack(data)), what=kind.what)
+    if kind.name == OBJECTS:
+        return Attribute(name, OBJECTS, objects=tuple(address for (address,) in _OBJECT.iter_unpack(data)), what=kind.what)
+    if kind.name in HEAPED:
+        require(len(data) % ELEMENT == 0, "an odd attribute")
+        return Attribute(name, kind.name, elements=tuple(_ELEMENT.iter_unpack(data)), what=kind.what)
+    if kind.name == CHARACTERS:
+        scalar = not space.shape
+        raw = data if scalar else None
+        return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), raw, terminated=kind.terminated)
+    if kind.dtype is None or kind.dtype.kind in "mM":
+        return Attribute(name, OTHER, what=kind.what)
+    modelled(kind.name == PLAIN or kind.dtype == bool, "numbers that the library converts")
+    values = np.frombuffer(data, "u1") != 0 if kind.dtype == bool else np.frombuffer(data, kind.dtype)
+    values = values.astype(kind.dtype.newbyteorder("="))
+    if len(space.shape) > 1:
+        values = values.reshape(space.shape)
+    values.flags.writeable = False
+    return Attribute(name, PLAIN, values.reshape(-1)[0] if values.size == 1 else values)
+
+
+def _text(name: str, kind: Kind, data: bytes, scalar: bool) -> Any:
+    if scalar:
+        # A fill value is a character, not a text.
+        return data if name == "_FillValue" else decoded(data)
+    texts = [decoded(data[at : at + kind.size].partition(b"\0")[0]) for at in range(0, len(data), kind.size)]
+    return texts[0] if len(texts) == 1 else texts
+
+
+def decoded(text: bytes) -> str:
+    """Return text as netCDF4 reads it in attributes, what is not UTF-8 as Latin-1."""
+    return decode_text(text).replace("\0", "")

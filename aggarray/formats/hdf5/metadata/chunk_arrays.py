@@ -1,0 +1,136 @@
+"""What do the arrays hold in which HDF5 notes its chunks: the fixed and the extensible one?"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, little, require, verify
+
+#: Number of a chunk, and its slot as stored, those of the following chunks behind it.
+Packed: TypeAlias = tuple[int, bytes]
+
+_FIXED = struct.Struct("<4sBBBBQQI")
+_EXTENSIBLE = struct.Struct("<4sBBBBBBBBQQQQQQQI")
+
+
+def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool) -> Iterator[Packed]:
+    """Yield the slots of a fixed array of ``count`` slots of ``width`` bytes."""
+    head = data.at(address, _FIXED.size)
+    verify(head)
+    signature, version, client, size, bits, slots, place, _ = _FIXED.unpack(head)
+    require((signature, version, client, size) == (b"FAHD", 0, int(filtered), width), "an odd index of chunks")
+    require(slots == count and bits < 32 and count * width <= data.size, "an odd index of chunks")
+    if place == UNDEFINED:
+        return
+    per_page = 1 << bits
+    pages = -(-count // per_page) if count > per_page else 0
+    start = 14 + -(-pages // 8)
+    block = data.at(place, start + (0 if pages else count * width) + 4)
+    verify(block)
+    require(block[:6] == b"FADB\0" + bytes([client]) and little(block, 6, 8) == address, "an odd index of chunks")
+    if not pages:
+        yield 0, block[start:-4]
+    for number in range(pages):
+        # Pages that were never written have their bit unset, but have their place.
+        if block[14 + number // 8] & 0x80 >> number % 8:
+            held = min(per_page, count - number * per_page)
+            page = data.at(place + start + 4 + number * (per_page * width + 4), held * width + 4)
+            verify(page)
+            yield number * per_page, page[:-4]
+
+
+class _Extensible(NamedTuple):
+    """How an extensible array is laid out: its header's address, bytes of a slot, filtered (1) or not, and ...
+
+    ``prefix``: bytes of a block before what it holds; ``page``: slots of a page.
+    """
+
+    owner: int
+    width: int
+    client: int
+    prefix: int
+    page: int
+
+
+def extensible_array(data: Data, address: int, width: int, filtered: bool) -> Iterator[Packed]:
+    """Yield the slots of an extensible array of slots of ``width`` bytes: those in use, and some that are undefined.
+
+    The index block has the first slots, then addresses of data blocks, then of blocks of addresses of data blocks.
+    """
+    head = data.at(address, _EXTENSIBLE.size)
+    verify(head)
+    unpacked = _EXTENSIBLE.unpack(head)
+    signature, version, client, size, bits, inside, smallest, pointers, page_bits = unpacked[:9]
+    place = unpacked[15]
+    require((signature, version, client, size) == (b"EAHD", 0, int(filtered), width), "an odd index of chunks")
+    require(bits <= 64 and page_bits < 32 and _is_power(smallest) and _is_power(pointers), "an odd index of chunks")
+    if place == UNDEFINED:
+        return
+    shape = _Extensible(address, width, client, 14 + -(-bits // 8), 1 << page_bits)
+    groups = 1 + bits - (smallest.bit_length() - 1)
+    direct = 2 * (pointers.bit_length() - 1)
+    blocks, further = 2 * (pointers - 1), groups - direct
+    require(further >= 0, "an odd index of chunks")
+    index = data.at(place, 14 + inside * width + 8 * (blocks + further) + 4)
+    _check(index, b"EAIB", shape)
+    yield 0, index[14 : 14 + inside * width]
+    addresses = struct.unpack_from(f"<{blocks + further}Q", index, 14 + inside * width)
+    first, taken = inside, 0
+    for group in range(groups):
+        count, held = 1 << group // 2, smallest << (group + 1) // 2
+        if group < direct:
+            yield from _blocks(data, shape, [(at, b"") for at in addresses[taken : taken + count]], first, held)
+            taken += count
+        elif addresses[blocks + group - direct] != UNDEFINED:
+            yield from _blocks(
+                data, shape, _secondary(data, shape, addresses[blocks + group - direct], count, held), first, held
+            )
+        first += count * held
+
+
+#: Address of a data block, and which of its pages were written, a bit each.
+_Place: TypeAlias = tuple[int, bytes]
+
+
+def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -> list[_Place]:
+    """Return where ``count`` data blocks of ``held`` slots are."""
+    pages = held // shape.page if held > shape.page else 0
+    bits = -(-pages // 8)
+    start = shape.prefix + count * bits
+    require(start + 8 * count + 4 <= data.size, "an odd index of chunks")
+    block = data.at(at, start + 8 * count + 4)
+    _check(block, b"EASB", shape)
+    written = (block[shape.prefix + i * bits : shape.prefix + (i + 1) * bits] for i in range(count))
+    return list(zip(struct.unpack_from(f"<{count}Q", block, start), written, strict=True))
+
+
+def _blocks(data: Data, shape: _Extensible, places: list[_Place], first: int, held: int) -> Iterator[Packed]:
+    """Yield the slots of data blocks of ``held`` slots each; ``first``: the number of the first slot."""
+    for i, (at, written) in enumerate(places):
+        if at == UNDEFINED:
+            continue
+        number = first + i * held
+        if held <= shape.page:
+            block = data.at(at, shape.prefix + held * shape.width + 4)
+            _check(block, b"EADB", shape)
+            yield number, block[shape.prefix : -4]
+            continue
+        require(bool(written), "an odd index of chunks")
+        _check(data.at(at, shape.prefix + 4), b"EADB", shape)
+        size = shape.page * shape.width + 4
+        for page in range(held // shape.page):
+            if written[page // 8] & 0x80 >> page % 8:
+                block = data.once(at + shape.prefix + 4 + page * size, size)
+                verify(block)
+                require(len(block) == size, "an odd index of chunks")
+                yield number + page * shape.page, block[:-4]
+
+
+def _check(block: bytes, signature: bytes, shape: _Extensible) -> None:
+    verify(block)
+    require(block[:6] == signature + bytes([0, shape.client]), "an odd index of chunks")
+    require(little(block, 6, 8) == shape.owner, "an odd index of chunks")
+
+
+def _is_power(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0

@@ -1,0 +1,213 @@
+"""Where are the chunks of a dataset?"""
+
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from operator import mod
+from typing import NamedTuple
+
+import numpy as np
+
+from aggarray.formats.hdf5.chunk_index import Stored
+from aggarray.formats.hdf5.metadata.btrees import CHUNKS, leaf_blocks, records
+from aggarray.formats.hdf5.metadata.chunk_arrays import Packed, extensible_array, fixed_array
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, modelled, require, sure
+from aggarray.formats.hdf5.metadata.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, Layout
+from aggarray.formats.hdf5.metadata.types import Space
+
+_PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
+#: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
+_FEW_ROWS, _FEW_CHUNKS = 4, 32
+#: Of more chunks than this, a survey sees the first ones only.
+_MANY = 1 << 12
+
+
+class Chunk(NamedTuple):
+    """A stored chunk: the first element that it holds, its address and size, and which filters were skipped."""
+
+    start: tuple[int, ...]
+    address: int
+    size: int
+    mask: int
+
+
+def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[Chunk]:
+    """Return the chunks that are stored, in no special order; none of them is there twice."""
+    found = _found(data, layout, space, filtered, _FEW_CHUNKS)
+    if isinstance(found, Stored):
+        starts = map(tuple, found.starts.tolist())
+        columns = (found.offsets.tolist(), found.sizes.tolist(), found.masks.tolist())
+        found = [Chunk(*chunk) for chunk in zip(starts, *columns, strict=True)]
+    require(len({c.start for c in found}) == len(found), "a chunk that is there twice")
+    return found
+
+
+def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> Stored:
+    """Return the chunks that are stored as columns, offsets counting from where addresses do; none of them is there twice."""
+    found = _found(data, layout, space, filtered, _FEW_ROWS)
+    if not isinstance(found, Stored):
+        starts = np.array([c.start for c in found], np.int64).reshape(len(found), len(space.shape))
+        numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
+        found = Stored(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
+    if len(found.offsets):
+        sure(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "a chunk of odd size")
+        require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "a chunk outside of the file")
+        # One by one first, lest their sum overflow.
+        require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
+        require((found.offsets + found.sizes).max() <= data.size, "a chunk outside of the file")
+        # promise: hdf5-overlapping-chunks
+        _check_apart(found.offsets, found.sizes)
+    return found
+
+
+def _check_apart(offsets: np.ndarray, sizes: np.ndarray) -> None:
+    """Raise DamagedError for chunks that lie upon each other, as none of a whole file do: one of them has other values."""
+    if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
+        order = np.argsort(offsets, kind="stable")
+        offsets, sizes = offsets[order], sizes[order]
+        sure(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "chunks that lie upon each other")
+
+
+def check_index(data: Data, layout: Layout, space: Space, filtered: bool) -> None:
+    """Raise DoubtfulError for an index of chunks that contradicts itself; of a large one only the beginning is looked at."""
+    require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
+    count = math.prod(-(-n // c) for n, c in zip(space.shape, layout.chunk, strict=False))
+    width = _width(layout, filtered)
+    if layout.address == UNDEFINED:
+        return
+    if count > _MANY and layout.index == TREE_1:
+        next(leaf_blocks(data, layout.address, CHUNKS, 8 * (len(layout.chunk) + 1)))
+    elif count > _MANY and layout.index == FIXED_ARRAY:
+        next(fixed_array(data, layout.address, math.prod(_grid(layout, space)), width, filtered), None)
+    elif count > _MANY and layout.index == EXTENSIBLE_ARRAY:
+        next(extensible_array(data, layout.address, width, filtered), None)
+    else:
+        stored_chunks(data, layout, space, filtered)
+
+
+def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -> list[Chunk] | Stored:
+    """Return what is stored, up to so ``few`` chunks one by one."""
+    modelled(not (layout.bare and filtered), "chunks at the edge without filters")
+    require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
+    if layout.address == UNDEFINED:
+        return []
+    if layout.index == TREE_1:
+        return _tree_1(data, layout, few)
+    if layout.index == TREE_2:
+        return _tree_2(data, layout, filtered)
+    grid = _grid(layout, space)
+    require((grid[0] == 0) == (layout.index == EXTENSIBLE_ARRAY), "an odd index of chunks")
+    if layout.index == SINGLE:
+        require(bool(layout.parameters) == filtered and math.prod(grid) == 1, "an odd index of chunks")
+        return [Chunk((0,) * len(grid), layout.address, *(layout.parameters or (math.prod(layout.chunk), 0)))]
+    return _numbered(data, layout, grid, filtered)
+
+
+def _tree_1(data: Data, layout: Layout, few: int) -> list[Chunk] | Stored:
+    rank = len(layout.chunk) - 1
+    key = 8 * (rank + 2)
+    blocks = list(leaf_blocks(data, layout.address, CHUNKS, key))
+    if len(blocks) == 1 and len(blocks[0]) < (few + 1) * (key + 8):
+        return list(_few(blocks[0], layout))
+    # Size and filters of a chunk, its start, the address; and the keys behind them.
+    rows = np.frombuffer(b"".join([block[:-key] for block in blocks]), "<u8").reshape(-1, rank + 3)
+    keys = np.frombuffer(b"".join([block[key + 8 :] + bytes(8) for block in blocks]), "<u8").reshape(rows.shape)
+    starts, behind = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
+    sides = np.array(layout.chunk, np.uint64)
+    # The library looks chunks up by their keys: those that it does not find would be fill value.
+    sure(not (starts[:, -1].any() or (starts % sides).any()), "an odd chunk")
+    require(not ((behind % sides).any() or (starts >> np.uint64(62)).any()), "an odd chunk")
+    # Chunks are looked up by the keys around them.
+    first = (np.arange(len(rows)), (starts != behind).argmax(axis=1))
+    sure(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
+    require(bool((behind[:-1] == starts[1:]).all()), "chunks in an odd order")
+    packed = rows[:, 0]
+    masks, sizes = (packed >> np.uint64(32)).astype(np.uint32), (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return Stored(starts[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64), sizes, masks)
+
+
+def _few(block: bytes, layout: Layout) -> Iterator[Chunk]:
+    """Yield the chunks of a leaf of a tree of version 1."""
+    rank = len(layout.chunk) - 1
+    *chunk, _ = layout.chunk
+    key = struct.Struct(f"<II{rank + 1}Q")
+    for at in range(0, len(block) - key.size, key.size + 8):
+        size, mask, *start, last = key.unpack_from(block, at)
+        address = int.from_bytes(block[at + key.size : at + key.size + 8], "little")
+        behind = key.unpack_from(block, at + key.size + 8)[2:]
+        sure(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
+        require(not any(map(mod, behind, layout.chunk)), "an odd chunk")
+        sure((*start, 0) < behind, "chunks in an odd order")
+        yield Chunk(tuple(start), address, size, mask)
+
+
+def _tree_2(data: Data, layout: Layout, filtered: bool) -> Stored:
+    *chunk, _ = layout.chunk
+    width = _width(layout, filtered)
+    kind = _FILTERED_RECORDS if filtered else _PLAIN_RECORDS
+    packed = b"".join(records(data, layout.address, kind, width + 8 * len(chunk)))
+    rows = np.frombuffer(packed, np.uint8).reshape(-1, width + 8 * len(chunk))
+    scaled = np.ascontiguousarray(rows[:, width:]).view("<u8")
+    require(len(np.unique(scaled, axis=0)) == len(rows), "a chunk that is there twice")
+    require(not (scaled >> np.uint64(62) | scaled * np.array(chunk, np.uint64) >> np.uint64(62)).any(), "an odd chunk")
+    return Stored(scaled.astype(np.int64) * np.array(chunk, np.int64), *_slots(rows[:, :width], layout, filtered))
+
+
+def _width(layout: Layout, filtered: bool) -> int:
+    """Return the bytes of a slot: address and, of filtered chunks, which may be larger than plain ones, size and mask."""
+    if not filtered:
+        return 8
+    return 12 + (8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8))
+
+
+def _slots(rows: np.ndarray, layout: Layout, filtered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return addresses, sizes and masks of slots, as bytes in rows."""
+    addresses = np.ascontiguousarray(rows[:, :8]).view("<i8")[:, 0]
+    if not filtered:
+        return addresses, np.full(len(rows), math.prod(layout.chunk), np.int64), np.zeros(len(rows), np.uint32)
+    sizes = np.zeros((len(rows), 8), np.uint8)
+    sizes[:, : rows.shape[1] - 12] = rows[:, 8:-4]
+    return addresses, sizes.view("<i8")[:, 0], np.ascontiguousarray(rows[:, -4:]).view("<u4")[:, 0]
+
+
+def _grid(layout: Layout, space: Space) -> tuple[int, ...]:
+    """Return how many chunks there may ever be along each dimension; without end is 0, and only the first may be."""
+    modelled(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
+    return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
+
+
+def _numbered(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> Stored:
+    """Return the chunks of an index that numbers them in C order of the grid of the largest shape."""
+    *chunk, _ = layout.chunk
+    numbers, columns = _in_order(data, layout, grid, filtered)
+    there = columns[0] != -1
+    if not there.all():
+        numbers, columns = numbers[there], tuple(column[there] for column in columns)
+    most = int(numbers.max()) + 1 if len(numbers) else 1
+    behind = math.prod(grid[1:])
+    cells = np.unravel_index(numbers, (-(-most // behind), *grid[1:]))
+    return Stored(np.stack(cells, axis=1) * np.array(chunk, np.int64), *columns)
+
+
+def _in_order(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return numbers of chunks, and their addresses (-1: not stored), sizes and masks."""
+    raw, count = math.prod(layout.chunk), math.prod(grid)
+    width = _width(layout, filtered)
+    if layout.index == IMPLICIT:
+        require(not filtered and layout.address + count * raw <= data.size, "chunks outside of the file")
+        numbers = np.arange(count)
+        return numbers, (layout.address + numbers * raw, np.full(count, raw, np.int64), np.zeros(count, np.uint32))
+    if layout.index == FIXED_ARRAY:
+        return _unpacked(fixed_array(data, layout.address, count, width, filtered), layout, width, filtered)
+    if layout.index == EXTENSIBLE_ARRAY:
+        return _unpacked(extensible_array(data, layout.address, width, filtered), layout, width, filtered)
+    raise UnmodelledError("an index of chunks that is not modelled")
+
+
+def _unpacked(
+    packed: Iterable[Packed], layout: Layout, width: int, filtered: bool
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    blocks = list(packed)
+    rows = np.frombuffer(b"".join([block for _, block in blocks]), np.uint8).reshape(-1, width)
+    numbers = [np.arange(first, first + len(block) // width) for first, block in blocks]
+    return np.concatenate(numbers) if numbers else np.empty(0, np.int64), _slots(rows, layout, filtered)

@@ -1,0 +1,109 @@
+"""What is in a group, and which attributes has an object, in the order in which netCDF-C sees them?"""
+
+import itertools
+import struct
+from functools import lru_cache
+from operator import attrgetter
+
+from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
+from aggarray.formats.hdf5.metadata.btrees import GROUP, leaves, records
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, little, modelled, require
+from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.heaps import FractalHeap, local_heap
+from aggarray.formats.hdf5.metadata.messages import Link, link_of
+
+_LINKS_BY_NAME, _ATTRIBUTES_BY_NAME = 5, 8
+_ENTRY = struct.Struct("<QQIII12x")
+#: A link by name, among the kinds of entries.
+_SOFT = 2
+_ATTRIBUTE = struct.Struct("<8sBII")
+
+
+def links_of(data: Data, header: Header) -> tuple[Link, ...]:
+    """Return the links of a group: in the order of their making if the group keeps it, else by name."""
+    if header.symbols is not None:
+        require(header.link_index is None and not header.links, "a group of two kinds")
+        return _symbols(data, *header.symbols)
+    index = header.link_index
+    if index is None:
+        raise UnmodelledError("no group")
+    if index.heap == UNDEFINED:
+        return _ordered(header.links, index.tracked)
+    require(not header.links, "links in two places")
+    identities = tuple(record[4:] for record in records(data, index.names, _LINKS_BY_NAME))
+    return _ordered(tuple(FractalHeap(data, index.heap).parsed(identities, link_of)), index.tracked)
+
+
+@lru_cache(maxsize=1024)
+def _ordered(links: tuple[Link, ...], tracked: bool) -> tuple[Link, ...]:
+    """Return links in order; ``tracked``: that of their making."""
+    found = tuple(sorted(links, key=attrgetter("order" if tracked else "name")))
+    require(len({link.name for link in found}) == len(found), "a name that is there twice")
+    require(not tracked or len({link.order for link in found}) == len(found), "two links made at once")
+    return found
+
+
+def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
+    names = local_heap(data, heap)
+    found = []
+    for first, node, last in leaves(data, tree, GROUP, 8):
+        head = data.at(node, 8)
+        count = little(head, 6, 2)
+        require(head[:6] == b"SNOD\1\0", "an odd group")
+        for offset, address, kind, reserved, value in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
+            require(kind in (0, 1, _SOFT) and reserved == 0 and (kind == _SOFT) == (address == UNDEFINED), "an odd link")
+            found.append(Link(_name(names, offset), address, 0, _name(names, value) if kind == _SOFT else None))
+        # Names are looked up by the keys around a node.
+        inside = found[len(found) - count :]
+        require(count > 0 and _name(names, little(first, 0, 8)) < inside[0].name, "an odd group")
+        require(_name(names, little(last, 0, 8)) == inside[-1].name, "an odd group")
+    require(all(one.name < two.name for one, two in itertools.pairwise(found)), "an odd group")
+    return tuple(found)
+
+
+def _name(names: bytes, offset: int) -> bytes:
+    require(offset < len(names), "an odd group")
+    return names[offset : names.index(0, offset)]
+
+
+def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
+    """Return the attributes of an object: in the order of their making if it keeps it, else as they are stored.
+
+    Those of a heap that keeps no order come by name. A datatype that is an object of its own is not looked up.
+    """
+    index = header.attribute_index
+    if index is None or index.heap == UNDEFINED:
+        return _compact(header)
+    require(not header.attributes, "attributes in two places")
+    identities, order = _dense(records(data, index.names, _ATTRIBUTES_BY_NAME, _ATTRIBUTE.size), index.tracked)
+    stored = FractalHeap(data, index.heap).parsed(identities, attribute_of)
+    return _distinct(tuple([stored[i] for i in order] if index.tracked else sorted(stored, key=attrgetter("name"))))
+
+
+@lru_cache(maxsize=2048)
+def _compact(header: Header) -> tuple[Attribute, ...]:
+    """Return the attributes in an object header."""
+    numbered = header.attributes
+    if numbered and numbered[0][0] is not None:
+        numbered = tuple(sorted(numbered, key=_number))
+        require(len({number for number, _ in numbered}) == len(numbered), "two attributes made at once")
+    return _distinct(tuple(a for _, a in numbered))
+
+
+def _number(entry: tuple[int | None, Attribute]) -> int:
+    return entry[0] or 0
+
+
+@lru_cache(maxsize=1024)
+def _dense(found: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+    """Return heap IDs, and which of them comes first, second, ..."""
+    unpacked = [_ATTRIBUTE.unpack(record) for record in found]
+    numbers = [number for _, _, number, _ in unpacked]
+    modelled(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
+    require(not tracked or len(set(numbers)) == len(numbers), "two attributes made at once")
+    return tuple(identity for identity, _, _, _ in unpacked), tuple(sorted(range(len(numbers)), key=numbers.__getitem__))
+
+
+def _distinct(attributes: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
+    require(len({a.name for a in attributes}) == len(attributes), "an attribute that is there twice")
+    return attributes

@@ -1,0 +1,49 @@
+"""What are a few coordinates of a file, read by no library, when nothing else of it is asked for?
+
+The answers are those of `aggarray.formats._hdf5_glimpse.glimpse_at`, and by the same rules.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from aggarray.formats.base import SCAN_ELEMENTS, Variable, stored_values
+from aggarray.formats.hdf5.metadata.conventions import shown_attributes
+from aggarray.formats.hdf5.metadata.data import UnmodelledError
+from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.hdf5.metadata.types import PLAIN
+from aggarray.formats.hdf5.metadata.values import values_of
+from aggarray.formats.partial_scan import GLIMPSED, Glimpse, Wanted, glimpsed, unread
+
+
+def glimpse(path: str, wanted: Wanted) -> Glimpse | None:
+    """Return what is wanted of a file; one of `data.LEFT` where it is left to the library."""
+    file = H5File(path)
+    try:
+        attrs = _attributes(file, file.root, wanted.attributes) if wanted.attributes else {}
+        return glimpsed(path, attrs, [_variable(file, name) for name in wanted.coordinates], wanted, unread)
+    finally:
+        file.close()
+
+
+def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return those of some attributes that are there."""
+    shown = shown_attributes(file.facts(header), file.heap)
+    return {name: shown[name] for name in names if name in shown}
+
+
+def _variable(file: H5File, name: str) -> Variable:
+    """Return a coordinate with its values, units and calendar; UnmodelledError unless it is one piece of plain numbers."""
+    header = file.dataset(name)
+    if header.kind is None or header.kind.name != PLAIN or header.space is None or header.space.empty:
+        raise UnmodelledError("no plain numbers")
+    shape = header.space.shape
+    if math.prod(shape) > SCAN_ELEMENTS:
+        raise UnmodelledError("more than is read by a scan")
+    attrs = _attributes(file, header, GLIMPSED)
+    if not attrs and file.facts(header).pure:
+        raise UnmodelledError("a dimension without a coordinate")
+    values = stored_values(values_of(file.data, file.heap, header, shape), {})
+    # Names of dimensions are those of the kind.
+    return Variable(name, values.dtype, shape, tuple([f"dim_{n}" for n in range(len(shape))]), attrs, values)

@@ -1,0 +1,309 @@
+"""What do the elements of a dataset or an attribute look like, and how many are there?"""
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnmodelledError, little, require
+
+PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
+#: Numbers whose stored bytes only the HDF5 library turns into those of a NumPy dtype.
+CONVERTED = "converted"
+#: References to objects, one an element.
+OBJECTS = "objects"
+#: Rows of numbers, each of its own length; and of what else.
+ROWS, OTHER_ROWS = "rows", "other rows"
+
+#: HDF5's numbers of classes of datatypes.
+_INTEGER, _FLOAT, _NAMED = 0, 1, 8
+
+#: A variable-length element as stored: count, address of a collection in the global heap, number of the object in it.
+ELEMENT = 16
+
+#: How HDF5 writes the type of the elements of text of variable length, after version and class.
+_BYTE = bytes([0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0])
+#: Bits of the mantissa, largest and smallest exponent of the floating-point dtypes that values are converted to.
+_FLOATS = ((2, 10, 15, -14), (4, 23, 127, -126), (8, 52, 1023, -1022))
+#: How h5py tags dates and durations, which HDF5 has no type for.
+_DATES = re.compile(rb"NUMPY:([<>|=]?[mM]8(?:\[[0-9a-zA-Z]{1,8}\])?)\0*")
+_BOOLEAN = {b"FALSE": 0, b"TRUE": 1}
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A datatype, and how many bytes an element has.
+
+    ``name`` is PLAIN (numbers), CONVERTED (numbers that the HDF5 library converts), CHARACTERS (text of fixed length), TEXTS
+    (of variable length), OBJECTS (references to objects), REFERENCES (lists of these), ROWS (of numbers), OTHER_ROWS, USERS
+    (pairs of a reference and a number: who has a scale) or OTHER. ``dtype`` is as stored, byte order included, of CONVERTED
+    that of the values, of ROWS that of their numbers; None except for these, PLAIN and CHARACTERS. ``terminated``: CHARACTERS
+    end with a NUL. ``what``: the word for a type that is OTHER.
+    """
+
+    name: str
+    size: int
+    dtype: np.dtype[Any] | None = None
+    terminated: bool = False
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A dataspace: its shape and the shape it may grow to, -1 = without end."""
+
+    shape: tuple[int, ...]
+    most: tuple[int, ...]
+    empty: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return 0 if self.empty else math.prod(self.shape)
+
+
+@cache
+def _plain() -> dict[bytes, np.dtype[Any]]:
+    """Return how HDF5 writes the dtypes that NumPy and netCDF-4 share, without the version."""
+    found = {}
+    for size in (1, 2, 4, 8):
+        for order, bit in (("<", 0), (">", 1)):
+            for code, sign in (("u", 0), ("i", 8)):
+                message = struct.pack("<BBBBIHH", 0, bit | sign, 0, 0, size, 0, 8 * size)
+                found[message] = np.dtype(f"{order}{code}{size}")
+    for size, layout, bias in ((2, (10, 5, 0, 10), 15), (4, (23, 8, 0, 23), 127), (8, (52, 11, 0, 52), 1023)):
+        for order, bit in (("<", 0), (">", 1)):
+            # The mantissa's first bit is implied (2 << 4), the sign is the last bit.
+            message = struct.pack("<BBBBIHH4BI", 1, 0x20 | bit, 8 * size - 1, 0, size, 0, 8 * size, *layout, bias)
+            found[message] = np.dtype(f"{order}f{size}")
+    return found
+
+
+@lru_cache(maxsize=512)
+def kind_of(message: bytes) -> Kind:
+    """Return the datatype of a message (type 0x0003); the library has padded some by more than to a multiple of eight bytes."""
+    kind, end = _parsed(message, 0)
+    # Behind a type that is made of others the library has left what lay there.
+    require(kind.name == OTHER or not any(message[end:]), "an odd datatype")
+    return kind
+
+
+def _parsed(message: bytes, at: int, depth: int = 0) -> tuple[Kind, int]:
+    """Return the datatype that begins at a place of a message, and where it ends."""
+    require(at + 8 <= len(message) and depth < _DEEPEST, "a datatype that is cut short")
+    version, number = message[at] >> 4, message[at] & 15
+    size = int.from_bytes(message[at + 4 : at + 8], "little")
+    require(1 <= version <= 5 and size > 0 and number < len(_CLASSES), f"datatype version {version} of class {number}")
+    found, end = _CLASSES[number](_Type(message, at, version, size, message[at + 1 : at + 4], depth))
+    require(end <= len(message), "a datatype that is cut short")
+    return found, end
+
+
+class _Type(NamedTuple):
+    """A datatype in a message: where it begins, its version, the bytes of an element, its flags, the types that it is in."""
+
+    message: bytes
+    at: int
+    version: int
+    size: int
+    bits: bytes
+    depth: int
+
+    @property
+    def rest(self) -> int:
+        """Where its properties begin."""
+        return self.at + 8
+
+    @property
+    def number(self) -> int:
+        """The number in its flags."""
+        return int.from_bytes(self.bits[:2], "little")
+
+    def inner(self, at: int) -> tuple[Kind, int]:
+        """Return a type within this one."""
+        return _parsed(self.message, at, self.depth + 1)
+
+    def name(self, at: int) -> tuple[bytes, int]:
+        """Return a name, and where it ends; older versions pad names."""
+        end = self.message.find(b"\0", at)
+        require(end > at, "an odd datatype")
+        return self.message[at:end], end + 1 if self.version >= 3 else at + (end - at) // 8 * 8 + 8
+
+
+_Parsed = tuple[Kind, int]
+
+
+def _integer(t: _Type) -> _Parsed:
+    """Return a type of whole numbers, or of bits, which are shown as unsigned numbers."""
+    stored = t.message[t.at : t.at + 12]
+    require(len(stored) == 12 and stored[1] < 16 and not any(stored[2:4]), "an odd datatype")
+    offset, precision = struct.unpack_from("<HH", stored, 8)
+    require(precision > 0 and offset + precision <= 8 * t.size, "an odd datatype")
+    dtype = _plain().get(bytes([_INTEGER]) + stored[1:])
+    sign = "i" if stored[1] & 8 and stored[0] & 15 == _INTEGER else "u"
+    if dtype is not None:
+        kind = Kind(PLAIN, t.size, dtype)
+    elif t.size in (1, 2, 4, 8):
+        kind = Kind(CONVERTED, t.size, np.dtype(f"{'>' if stored[1] & 1 else '<'}{sign}{t.size}"))
+    else:
+        kind = Kind(OTHER, t.size, what=f"{8 * t.size}-bit integer")
+    return kind, t.at + 12
+
+
+def _float(t: _Type) -> _Parsed:
+    """Return a type of floating-point numbers; those of odd layout have the smallest dtype that holds them, as in h5py."""
+    stored = t.message[t.at : t.at + 20]
+    require(len(stored) == 20, "a datatype that is cut short")
+    dtype = _plain().get(bytes([_FLOAT]) + stored[1:])
+    if dtype is not None:
+        return Kind(PLAIN, t.size, dtype), t.at + 20
+    offset, precision, place, exponent, start, mantissa, bias = struct.unpack_from("<HHBBBBI", stored, 8)
+    ends = (offset + precision, place + exponent, start + mantissa, stored[2] + 1)
+    require(max(ends) <= 8 * t.size and min(exponent, mantissa) > 0 and stored[1] >> 4 & 3 < 3, "an odd datatype")
+    for itemsize, digits, highest, lowest in _FLOATS:
+        if mantissa <= digits and (1 << exponent) - bias - 1 <= highest and 1 - bias >= lowest:
+            order = ">" if stored[1] & 65 == 1 else "<"
+            return Kind(CONVERTED, t.size, np.dtype(f"{order}f{itemsize}")), t.at + 20
+    return Kind(OTHER, t.size, what=f"{8 * t.size}-bit floating-point"), t.at + 20
+
+
+def _time(t: _Type) -> _Parsed:
+    return Kind(OTHER, t.size, what="time"), t.rest + 2
+
+
+def _characters(t: _Type) -> _Parsed:
+    _check_text(t.bits[0], t.bits[1:])
+    return Kind(CHARACTERS, t.size, np.dtype(f"S{t.size}"), not t.bits[0] & 15), t.rest
+
+
+def _opaque(t: _Type) -> _Parsed:
+    """Return a type of bytes that a tag tells of: dates where it is h5py's for them."""
+    length = t.bits[0]
+    require(not any(t.bits[1:]) and length % 8 == 0, "an odd datatype")
+    dates = _DATES.fullmatch(t.message[t.rest : t.rest + length])
+    kind = Kind(OTHER, t.size, what="opaque")
+    return kind if dates is None else Kind(CONVERTED, t.size, np.dtype(dates[1].decode()), what="opaque"), t.rest + length
+
+
+def _compound(t: _Type) -> _Parsed:
+    """Return a type of named members: a complex number, or a user of a scale, where these are what it is made of."""
+    members, place = [], t.rest
+    require(t.number > 0, "an odd datatype")
+    for _ in range(t.number):
+        name, place = t.name(place)
+        width = (t.size.bit_length() + 7) // 8 if t.version >= 3 else 4
+        offset = little(t.message, place, width)
+        part, place = t.inner(place + width + (28 if t.version == 1 else 0))
+        require(offset + part.size <= t.size, "an odd datatype")
+        members.append((name, offset, part))
+    names, places, kinds = zip(*members, strict=True)
+    if (names, places, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and kinds[0].name == OBJECTS:
+        user = kinds[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
+        return Kind(USERS if user else OTHER, t.size, what="compound"), place
+    if names == (b"r", b"i") and places == (0, kinds[0].size) and kinds[0] == kinds[1]:
+        found = _complex_of(kinds[0], t.size)
+        return (found if found.name == PLAIN else Kind(OTHER, t.size, what="compound")), place
+    return Kind(OTHER, t.size, what="compound"), place
+
+
+def _complex(t: _Type) -> _Parsed:
+    require(t.version >= 5 and t.bits == b"\1\0\0", "an odd datatype")
+    part, end = t.inner(t.rest)
+    return _complex_of(part, t.size), end
+
+
+def _complex_of(part: Kind, size: int) -> Kind:
+    dtype = part.dtype
+    if part.name == PLAIN and dtype is not None and dtype.kind == "f" and part.size > 2 and size == 2 * part.size:
+        return Kind(PLAIN, size, np.dtype(f"{dtype.byteorder}c{size}"))
+    return Kind(OTHER, size, what="complex")
+
+
+def _reference(t: _Type) -> _Parsed:
+    objects = t.bits == b"\0\0\0" and t.size == 8
+    return Kind(OBJECTS if objects else OTHER, t.size, what="reference"), t.rest
+
+
+def _enumeration(t: _Type) -> _Parsed:
+    """Return a type of numbers with names: the numbers; h5py's booleans are left to it, as it checks them."""
+    base, place = t.inner(t.rest)
+    names = []
+    for _ in range(t.number):
+        name, place = t.name(place)
+        names.append(name)
+    end = place + base.size * len(names)
+    values = t.message[place:end]
+    require(base.name in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "an odd datatype")
+    if base.size == 1 and dict(zip(names, values, strict=True)) == _BOOLEAN:
+        return Kind(CONVERTED, 1, np.dtype(bool)), end
+    return base, end
+
+
+def _sequence(t: _Type) -> _Parsed:
+    """Return a type of variable length: HDF5 makes them of bytes and of references, in the same way always."""
+    # It is a sequence, or a text: the library dies over elements that are neither.
+    require(t.size == ELEMENT and t.bits[0] & 15 <= 1, "an odd datatype")
+    inner, end = t.inner(t.rest)
+    if t.bits[0] & 15 == 1:
+        _check_text(t.bits[0] >> 4 | (t.bits[1] & 15) << 4, t.bits[2:3] + bytes([t.bits[1] >> 4]))
+        require(t.message[t.rest] & 15 == _INTEGER and t.message.startswith(_BYTE, t.rest + 1), "an odd datatype")
+        return Kind(TEXTS, ELEMENT), end
+    if t.bits == b"\0\0\0":
+        if inner.name == OBJECTS:
+            return Kind(REFERENCES, ELEMENT, what="variable-length"), end
+        # Numbers with names are not told by the size of a row.
+        numbers = inner.name == PLAIN and t.message[t.rest] & 15 != _NAMED
+        return Kind(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, what="variable-length"), end
+    return Kind(OTHER_ROWS, ELEMENT, what="variable-length"), end
+
+
+def _array(t: _Type) -> _Parsed:
+    rank = little(t.message, t.rest, 1)
+    place = t.rest + (1 if t.version >= 3 else 4)
+    sides = [little(t.message, place + 4 * i, 4) for i in range(rank)]
+    part, end = t.inner(place + (4 if t.version >= 3 else 8) * rank)
+    require(0 < rank <= 32 and math.prod(sides) * part.size == t.size, "an odd datatype")
+    return Kind(OTHER, t.size, what="array"), end
+
+
+#: By HDF5's number of the class.
+_CLASSES: tuple[Callable[[_Type], _Parsed], ...] = (
+    *(_integer, _float, _time, _characters, _integer, _opaque, _compound),
+    *(_reference, _enumeration, _sequence, _array, _complex),
+)
+
+
+def _check_text(padding_and_set: int, rest: bytes) -> None:
+    """Hold padding (up to 2) and character set (up to 1) against what there is."""
+    require(padding_and_set & 15 <= 2 and padding_and_set >> 4 <= 1 and not any(rest), "an odd type of text")
+
+
+def _is_padding(message: bytes, start: int) -> bool:
+    return start <= len(message) < start + 8 and not any(message[start:])
+
+
+@lru_cache(maxsize=2048)
+def space_of(message: bytes) -> Space:
+    """Return the dataspace of a message (type 0x0001), which may be padded to a multiple of eight bytes."""
+    require(len(message) >= 4, "a dataspace that is cut short")
+    version, rank, flags, form = message[:4]
+    if version == 1:
+        at, form = 8, 1 if rank else 0
+    elif version == 2:
+        at = 4
+    else:
+        raise UnmodelledError(f"dataspace version {version}")
+    require(rank <= 32 and flags <= 1 and form <= 2 and (form == 1 or rank == 0), "an odd dataspace")
+    end = at + 8 * rank * (1 + flags)
+    require(_is_padding(message, end), "a dataspace that is cut short")
+    numbers = struct.unpack_from(f"<{rank * (1 + flags)}Q", message, at)
+    shape, most = numbers[:rank], numbers[rank:] if flags else numbers[:rank]
+    for n, limit in zip(shape, most, strict=True):
+        require(n < 1 << 62 and (limit == UNDEFINED or n <= limit), "an odd dataspace")
+    return Space(shape, tuple(-1 if limit == UNDEFINED else limit for limit in most), form == 2)

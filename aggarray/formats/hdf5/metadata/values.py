@@ -1,0 +1,145 @@
+"""What are the values of a dataset, all of them, as they are stored?"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aggarray.codecs import Filter, decode
+from aggarray.formats.hdf5.chunk_index import filter_of
+from aggarray.formats.hdf5.metadata.chunks import Chunk, chunks_of
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, modelled, require
+from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
+from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, Fill, Layout
+from aggarray.formats.hdf5.metadata.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
+
+#: Larger chunks are left to HDF5.
+_LARGEST = 1 << 26
+
+_ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
+
+
+def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the values as stored, texts of variable length as bytes.
+
+    ``shape``: of the variable, which may be longer than the dataset along dimensions that others have lengthened: what is
+    not there is fill value.
+    """
+    if header.kind is None or header.space is None or header.layout is None:
+        raise UnmodelledError("no dataset")
+    texts = header.kind.name == TEXTS
+    modelled(texts or header.kind.name in (PLAIN, CHARACTERS), "a type that is not modelled")
+    dtype = np.dtype(f"V{ELEMENT}") if texts else header.kind.dtype
+    modelled(not header.space.empty, "a dataset without a dataspace")
+    found = _stored(data, header, header.layout, np.dtype(dtype))
+    if shape != found.shape:
+        modelled((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
+        longer = _filled(shape, found.dtype, header.fill)
+        longer[tuple(slice(0, n) for n in found.shape)] = found
+        found = longer
+    return _texts(heap, found) if texts else found
+
+
+def elements_of(data: Data, header: Header) -> np.ndarray:
+    """Return where the elements of a dataset of variable length lie: count, address of a collection, number in it."""
+    if header.layout is None:
+        raise UnmodelledError("no dataset")
+    found = _stored(data, header, header.layout, np.dtype(f"V{ELEMENT}"))
+    return np.ascontiguousarray(found).view(_ELEMENT)
+
+
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Fill | None) -> np.ndarray:
+    """Return an array of nothing but fill value."""
+    if fill is None or not fill.defined:
+        raise UnmodelledError("no fill value")
+    out = np.zeros(shape, dtype)
+    if fill.value:
+        require(len(fill.value) == dtype.itemsize, "an odd fill value")
+        out[...] = np.frombuffer(fill.value, dtype)[0]
+    return out
+
+
+def _stored(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
+    modelled(not header.external, "values in other files")
+    shape = header.space.shape if header.space else ()
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return np.zeros(shape, dtype)
+    if layout.form == CHUNKED:
+        return _chunked(data, header, layout, dtype)
+    require(not header.filters and size <= _LARGEST, "an odd dataset")
+    if layout.form == COMPACT:
+        require(layout.size == size, "a dataset of odd size")
+        packed = layout.data
+    elif layout.address == UNDEFINED:
+        return _filled(shape, dtype, header.fill)
+    else:
+        require(layout.size == size, "a dataset of odd size")
+        packed = data.at(layout.address, size)
+    return np.frombuffer(packed, dtype).reshape(shape)
+
+
+def _chunked(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
+    if header.space is None:
+        raise UnmodelledError("no dataset")
+    shape = header.space.shape
+    *chunk, element = layout.chunk
+    raw = math.prod(layout.chunk)
+    require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= _LARGEST, "odd chunks")
+    filters = _filters(header)
+    chunks = chunks_of(data, layout, header.space, bool(header.filters))
+    # Datasets shrink: chunks beyond the edge may stay.
+    chunks = [c for c in chunks if all(at < n for at, n in zip(c.start, shape, strict=True))]
+    complete = len(chunks) == math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+    out = np.empty(shape, dtype) if complete else _filled(shape, dtype, header.fill)
+    for item, packed in zip(chunks, _read(data, chunks), strict=True):
+        require(bool(filters) or item.size == raw, "a chunk of odd size")
+        values = (decode(filters, packed, raw, item.mask).view(dtype) if filters else np.frombuffer(packed, dtype)).reshape(
+            chunk
+        )
+        # What reaches beyond the edge is cut off.
+        outer = tuple([slice(at, at + c) for at, c in zip(item.start, chunk, strict=True)])
+        inside = out[outer]
+        inside[...] = values[tuple([slice(n) for n in inside.shape])]
+    return out
+
+
+def _filters(header: Header) -> tuple[Filter, ...]:
+    found = tuple(filter_of(step.code, step.values) for step in header.filters)
+    if None in found:
+        raise UnmodelledError("a filter that is not known")
+    return tuple(f for f in found if f is not None)
+
+
+def _read(data: Data, chunks: Sequence[Chunk]) -> list[memoryview]:
+    require(all(c.size <= 2 * _LARGEST for c in chunks), "a chunk of odd size")
+    return data.ranges([(c.address, c.size) for c in chunks])
+
+
+def _texts(heap: GlobalHeap, elements: np.ndarray) -> np.ndarray:
+    """Return texts of variable length as bytes."""
+    out = np.empty(elements.shape, object)
+    flat = out.reshape(-1)
+    packed = np.ascontiguousarray(elements).reshape(-1).view(_ELEMENT)
+    for i, (count, address, number) in enumerate(packed.tolist()):
+        flat[i] = text_at(heap, count, address, number)
+    return out
+
+
+def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
+    """Return an element of variable length as text that ends at the first NUL."""
+    if not count and not address:
+        return b""
+    found = heap.get(address, number)
+    require(len(found) == count, "a text of odd length")
+    return found.partition(b"\0")[0]
+
+
+def check_storage(data: Data, layout: Layout, size: int) -> None:
+    """Refuse values that lie outside of the file or have another size than they should, as HDF5 does when it opens them."""
+    if layout.form != CHUNKED:
+        require(layout.size == size or layout.address == UNDEFINED, "a dataset of odd size")
+    if layout.address != UNDEFINED:
+        require(layout.address + (layout.size or 1) <= data.size, "a dataset outside of the file")

@@ -1,0 +1,1 @@
+"""Conventions of aggregation files: each module reads or writes one."""

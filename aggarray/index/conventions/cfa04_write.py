@@ -1,0 +1,162 @@
+"""How are master arrays written in CFA-0.4? As plain data: name, dtype and attributes of a scalar variable per array.
+
+The variables themselves, and the coordinates, are written by whoever writes the file. CFA-0.4 cannot say that values lie in
+memory, nor that they are converted on the way (`to_units`, `astype`, an aggregation variable that is packed itself): for
+such arrays the reason is returned instead. Missing partitions are left out, and read as holes again.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays import MasterArray
+from aggarray.cf.encoding import default_fill
+from aggarray.index.container import Container, Located
+from aggarray.index.conventions.cfa04_parts import part_text
+from aggarray.index.uris import is_url
+from aggarray.partition.matrix import Matrix, Template
+from aggarray.partition.plan import part_of
+from aggarray.partition.tiling import rename
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A scalar variable to be written: its dtype is the array's, its value does not matter."""
+
+    name: str
+    dtype: np.dtype[Any]
+    attrs: Mapping[str, Any]
+
+
+def variables_for(
+    arrays: Sequence[MasterArray], path: str, relative: bool = True
+) -> tuple[list[Written], list[tuple[str, str]]]:
+    """Return the variables of an index at ``path``, and (name, reason) for each array that CFA-0.4 cannot say.
+
+    ``relative``: file names are relative to the index's folder. The file needs ``CFA-0.4`` among its Conventions, and the
+    dimensions that ``cfa_dimensions`` of each variable names.
+    """
+    folder = os.path.dirname(os.path.abspath(path)) if relative else None
+    written, refused = [], []
+    for array in arrays:
+        reason = _reason(array)
+        if reason is None:
+            written.append(_variable(array, folder))
+        else:
+            refused.append((array.name or "", reason))
+    return written, refused
+
+
+def _reason(array: MasterArray) -> str | None:
+    references = array._matrix.compact().references
+    if (references.uri < 0).any():
+        return "some of its values lie in memory, which CFA-0.4 cannot say: save it as CF-1.13"
+    if any(t.steps for t in references.templates):
+        return "its values are converted on the way, which CFA-0.4 cannot say: save it as CF-1.13, or before converting it"
+    if not array.name:
+        return "it has no name: a variable needs one"
+    return None
+
+
+def _variable(array: MasterArray, folder: str | None) -> Written:
+    partitions = array.partitions
+    text = {
+        "pmdimensions": list(partitions.dimensions),
+        "pmshape": list(partitions.shape),
+        "base": "",
+        "Partitions": list(_partitions(array._matrix, folder)),
+    }
+    attrs: dict[str, Any] = dict(array.attrs)
+    attrs |= {k: v for k, v in (("units", array.units), ("calendar", array.calendar)) if v is not None}
+    if array.dtype.kind in "iu" and array.fill_value != default_fill(array.dtype):
+        attrs["_FillValue"] = array.dtype.type(array.fill_value)
+    own = {"cf_role": "cfa_variable", "cfa_dimensions": " ".join(array.dimensions), "cfa_array": json.dumps(text)}
+    return Written(str(array.name), array.dtype, {**attrs, **own})
+
+
+def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
+    """Yield one JSON object per partition that is not missing."""
+    varying = [d for d, n in enumerate(matrix.cells) if n > 1]
+    said = [_said(t, matrix) for t in matrix.references.templates]
+    files: dict[int, str] = {}
+    cut = bool(matrix.parts.starts or matrix.parts.steps)
+    for row in np.flatnonzero(matrix.refs >= 0).tolist():
+        cell = tuple(int(i) for i in np.unravel_index(row, matrix.cells)) if matrix.cells else ()
+        ref = int(matrix.refs[row])
+        number, code = int(matrix.references.template[ref]), int(matrix.references.uri[ref])
+        if code not in files:
+            files[code] = _file(str(matrix.references.uri_of(ref)), folder)
+        template = matrix.references.templates[number]
+        bounds = zip(matrix.edges, cell, strict=True)
+        found: dict[str, Any] = {
+            "index": [cell[d] for d in varying],
+            "location": [[int(e[i]), int(e[i + 1]) - 1] for e, i in bounds],
+        }
+        variable = matrix.references.variables[int(matrix.references.variable[ref])]
+        sub = {**said[number][1], "file": files[code], "ncvar": variable}
+        extents = {d: b - a + 1 for d, (a, b) in zip(matrix.dimensions, found["location"], strict=True)}
+        if not cut and all(extents.get(d, 1) == n for d, n in zip(template.dimensions, template.shape, strict=True)):
+            yield {**found, **said[number][0], "subarray": sub}  # whole, as most are
+            continue
+        part = part_of(matrix, cell, template)
+        if any(not isinstance(p, slice) or p != slice(0, n, 1) for p, n in zip(part, template.shape, strict=True)):
+            found["part"] = part_text(part)
+        yield {**found, **said[number][0], "subarray": sub}
+
+
+def _said(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what partitions and sub-arrays of one template have in common."""
+    forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
+    own = zip(template.dimensions, template.directions, strict=True)
+    against = [d for d, direction in own if direction != forward.get(d, direction)]
+    partition: dict[str, Any] = {}
+    if template.dimensions != matrix.dimensions:
+        partition["pdimensions"] = list(template.dimensions)
+    if against:
+        partition["reverse"] = against
+    if template.units is not None:
+        partition["punits"] = template.units
+    if template.calendar is not None:
+        partition["pcalendar"] = template.calendar
+    sub: dict[str, Any] = {"shape": list(template.shape)}
+    if not template.declared:
+        sub |= {"format": "netCDF" if "netCDF" in template.format else template.format, "dtype": _dtype(template)}
+    return partition, sub
+
+
+def _dtype(template: Template) -> str:
+    dtype = template.encoding.dtype
+    return "str" if dtype.kind == "T" else dtype.name
+
+
+def _file(uri: str, folder: str | None) -> str:
+    return uri if folder is None or is_url(uri) else os.path.relpath(uri, folder)
+
+
+class CFA04(Container):
+    """A file of CFA-0.4 variables; ``folder``: the index's own where file names are relative, else None."""
+
+    name = "CFA-0.4"
+    conventions = f"CF-1.8 {name}"
+
+    def __init__(self, dataset: Any, references: Located, folder: str | None) -> None:
+        super().__init__(dataset, references)
+        self._folder = folder
+
+    def reason(self, array: MasterArray) -> str | None:
+        """Return why CFA-0.4 has no words for an array, None where it has."""
+        return _reason(array)
+
+    def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
+        """Write the scalar variable whose attributes say where the partitions are."""
+        # The convention knows dimensions by the names that they have in this file.
+        names = dict(zip(array.dimensions, dimensions, strict=True))
+        written = _variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
+        attrs = dict(written.attrs)
+        made = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
+        made.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})
+        return made

@@ -1,0 +1,45 @@
+"""How are the aggregation variables of CFA-0.6.2, and of pre-release files, read?
+
+The terms, in any case, are ``location`` (sizes of fragments), ``file``, ``address`` and ``format``; others may be there and
+mean nothing here. Where ``shape`` is among them, it has the sizes, and ``location`` the file names. ``value`` stands for
+fragments of one value each. Which term means what is told by the whole set of them.
+"""
+
+from aggarray.formats.base import Structure, Variable
+from aggarray.index.conventions.foreign import Foreign, Source, Values, shown
+from aggarray.index.conventions.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable
+from aggarray.index.uris import NOWHERE, Moves
+
+
+class _CFA062:
+    """The convention CFA-0.6.2."""
+
+    name = "CFA-0.6.2"
+
+    def recognises(self, structure: Structure) -> bool:
+        """Tell whether a file has aggregation variables in the words of this convention."""
+        return any(map(is_legacy, structure.variables))
+
+    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+        """Read a file; IndexFileError names the variable and the value at fault."""
+        source = Source(structure, values, moves)
+        found = [v for v in structure.variables if "aggregated_data" in v.attrs]
+        return foreign(source, {v.name: (v, _terms(source, v)) for v in found})
+
+
+def _terms(source: Source, variable: Variable) -> Terms:
+    written = parsed_terms(source, variable)
+    names = {term.lower(): name for term, name in written.items()}
+    roles = {"map": "shape", "uris": "location"} if "shape" in names else {"map": "location", "uris": "file"}
+    roles |= {"identifiers": "address", "unique_values": "value"}
+    if roles["map"] not in names or len(names) < len(written):
+        wanted = "location, file and address, or location and value"
+        raise source.fault(variable, f"aggregated_data has the terms {shown(list(written))}: give {wanted}, each once")
+    found = {term: source.find(name, variable) for term, name in names.items()}
+    used = {r: term_variable(source, variable, term, names[term]) for r, term in roles.items() if term in names}
+    others = tuple(v for term, v in found.items() if v is not None and term not in roles.values())
+    terms = (used["map"], used.get("uris"), used.get("identifiers"), used.get("unique_values"))
+    return Terms(*terms, loose=True, others=others)
+
+
+CONVENTION = _CFA062()

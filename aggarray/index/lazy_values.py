@@ -1,0 +1,45 @@
+"""What are the values of a coordinate that an index holds? Read when somebody asks, and then kept."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.values import Known
+from aggarray.index.store import Reader
+
+
+class StoredValues(Sequence[Any]):
+    """A pair (values, mask or None), like the one that scanning gives, which is read on first use."""
+
+    __slots__ = ("_dtype", "_pair", "_reader", "_shape", "_spec")
+
+    def __init__(self, reader: Reader, spec: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._reader, self._spec, self._shape, self._dtype = reader, spec, shape, dtype
+        self._pair: Known | None = None
+
+    def load(self) -> Known:
+        """Return values and mask. Raises IndexFileError where the index has gone or been saved anew."""
+        if self._pair is None:
+            with self._reader.opened(), self._reader.blaming():
+                values = self._reader.value(self._spec[0])
+                mask = None
+                if self._spec[1] is not None:
+                    bits = self._reader.value(self._spec[1])
+                    if len(bits) != -(-prod(self._shape) // 8):
+                        raise ValueError(f"a mask of {len(bits)} bytes for values of shape {self._shape}")
+                    mask = np.unpackbits(bits, count=prod(self._shape)).reshape(self._shape).astype(bool)
+                if values.shape != self._shape or values.dtype != self._dtype:
+                    raise ValueError(f"values of {values.dtype} and shape {values.shape}, not {self._dtype} and {self._shape}")
+            self._pair = (values, mask)
+        return self._pair
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.load()[item]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.load())

@@ -1,0 +1,152 @@
+"""What did the scan find in each file? Kept in an index, so that new files join as if all had been opened anew.
+
+A record is a `Structure`. Files alike share nearly everything: attributes, variables without their values, and values are
+tables of distinct items, and a file is a row of numbers into these.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.formats.base import Attributes, Structure, Variable
+from aggarray.index.columns import plain, unplain
+from aggarray.index.store import Reader, Writer, plain_dtype
+
+_NO_VALUES = -1
+
+
+class _Table:
+    """Distinct items in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+
+    def number(self, key: Any, item: Any) -> int:
+        number = self._numbers.setdefault(key, len(self.items))
+        if number == len(self.items):
+            self.items.append(item)
+        return number
+
+
+class _Packer:
+    """Packs structures into tables; attributes of one name and value are one item."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.pairs, self.heads, self.values = _Table(), _Table(), _Table()
+        self._alive: list[np.ndarray] = []
+        self._by_identity: dict[int, int] = {}
+
+    def attrs(self, attrs: Attributes) -> list[int]:
+        found = ((name, plain(value)) for name, value in attrs.items())
+        return [self.pairs.number(item if isinstance(item[1], str) else repr(item), item) for item in found]
+
+    def variable(self, variable: Variable) -> tuple[int, int]:
+        """Return the numbers of a variable without its values and of these."""
+        dtype = "text" if variable.dtype.kind == "T" else variable.dtype.str
+        head = [variable.name, dtype, list(variable.shape), list(variable.dimensions), self.attrs(variable.attrs)]
+        head += [] if variable.scopes is None else [list(variable.scopes)]
+        return self.heads.number(repr(head), head), self._value(variable.values)
+
+    def _value(self, values: np.ndarray | None) -> int:
+        if values is None:
+            return _NO_VALUES
+        known = self._by_identity.get(id(values))
+        if known is None:
+            spec = self.writer.value(values)
+            known = self._by_identity[id(values)] = self.values.number(repr(spec), spec)
+            self._alive.append(values)
+        return known
+
+
+def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writer) -> dict[str, Any]:
+    """Encode structures; ``codes``: the number of each file of the index."""
+    packer = _Packer(writer)
+    rows = [[packer.variable(v) for v in s.variables] for s in structures]
+    flat = np.array([pair for row in rows for pair in row], np.int64).reshape(-1, 2)
+    attrs = [packer.attrs(s.attrs) for s in structures]
+    formats = _Table()
+    others = {
+        str(number): [[[name, packer.attrs(a)] for name, a in s.groups.items()], [list(pair) for pair in s.skipped]]
+        for number, s in enumerate(structures)
+        if s.groups or s.skipped
+    }
+    column = writer.column
+    # Dimensions that no variable has count where samples name their instance.
+    indexed = (n for n, s in enumerate(structures) if s.sizes and any("instance_dimension" in v.attrs for v in s.variables))
+    sizes = {str(n): dict(structures[n].sizes or {}) for n in indexed}
+    return {
+        **({"sizes": sizes} if sizes else {}),
+        "file": column(np.array([codes[s.uri] for s in structures], np.int64)),
+        "format": column(np.array([formats.number(s.format, s.format) for s in structures], np.int64)),
+        "formats": formats.items,
+        "stamps": [column(c) for c in np.array([s.stamp or (-1, 0, 0) for s in structures], np.int64).reshape(-1, 3).T],
+        "counts": [column(np.array([len(r) for r in found], np.int64)) for found in (rows, attrs)],
+        "variables": [column(c) for c in flat.T],
+        "attrs": column(np.array([n for row in attrs for n in row], np.int64)),
+        "pairs": packer.pairs.items,
+        "heads": packer.heads.items,
+        "values": packer.values.items,
+        "others": others,
+    }
+
+
+def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> list[Structure]:
+    """Return the structures that `pack` was given; what files share they share in memory too."""
+    column = reader.column
+    pairs = [(name, unplain(value)) for name, value in found["pairs"]]
+    if not all(isinstance(name, str) for name, _ in pairs):
+        raise ValueError("attributes that are not named by text")
+    values = [reader.value(spec) for spec in found["values"]]
+    heads = [_variable(head, pairs) for head in found["heads"]]
+    full: dict[tuple[int, int], Variable] = {}
+    variables = []
+    for pair in zip(*(column(c).tolist() for c in found["variables"]), strict=True):
+        if pair not in full:
+            full[pair] = _with(heads[pair[0]], None if pair[1] == _NO_VALUES else values[pair[1]])
+        variables.append(full[pair])
+    attrs = [pairs[n] for n in column(found["attrs"]).tolist()]
+    stamps = np.stack([column(c) for c in found["stamps"]], axis=-1).tolist()
+    counts = (column(c).tolist() for c in found["counts"])
+    columns = zip(column(found["file"]).tolist(), column(found["format"]).tolist(), stamps, *counts, strict=True)
+    structures, begin, first = [], 0, 0
+    for number, (file, kind, stamp, count, many) in enumerate(columns):
+        groups, skipped = found["others"].get(str(number), ((), ()))
+        structures.append(
+            Structure(
+                files[file],
+                found["formats"][kind],
+                dict(attrs[first : first + many]),
+                tuple(variables[begin : begin + count]),
+                {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
+                tuple((name, reason) for name, reason in skipped),
+                found.get("sizes", {}).get(str(number)),
+                stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
+            )
+        )
+        begin, first = begin + count, first + many
+    return structures
+
+
+def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:
+    name, dtype, shape, dimensions, attrs, *scopes = head
+    if not isinstance(name, str) or len(shape) != len(dimensions) or not all(isinstance(d, str) for d in dimensions):
+        raise ValueError(f"a variable {name!r} of dimensions {dimensions!r}")
+    if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
+        raise ValueError(f"a variable {name!r} of shape {shape!r}")
+    kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
+    if (kind.hasobject and kind.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")
+    if not all(len(each) == len(shape) and all(isinstance(s, str) for s in each) for each in scopes):
+        raise ValueError(f"variable {name!r} of shape {shape!r} in groups {scopes!r}")
+    within = tuple(scopes[0]) if scopes else None
+    return Variable(name, kind, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs), scopes=within)
+
+
+def _with(head: Variable, values: np.ndarray | None) -> Variable:
+    if values is not None and values.shape != head.shape:
+        raise ValueError(f"values of shape {values.shape} for variable {head.name!r} of shape {head.shape}")
+    return head if values is None else replace(head, values=values)

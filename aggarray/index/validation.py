@@ -1,0 +1,180 @@
+"""Does what an index says hold together? A damaged or hostile one is found out when it is opened, not when it is read.
+
+Everything here raises ValueError, which `Reader.blaming` turns into an IndexFileError.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays import MasterArray
+from aggarray.arrays.row_geometry import Geometry
+from aggarray.cf.encoding import Encoding, unpacked_dtype
+from aggarray.cf.units import KINDS
+from aggarray.partition.matrix import Matrix, Template, check_matrix
+
+
+def _is_text(*items: Any) -> bool:
+    return all(item is None or isinstance(item, str) for item in items)
+
+
+def check_array(array: MasterArray) -> None:
+    """Raise ValueError unless the parameters of an array are of their kinds and its coordinates of its size."""
+    if not _is_text(array.name, array.units, array.calendar):
+        raise ValueError("a name, units or a calendar that is no text")
+    fill = np.asarray(array.fill_value)
+    if fill.ndim:
+        raise ValueError("a fill value that is not one value")
+    try:
+        # As reading does it: text that looks like a number, or nothing at all, fills no place.
+        np.copyto(np.empty((), array.dtype), fill, casting="same_kind")
+    except TypeError as error:
+        raise ValueError(f"a fill value that {array.dtype} does not hold") from error
+    sizes = dict(zip(array.dimensions, array.shape, strict=True))
+    for name, coordinate in array.coords.items():
+        pairs = zip(coordinate.dimensions, coordinate.shape, strict=True)
+        if not isinstance(name, str) or any(sizes.get(d, n) != n for d, n in pairs):
+            raise ValueError(f"a coordinate {name!r} of another size than its array")
+
+
+def check_geometry(geometry: Geometry) -> None:
+    """Raise ValueError unless the parts of the rows of a ragged array fit each other."""
+    for part in geometry.parts:
+        cuts = part.cuts
+        if cuts.ndim != 2 or cuts.shape[1:] != (3,) or len(cuts) < 2 or cuts[0].any() or (np.diff(cuts, axis=0) < 0).any():
+            raise ValueError("rows of files that do not follow each other")
+        _, runs, samples = cuts[-1].tolist()
+        along = samples if part.counts is None else runs
+        sizes = ((part.counts, runs), (part.index, along))
+        if any(a is not None and (a.shape != (size,) or a.dtype.kind not in "iu") for a, size in sizes):
+            raise ValueError("row sizes or indices of another shape or dtype than their files have")
+        rows, places = np.diff(cuts[:, [0, 2]], axis=0).T
+        if part.present and (any(a.shape != (samples,) for a in part.present) or (places % np.maximum(rows, 1)).any()):
+            raise ValueError("rows whose samples have other places than their files")
+    chosen = geometry.chosen
+    if not geometry.parts or (isinstance(chosen, np.ndarray) and len(chosen) and not _within(chosen, geometry.total)):
+        raise ValueError("rows that no file has")
+
+
+def _within(numbers: np.ndarray, size: int) -> bool:
+    return bool(numbers.min() >= 0 and numbers.max() < size)
+
+
+def check_template(template: Template) -> None:
+    """Raise ValueError unless the parts of a template are of their kinds and of equal length."""
+    shape, names, forward = template.shape, template.dimensions, template.directions
+    if not all(isinstance(items, tuple) for items in (shape, names, forward)) or not len(shape) == len(names) == len(forward):
+        raise ValueError("shape, dimensions and directions of a sub-array differ in number")
+    if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape) or not all(type(d) is bool for d in forward):
+        raise ValueError("a shape that is none, or directions that are not True or False")
+    if len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
+        raise ValueError("dimensions of a sub-array that are no names, each once")
+    stated = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
+    if not _is_text(*stated) or not isinstance(template.format, str):
+        raise ValueError("units, a calendar or a format that is no text")
+    if not {template.temperature, *(s.temperature for s in template.steps)} <= {None, *KINDS}:
+        raise ValueError("a kind of temperature that there is not")
+    if template.assumed is not None:
+        raise ValueError("a sub-array that is taken for something: nothing assumed gets into an index")
+    own: Any = template.names
+    if (
+        type(template.declared) is not bool
+        or not isinstance(own, tuple)
+        or (own and len(own) != len(names))
+        or not _is_text(*own)
+    ):
+        raise ValueError("a declaration of a sub-array that is none")
+    for encoding in (template.encoding, *(s.encoding for s in template.steps if s.encoding is not None)):
+        _check_encoding(encoding)
+
+
+def _check_encoding(encoding: Encoding) -> None:
+    values: list[Any] = [encoding.scale_factor, encoding.add_offset, *encoding.missing]
+    pairs: Any = (encoding.valid, encoding.valid_unpacked)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise ValueError("a valid range that is no pair")
+        values += pair
+    if not isinstance(encoding.missing, tuple) or not isinstance(encoding.missing_nan, bool):
+        raise ValueError("missing values that are no list")
+    if any(v is not None and (isinstance(v, list | tuple | dict) or np.ndim(v)) for v in values):
+        raise ValueError("packing or a missing value that is not one value")
+    if any(v is not None and np.asarray(v).dtype.kind not in "biufcmMST" for v in values) or any(
+        v is not None and np.asarray(v).dtype.kind not in "biuf" for v in values[:2]
+    ):
+        raise ValueError("packing or a missing value that is no number")
+    factors = encoding.scale_factor, encoding.add_offset
+    if not all(factor is None or isinstance(factor, np.generic) for factor in factors):
+        raise ValueError("packing by numbers that have no dtype")
+    if encoding.packed and unpacked_dtype(encoding.viewed, *factors) != encoding.dtype:
+        raise ValueError("packing that makes values of another dtype")
+    if encoding.viewed.itemsize != encoding.stored.itemsize:
+        raise ValueError("values that are viewed as others of another size")
+
+
+def check_partitions(matrix: Matrix) -> None:
+    """Raise ValueError unless the columns of a matrix fit each other and its sub-arrays."""
+    check_matrix(matrix)
+    references, count = matrix.references, len(matrix.refs)
+    if not len(matrix.dimensions) == len(matrix.directions) == len(matrix.edges) or len(set(matrix.dimensions)) < len(
+        matrix.edges
+    ):
+        raise ValueError("dimensions, directions and edges differ in number")
+    if any(len(e) < 2 or e[0] != 0 or (np.diff(e) < (0 if len(e) == 2 else 1)).any() for e in matrix.edges):
+        raise ValueError("edges that do not increase from 0")
+    if not len(references.uri) == len(references.variable) == len(references.template):
+        raise ValueError("columns of sub-arrays of different lengths")
+    inside = references.uri < 0
+    limits = (
+        (references.uri, -1, len(references.uris)),
+        (references.template, 0, len(references.templates)),
+        (references.variable[~inside], 0, len(references.variables)),
+        (references.variable[inside], 0, len(references.memory)),
+        (matrix.refs, -1, len(references)),
+    )
+    if any(len(c) and not low <= c.min() <= c.max() < high for c, low, high in limits):
+        raise ValueError("a column that points beyond its table")
+    if any(len(c) != count for c in (*matrix.parts.starts.values(), *matrix.parts.steps.values())):
+        raise ValueError("parts for another number of partitions")
+    if any((s <= -len(matrix.parts.picks)).any() for s in matrix.parts.steps.values() if (s <= 0).any()):
+        raise ValueError("parts that name no picks")
+    for row in np.flatnonzero(inside).tolist():
+        values, template = references.memory[references.variable[row]], references.template_of(row)
+        native = values.dtype if values.dtype.kind == "T" else values.dtype.newbyteorder("=")
+        if values.shape != template.shape or native != template.encoding.stored:
+            raise ValueError("values in memory of another shape or dtype than their template")
+    if not all(isinstance(name, str) for name in references.variables):
+        raise ValueError("variables that are not named by text")
+    _check_extents(matrix)
+
+
+def _check_extents(matrix: Matrix) -> None:
+    """Raise ValueError for a cell that shows more than its sub-array has."""
+    sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in matrix.references.templates]
+    whole = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
+    if whole and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
+        return  # most are like this
+    cells = np.flatnonzero(matrix.refs >= 0)
+    index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
+    numbers = matrix.references.template[matrix.refs[cells]]
+    for axis, name in enumerate(matrix.dimensions):
+        extent = np.diff(matrix.edges[axis])[index[axis]]
+        # A dimension that a sub-array lacks has size 1.
+        own = np.array([s.get(name, 1) for s in sizes], np.int64)[numbers]
+        start, step = (c[name][cells] if name in c else u for c, u in ((matrix.parts.starts, 0), (matrix.parts.steps, 1)))
+        start, step = np.broadcast_to(start, extent.shape), np.broadcast_to(step, extent.shape)
+        # Divided, not multiplied: the numbers may be as large as they like.
+        beyond = (start < 0) | (start >= own) | ((step > 0) & ((own - 1 - start) // np.maximum(step, 1) < extent - 1))
+        if (beyond & (extent > 0)).any() or _pick_beyond(matrix, step, extent, own - start):
+            raise ValueError(f"a partition that shows more along {name} than its sub-array has")
+
+
+def _pick_beyond(matrix: Matrix, steps: np.ndarray, extents: np.ndarray, room: np.ndarray) -> bool:
+    """Tell whether a cell picks positions that its sub-array lacks, or more than there are picks."""
+    for number in np.unique(-steps[steps <= 0]).tolist():
+        cells, picks = steps == -number, matrix.parts.picks[number]
+        if (extents[cells] > len(picks)).any():
+            return True
+        if len(picks) and (picks.min() < 0 or (room[cells] <= picks.max()).any()):
+            return True
+    return False

@@ -1,0 +1,106 @@
+"""How does an array become a dask array? As one layer that knows how to name the block of every task, and lists none of them.
+
+This is the home of dask: whoever imports it needs the extra ``xarray``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.blockwise import BlockwiseDep, blockwise
+from dask.highlevelgraph import HighLevelGraph
+
+from aggarray.errors import SelectionError
+from aggarray.interop.pickling import Block, fingerprint
+
+Chunks = tuple[tuple[int, ...], ...]
+
+
+class Blocks(BlockwiseDep):  # type: ignore[misc]
+    """Gives each task of a layer the block that it reads, when the task is made; ``told``: what tells it from others."""
+
+    produces_tasks = False
+
+    def __init__(self, array: Any, chunks: Chunks, told: tuple[Any, ...]) -> None:
+        self.array, self.chunks, self._told = array, chunks, told
+        self.numblocks = tuple(map(len, chunks))
+        self._starts = [np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist() for sizes in chunks]
+
+    def __getitem__(self, idx: tuple[int, ...]) -> Block:
+        key = (slice(starts[i], starts[i + 1]) for i, starts in zip(idx, self._starts, strict=True))
+        return Block(self.array, tuple(key))
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return type(self).__name__, self._told
+
+
+def partition_chunks(array: Any) -> Chunks:
+    """Return the sizes of the partitions per dimension.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a, b = SubArray.from_array([1.0, 2.0]), SubArray.from_array([3.0])
+    >>> partition_chunks(MasterArray.from_subarrays([([(0, 2)], a), ([(2, 3)], b)], dimensions=("x",)))
+    ((2, 1),)
+    """
+    return tuple(tuple(np.diff(edges).tolist()) or (0,) for edges in array._matrix.edges)
+
+
+def chunked(array: Any, chunks: Any = None) -> Chunks:
+    """Return the sizes of chunks per dimension: None = the partitions, else as dask takes them, dimensions named or numbered.
+
+    SelectionError for chunks that make no sense.
+    """
+    own = partition_chunks(array)
+    _check_sizes(chunks)
+    if chunks is None:
+        return own
+    if isinstance(chunks, Mapping):
+        lost = [d for d in chunks if d not in array.dimensions and d not in range(array.ndim)]
+        if lost:
+            raise SelectionError(f"chunks={chunks!r}: no dimension {lost[0]!r}; the array has {', '.join(array.dimensions)}")
+        named = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
+        chunks = tuple(own[axis] if named.get(axis) is None else named[axis] for axis in range(array.ndim))
+    try:
+        found = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=own)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
+        raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}") from error
+    return tuple(tuple(map(int, sizes)) for sizes in found)
+
+
+def _check_sizes(chunks: Any) -> None:
+    """Refuse sizes of chunks that dask takes for something else, or divides by."""
+    given = chunks.values() if isinstance(chunks, Mapping) else chunks
+    for along in given if isinstance(chunks, tuple | list | Mapping) else (chunks,):
+        listed = isinstance(along, tuple | list)  # of which any may be empty, as dimensions may
+        for size in along if listed else (along,):
+            whole = isinstance(size, int | np.integer)
+            if isinstance(size, bool | np.bool_) or (whole and (size < (0 if listed else -1) or (size == 0 and not listed))):
+                raise SelectionError(f"chunks={chunks!r}: {size!r} is no size: give a number from 1 on, -1 for all, or 'auto'")
+
+
+def read_block(block: Block) -> np.ndarray:
+    """Read a block: what each task does."""
+    return block.read()
+
+
+def to_dask(array: Any, chunks: Any = None) -> Any:
+    """Return a master array as a dask array; no file is touched, and no task is made before dask asks for it.
+
+    ``chunks``: as `chunked` takes them.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a, b = SubArray.from_array([1.0, 2.0]), SubArray.from_array([3.0])
+    >>> made = to_dask(MasterArray.from_subarrays([([(0, 2)], a), ([(2, 3)], b)], dimensions=("x",)))
+    >>> made.chunks, made.sum().compute().item()
+    (((2, 1),), 6.0)
+    """
+    sizes = chunked(array, chunks)
+    token = tokenize(fingerprint(array), sizes)
+    name = f"aggarray-{array.name or 'array'}-{token}"
+    order = tuple(range(array.ndim))
+    layer = blockwise(read_block, name, order, Blocks(array, sizes, (token,)), order, numblocks={}, _data_producer=True)
+    graph = HighLevelGraph.from_collections(name, layer)
+    return da.Array(graph, name, sizes, meta=np.empty((0,) * array.ndim, array.dtype))

@@ -1,0 +1,154 @@
+"""How does xarray see master arrays? As a store of variables that it decodes as it decodes those of a single file.
+
+This is a home of xarray: whoever imports it needs the extra ``xarray``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+from xarray.core import indexing
+
+from aggarray.interop.dataset import Group, alone, common_attributes, decodable_times, variable_name
+from aggarray.interop.pickling import bare, fingerprint
+from aggarray.interop.xarray_encoding import Form, form_of, in_form
+
+DECODERS = (
+    *("mask_and_scale", "decode_times", "concat_characters", "decode_coords"),
+    *("drop_variables", "use_cftime", "decode_timedelta"),
+)
+
+
+class Values(BackendArray):  # type: ignore[misc]
+    """The values of an array, read when xarray asks for some: by any thread, and in any process that it is pickled to."""
+
+    def __init__(self, array: Any, form: Form) -> None:
+        self._array, self.form, self.shape = array, form, array.shape
+        text = form.dtype.kind == "T"
+        self.dtype = np.dtype("O", metadata={"element_type": str}) if text else form.dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
+            return self._read(key.tuple)  # as it is: our keys mean the same, backward slices too
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        return np.asarray(self._source.read(key)).astype(self.dtype, copy=False)
+
+    @cached_property
+    def _source(self) -> Any:
+        return in_form(self._array, self.form)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Values, (bare(self._array), self.form)
+
+
+class Store(AbstractDataStore):  # type: ignore[misc]
+    """Arrays that share a grid, with all that hangs on them, as xarray's backends see a file.
+
+    ``masked``: which variables xarray will unpack and mask: all, none, or by name.
+    """
+
+    def __init__(self, group: Group, masked: bool | Mapping[str, bool] = True) -> None:
+        self.group, self.masked = decodable_times(group), masked
+
+    def get_variables(self) -> dict[str, Variable]:
+        """Return the variables, not decoded."""
+        attrs = self.group.attributes()
+        return {name: self._variable(name, array, attrs[name]) for name, array in self.group.variables.items()}
+
+    def get_attrs(self) -> dict[str, Any]:
+        """Return the file attributes that all arrays have in common."""
+        return common_attributes([array.file_attrs for array in self.group.arrays])
+
+    def get_dimensions(self) -> dict[str, int]:
+        """Return the sizes of the dimensions."""
+        pairs = (zip(array.dimensions, array.shape, strict=True) for array in self.group.variables.values())
+        return {dimension: size for pair in pairs for dimension, size in pair}
+
+    def get_encoding(self) -> dict[str, Any]:
+        """Return nothing: there is no one file to write as."""
+        return {}
+
+    def close(self) -> None:
+        """Do nothing: no file is open on behalf of a dataset."""
+
+    def _variable(self, name: str, array: Any, attrs: Mapping[str, Any]) -> Variable:
+        masked = self.masked.get(name, True) if isinstance(self.masked, Mapping) else self.masked
+        form = form_of(array, bool(masked))
+        encoding = {"preferred_chunks": preferred_chunks(array), **form.encoding}
+        if form.dtype.kind == "T":
+            encoding["dtype"] = str
+        values = indexing.LazilyIndexedArray(Values(array, form))
+        return Variable(array.dimensions, values, {**attrs, **form.attrs}, encoding)
+
+
+def preferred_chunks(array: Any) -> dict[str, Any]:
+    """Return the sizes of the partitions by dimension, one number where they are equal but for the last."""
+    found: dict[str, Any] = {}
+    for dimension, edges in zip(array.dimensions, array._matrix.edges, strict=True):
+        sizes = np.diff(edges)
+        even = bool(sizes.size) and bool((sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0])
+        found[dimension] = int(sizes[0]) if even else tuple(sizes.tolist())
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What is handed to xarray in place of a file: groups of arrays by the path of their node."""
+
+    groups: Mapping[str, Group]
+
+    def __dask_tokenize__(self) -> list[Any]:
+        return [(path, fingerprint(array)) for path, group in self.groups.items() for array in group.arrays]
+
+
+class ArraysEntrypoint(BackendEntrypoint):  # type: ignore[misc]
+    """Opens what is in this process already; files are the business of the engine ``aggarray``."""
+
+    open_dataset_parameters = ("filename_or_obj", *DECODERS)
+    supports_groups = True
+
+    def open_dataset(self, filename_or_obj: Given, **decoders: Any) -> Dataset:
+        """Return the dataset of the one group."""
+        (group,) = filename_or_obj.groups.values()
+        return dataset_of(group, **decoders)
+
+    def open_groups_as_dict(self, filename_or_obj: Given, **decoders: Any) -> dict[str, Dataset]:
+        """Return the datasets of all groups by path."""
+        return {path: dataset_of(group, **decoders) for path, group in filename_or_obj.groups.items()}
+
+    def open_datatree(self, filename_or_obj: Given, **decoders: Any) -> DataTree:
+        """Return the datasets of all groups as a tree."""
+        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **decoders))
+
+
+def dataset_of(group: Group, **decoders: Any) -> Dataset:
+    """Return a lazy dataset, decoded by xarray as ``decoders`` say (the arguments of ``xarray.open_dataset``)."""
+    store = Store(group, decoders.get("mask_and_scale", True))
+    return StoreBackendEntrypoint().open_dataset(store, **decoders)
+
+
+def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
+    """Return an array with its coordinates; ``chunks`` as `xarray.open_dataset` takes them.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a = SubArray.from_array([1.0, 2.0], units="m")
+    >>> found = to_dataarray(MasterArray.from_subarrays([([(1, 3)], a)], dimensions=("x",), name="depth"))
+    >>> found.name, found.attrs, found.values.tolist()
+    ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
+    """
+    dataset = open_dataset(Given({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
+    return dataset[variable_name(array)].rename(array.name)
+
+
+def to_datasets(groups: Mapping[str, Group], chunks: Any = None) -> Dataset | DataTree:
+    """Return one dataset where there is one group, else a tree of them."""
+    given = Given(groups)
+    if len(groups) == 1 and "/" in groups:
+        return open_dataset(given, engine=ArraysEntrypoint, chunks=chunks)
+    return open_datatree(given, engine=ArraysEntrypoint, chunks=chunks)

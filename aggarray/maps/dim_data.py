@@ -1,0 +1,166 @@
+"""What does the dim_data of one process say, in either version?
+
+A dictionary is expanded ({} and 'n' are blocks over one process), read by its distribution type, and turned into a map of what
+is known: that is how one version becomes the other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggarray.errors import ProtocolError
+from aggarray.maps.base import Kind, Map, Part
+from aggarray.maps.fields import NEWEST, OLD, Entry, Note, brief, numbers_of, version_of, whole
+from aggarray.maps.partial import Partial
+from aggarray.maps.registry import kinds
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults found so far, one line each."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def note(self, process: int | None, dimension: int | None = None) -> Note:
+        """Return what takes note of faults of a process in a dimension."""
+
+        def add(key: str | None, value: Any, rule: str) -> None:
+            words = [f"process {process}"] if process is not None else []
+            words += [f"dimension {dimension}"] if dimension is not None else []
+            if key is not None:
+                words.append(f"{key!r}" if value is None else f"{key!r} = {brief(value)}")
+            self.lines.append(f"{', '.join(words)}: {rule}" if words else rule)
+
+        return add
+
+    def raise_any(self) -> None:
+        """Raise ProtocolError naming all faults, where there are any."""
+        if self.lines:
+            raise ProtocolError("; ".join(self.lines), faults=self.lines)
+
+
+def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> tuple[type[Kind], Part] | None:
+    """Return what one dictionary says of a dimension, after noting every fault; None where it cannot be told."""
+    if not isinstance(values, Mapping):
+        note(None, None, f"{brief(values)} ({type(values).__name__}) must be a dict")
+        return None
+    expanded = _expanded(values, version, extent, note)
+    if expanded is None:
+        return None
+    entry = Entry(expanded, version, extent, note)
+    kind = _kind(entry)
+    size, nprocs, rank = entry.integer("size"), entry.integer("proc_grid_size", 1), entry.integer("proc_grid_rank")
+    if nprocs is not None and rank is not None and rank >= nprocs:
+        note("proc_grid_rank", rank, f"must be less than proc_grid_size ({nprocs})")
+        rank = None
+    if kind is None or size is None or nprocs is None or rank is None:
+        if kind is not None:
+            kind.check_alone(entry)
+        return None
+    part = kind.parse(entry, (size, nprocs, rank))
+    return None if part is None else (kind, part)
+
+
+def _kind(entry: Entry) -> type[Kind] | None:
+    found = entry.values.get("dist_type")
+    if isinstance(found, str) and found in kinds():
+        return kinds()[found]
+    letters = [*(["n"] if entry.version == OLD else []), *kinds()]
+    rule = f"must be one of {', '.join(map(repr, sorted(letters)))} in {entry.version}"
+    entry.note("dist_type", found, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
+    return None
+
+
+def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
+    """Return the block over one process that {} (0.10.0) or 'n' (0.9.0) stands for; other dictionaries as they are."""
+    kind = values.get("dist_type")
+    if not values and version == NEWEST:
+        if extent is None:
+            note(None, None, "{} stands for a whole dimension, whose size is not known: give the shape of the buffer")
+            return None
+        size: Any = extent
+    elif isinstance(kind, str) and kind == "n" and version == OLD:
+        for key, only in (("proc_grid_size", 1), ("proc_grid_rank", 0)):
+            if key in values and whole(values[key]) != only:
+                note(key, values[key], f"must be {only} for dist_type 'n'")
+        size = Entry(values, version, extent, note).integer("size")
+        if size is None:
+            return None
+    else:
+        return values
+    block = {"dist_type": "b", "size": size, "proc_grid_size": 1, "proc_grid_rank": 0, "start": 0, "stop": size}
+    return block | {k: values[k] for k in ("padding", "periodic") if k in values}
+
+
+def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
+    """Return dim_data, after noting that it is no tuple: () for what is no list either."""
+    if isinstance(dim_data, tuple):
+        return dim_data
+    hint = "; ({...}) without a comma is a dict, write ({...},)" if isinstance(dim_data, Mapping) else ""
+    note("dim_data", None, f"must be a tuple of dictionaries, not {type(dim_data).__name__}{hint}")
+    return dim_data if isinstance(dim_data, list) else ()
+
+
+def map_of(kind: type[Kind], part: Part) -> Map:
+    """Return the map that one process's part tells of: all of it where it says all."""
+    return kind.from_part(part) if part.nprocs == 1 or kind.told_by_one else Partial(kind, part)
+
+
+def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> tuple[Map, ...]:
+    """Return what the dim_data of one process tells of each dimension; ``shape``: that of its buffer, where it is known.
+
+    ProtocolError names every fault.
+    """
+    faults = Faults()
+    shape = None if shape is None else numbers_of(shape, "shape")
+    entries = check_tuple(dim_data, faults.note(None))
+    if shape is not None and len(shape) != len(entries) and not faults.lines:
+        faults.note(None)("dim_data", None, f"{len(entries)} dictionaries for a buffer of {len(shape)} dimensions")
+    faults.raise_any()
+    found = list(_parsed(entries, version, shape, faults.note))
+    faults.raise_any()
+    return tuple(map_of(*one) for one in found if one is not None)
+
+
+def _parsed(
+    entries: Sequence[Any], version: str, shape: Sequence[int] | None, note: Callable[[int | None, int], Note]
+) -> Iterator[tuple[type[Kind], Part] | None]:
+    for d, values in enumerate(entries):
+        yield parse_dimension(values, version, None if shape is None else shape[d], note(None, d))
+
+
+def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
+    """Return how many indices a process owns along a dimension, without communication padding (0.10.0, appendix).
+
+    Differs from the appendix where that is wrong: the partial block of a cyclic dimension goes to whose turn it is.
+
+    >>> num_owned_indices({"dist_type": "c", "size": 7, "proc_grid_size": 2, "proc_grid_rank": 1, "start": 2, "block_size": 2})
+    3
+    """
+    faults = Faults()
+    found = parse_dimension(dim_dict, version_of(version), None, faults.note(None))
+    faults.raise_any()
+    return 0 if found is None else found[1].count
+
+
+def convert(
+    dim_data: Any, target: str, shape: Sequence[int] | None = None, source: str | None = None
+) -> tuple[dict[str, Any], ...]:
+    """Return one process's dim_data written in another version of the protocol.
+
+    ``source``: the version that it is written in, None for the one that ``target`` is not; ``shape``: that of the buffer, which
+    {} needs. ProtocolError for what breaks the rules, and for what the target cannot say: padding that wraps, padding that
+    differs at both sides of a cut as far as one process can tell.
+
+    >>> convert(({"dist_type": "n", "size": 10},), "0.10.0")[0]["stop"]
+    10
+    """
+    target = version_of(target)
+    source = version_of(source) if source is not None else NEWEST if target == OLD else OLD
+    maps = maps_of(dim_data, source, shape)
+    return tuple(m.dim_dict(rank_of(values), target) for m, values in zip(maps, dim_data, strict=True))
+
+
+def rank_of(values: Mapping[str, Any]) -> int:
+    """Return the rank of a process along a dimension, from a dictionary that is right."""
+    return int(values.get("proc_grid_rank", 0))

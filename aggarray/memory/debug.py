@@ -1,0 +1,192 @@
+"""What lies behind an array, for those who look for a copy, a byte order or an owner? `debug_repr` lays it out.
+
+The layout is that of DyND's ``nd.debug_repr``: the array, its type, its metadata per dimension, where the data are, and the
+block of memory that keeps them.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from aggarray.memory.arrays import Array
+from aggarray.memory.block import Access, Block, Described
+from aggarray.memory.creation import view
+from aggarray.memory.interchange import Interchange
+from aggarray.memory.ragged import Ragged
+from aggarray.memory.types import VAR, Type, Typed
+
+
+@runtime_checkable
+class Held(Typed, Protocol):
+    """What may have its values in memory, or not."""
+
+    def __memory__(self) -> Array | str:
+        """Return the values where they are had without reading or copying any, else say why not."""
+
+
+def type_string(obj: Any) -> str:
+    """Return what an array holds: the type of the values that it has or, of files, that reading gives; sizes included.
+
+    ``obj``: a MasterArray, SubArray or LocalArray, an array of this module, or anything that `view` takes.
+
+    >>> type_string(np.zeros((2, 3), ">i2")), type_string(np.array(["a"], np.dtypes.StringDType()))
+    ('2 * 3 * byteswap[int16]', '1 * string')
+    """
+    if isinstance(obj, Typed):
+        return str(obj.__datashape__())
+    return str(
+        obj.memory.type if isinstance(obj, Interchange) else Type.of(obj) if isinstance(obj, np.ndarray) else view(obj).type
+    )
+
+
+def debug_repr(obj: Any) -> str:
+    """Return what lies behind an array, line by line: type, strides, flags, pointer, and the block of memory with its owner.
+
+    ``obj``: as for `type_string`. Nothing is read for it: of what is not in memory it says why. A block that is part of a file
+    shows file, offset and length.
+
+    >>> from aggarray.memory import array
+    >>> print(debug_repr(array([[1, 2, 3], [4, 5, 6]])))
+    ------ array
+     address: ...
+     refcount: 1
+     type:
+      pointer: ...
+      type: strided * strided * int64
+     arrmeta:
+      flags: 5 (read_access immutable )
+      type-specific arrmeta:
+       strided_dim arrmeta
+        stride: 24
+        size: 2
+        strided_dim arrmeta
+         stride: 8
+         size: 3
+     data:
+       pointer: ...
+       reference: 0000000000000000 (embedded in array memory)
+    ------
+    """
+    # What the call itself holds on to is not counted.
+    count = max(1, sys.getrefcount(obj) - 2)
+    array, references = _memory(obj)
+    if isinstance(array, str):
+        return "\n".join(_absent(obj, count, array))
+    if isinstance(obj, Ragged):
+        return "\n".join(_rows(obj, count, array, references))
+    block = array.block
+    address = id(block) if array.embedded else id(obj)
+    lines = ["------ array", f" address: {address:016X}", f" refcount: {references if array.embedded else count}"]
+    lines += [*_type(_type_of(obj, array)), " arrmeta:", f"  flags: {int(array.access)} ({_flags(array.access)})"]
+    lines += [*_metadata(array), *_data(array, references)]
+    return "\n".join([*lines, "------"])
+
+
+def _memory(obj: Any) -> tuple[Array | str, int]:
+    """Return the array in memory, or why there is none, and how many arrays refer to its block without this call."""
+    if isinstance(obj, Array):
+        return obj, obj.block.references
+    found = obj.__memory__() if isinstance(obj, Held) else view(obj)
+    return found, 1 if isinstance(found, str) else max(1, found.block.references - 1)
+
+
+def _type_of(obj: Any, array: Array) -> Type:
+    """Return the type as it lies in memory, and whether values may be missing, which only the object knows."""
+    return replace(array.type, option=isinstance(obj, Typed) and obj.__datashape__().option)
+
+
+def _type(kind: Type) -> Iterator[str]:
+    yield " type:"
+    yield f"  pointer: {id(kind.dtype):016X}"
+    yield f"  type: {kind.strided()}"
+
+
+def _flags(access: Access) -> str:
+    names = {Access.READ: "read_access ", Access.WRITE: "write_access ", Access.IMMUTABLE: "immutable "}
+    return "".join(name for flag, name in names.items() if flag in access)
+
+
+def _metadata(array: Array) -> Iterator[str]:
+    """Yield stride and size of every dimension, each a step further in, and what the elements have."""
+    if array.ndim or array.dtype.names is not None or array.dtype.kind == "T":
+        yield "  type-specific arrmeta:"
+    indent = "   "
+    for stride, size in zip(array.strides, array.shape, strict=True):
+        yield from _dimension(indent, stride, size)
+        indent += " "
+    yield from _element(array, indent)
+
+
+def _dimension(indent: str, stride: int, size: int) -> Iterator[str]:
+    yield f"{indent}strided_dim arrmeta"
+    yield f"{indent} stride: {stride}"
+    yield f"{indent} size: {size}"
+
+
+def _element(array: Array, indent: str) -> Iterator[str]:
+    """Yield what the elements have beside their memory."""
+    names = array.dtype.names
+    if names is not None and array.dtype.fields is not None:
+        yield f"{indent}struct arrmeta"
+        yield f"{indent} field offsets: {', '.join(str(array.dtype.fields[name][1]) for name in names)}"
+    if array.dtype.kind == "T":
+        # What does not fit into the elements lies in memory of their dtype.
+        yield f"{indent}string arrmeta"
+        yield f"{indent} ------ NULL memory block"
+
+
+def _data(array: Array, references: int) -> Iterator[str]:
+    """Yield where the data are, and the block that they lie in."""
+    yield from (" data:", f"   pointer: {array.pointer:016X}")
+    if array.embedded:
+        yield f"   reference: {0:016X} (embedded in array memory)"
+    else:
+        yield f"   reference: {id(array.block):016X}"
+        yield from (f"    {line}" for line in _block(array.block, references))
+
+
+def _rows(rows: Ragged, count: int, samples: Array, references: int) -> Iterator[str]:
+    """Yield the lines for rows: the data are where they begin and end, in samples that lie in a block of their own."""
+    offsets = view(rows.offsets)
+    yield from ("------ array", f" address: {id(rows):016X}", f" refcount: {count}", *_type(rows.__datashape__()))
+    yield from (" arrmeta:", f"  flags: {int(samples.access)} ({_flags(samples.access)})", "  type-specific arrmeta:")
+    yield from _dimension("   ", offsets.strides[0], len(rows))
+    yield from ("    var_dim arrmeta", f"     stride: {samples.strides[0]}", "     offset: 0")
+    yield from (f"     {line}" for line in _block(samples.block, references))
+    yield from _element(samples, "     ")
+    yield from (*_data(offsets, offsets.block.references), "------")
+
+
+def _block(block: Block, references: int) -> Iterator[str]:
+    yield f"------ memory_block at {id(block):016X}"
+    yield f" reference count: {references}"
+    yield f" type: {block.kind}"
+    owner = block.owner
+    if isinstance(owner, Described):
+        yield from (f" {name}: {value}" for name, value in owner.facts())
+    elif block.kind == "external":
+        yield f" object void pointer: {id(owner):016X} ({type(owner).__name__})"
+        yield " free function: Py_DECREF"
+    elif block.kind == "array" and isinstance(owner, np.ndarray):
+        yield f" type: {Type.of(owner).strided()}"
+    else:
+        yield f" size: {block.nbytes}"
+    yield "------"
+
+
+def _absent(obj: Any, count: int, reason: str) -> Iterator[str]:
+    """Yield the lines for values that are not in memory: without strides and addresses, which there are none of."""
+    kind = obj.__datashape__()
+    yield from ("------ array", f" address: {id(obj):016X}", f" refcount: {count}")
+    yield from _type(replace(kind, unaligned=False))
+    yield from (" arrmeta:", f"  flags: {int(Access.READ)} ({_flags(Access.READ)})")
+    if kind.dims:
+        yield "  type-specific arrmeta:"
+    for depth, size in enumerate(kind.dims):
+        yield f"{' ' * (3 + depth)}{'var' if size == VAR else 'strided'}_dim arrmeta"
+        if size != VAR:
+            yield f"{' ' * (4 + depth)}size: {size}"
+    yield from (" data:", f"   not in memory: {reason}", "------")

@@ -1,0 +1,91 @@
+"""What is known of a distributed array beside its values? Names, attributes and coordinates, where a master array gave them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays import MasterArray
+from aggarray.arrays.local import LocalArray
+from aggarray.arrays.ragged_local import Samples
+from aggarray.errors import ExchangeError
+from aggarray.maps import Distribution
+from aggarray.maps.fields import brief, whole
+from aggarray.mpi.groups import listed
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a result is called and measured in; ``fill_value``: what missing values are, None: there are none, or NaN."""
+
+    name: str | None
+    dimensions: tuple[str, ...]
+    units: str | None = None
+    calendar: str | None = None
+    fill_value: Any = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    coords: Mapping[str, MasterArray] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """What it is, in words by which processes tell whether they mean the same."""
+        return f"{self.name} ({', '.join(self.dimensions)}) in {self.units}"
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes with units and calendar among them."""
+        own = {"units": self.units, "calendar": self.calendar}
+        return {**self.attrs, **{name: value for name, value in own.items() if value is not None}}
+
+
+def about_array(array: MasterArray) -> About:
+    """Return what is known of a master array."""
+    fill = array.fill_value if array.dtype.kind in "iu" else None
+    return About(array.name, array.dimensions, array.units, array.calendar, fill, array.attrs, array.coords)
+
+
+class Result(LocalArray):
+    """A section of what was computed together: a `LocalArray` that keeps names, attributes and coordinates."""
+
+    __slots__ = ("about",)
+    about: About
+
+    @classmethod
+    def of(cls, values: np.ndarray, distribution: Distribution, rank: int, about: About) -> "Result":
+        """Return a section whose values are there."""
+        found = cls.holding(values, distribution, rank)
+        found.about = about
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result.of, (self.buffer, self.distribution, self.rank, self.about)
+
+
+def about(local: LocalArray) -> About:
+    """Return what is known of a distributed array: dimensions without names are dim_0, dim_1, ..."""
+    if isinstance(local, Result):
+        return local.about
+    source = local.source
+    if isinstance(source, MasterArray):
+        return about_array(source)
+    if isinstance(source, Samples):
+        # Coordinates lie along the samples as files have them.
+        return replace(about_array(source.source), dimensions=source.dimensions, coords={})
+    return About(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
+
+
+def axes_of(dimensions: Any, known: About) -> tuple[int, ...]:
+    """Return the axes of dimensions given by name (one, or several), None for all; ExchangeError where there is no such one."""
+    if dimensions is None:
+        return tuple(range(len(known.dimensions)))
+    given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions, "dimensions")
+    found = []
+    for one in given:
+        number = known.dimensions.index(one) if one in known.dimensions else whole(one)
+        if number is None or not -len(known.dimensions) <= number < len(known.dimensions):
+            names = ", ".join(known.dimensions) or "no dimensions"
+            raise ExchangeError(f"dimension {brief(one)}: the array has {names}")
+        found.append(number % len(known.dimensions))
+    if len(set(found)) < len(found):
+        raise ExchangeError(f"dimensions {brief(dimensions)} repeat: name each once")
+    return tuple(sorted(found))

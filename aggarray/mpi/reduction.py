@@ -1,0 +1,183 @@
+"""What is the sum, mean, minimum, maximum, count or standard deviation of an array that is spread over processes?
+
+Each process reduces what it owns, in float64; those that differ only in their places along the dimensions that vanish then
+add up what they have. All of them get the result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.local import LocalArray
+from aggarray.cf.units.temperature import DIFFERENCE, has_temperature
+from aggarray.errors import ExchangeError
+from aggarray.maps import Block, Distribution, Map, Unstructured
+from aggarray.maps.fields import brief
+from aggarray.memory.selection import Range
+from aggarray.mpi.metadata import About, Result, about, axes_of
+from aggarray.mpi.reading import group_over
+from aggarray.mpi.schedule import kept_groups
+from aggarray.mpi.schedule.groups import rank_at
+from aggarray.mpi.schedule.overlap import owned_runs
+from aggarray.mpi.sections import taken_in
+from aggarray.mpi.transport import Link, add_everywhere, copy_down, together
+
+OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
+_METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
+
+
+def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray:
+    """Return the reduction over dimensions (names or one name, None: all) of a distributed array. Collective over ``comm``.
+
+    ``local``: this process's section, a LocalArray or any exporter with ``__distarray__``, whose dimensions are dim_0, dim_1...
+    ``operation``: sum, mean, min, max, count or std (of all values, as NumPy's). Missing values (NaN; of integers the fill
+    value) do not count; where there are no others, the sum is 0 and the rest NaN, or the fill value. The result is distributed
+    over the dimensions that stay, without padding: each process has the section of its place along these, so that several
+    have the same. Sums, means and deviations are float64, counts int64, extremes of the array's own type. ExchangeError on
+    all processes for what does not fit.
+
+    >>> from aggarray.mpi import ProcessGroup
+    >>> one = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": np.array([1.0, np.nan, 3.0]), "dim_data": ({},)})
+    >>> with ProcessGroup.serial() as group:
+    ...     reduce(one, "mean", None, group).buffer.item()
+    2.0
+    """
+    with group_over(comm) as group:
+        link = group.section
+        section, held = taken_in(link, local, "reduce")
+        known, axes = _agreed(link, section, operation, dimensions)
+        distribution = section.distribution
+        kept = [d for d in range(len(distribution.maps)) if d not in axes]
+        result = Distribution(tuple(_bare(distribution.maps[d]) for d in kept))
+        place = distribution.coords(section.rank)
+        rank = rank_at(result.grid, [place[d] for d in kept])
+        # Of those that hold the same, the first speaks for all, and tells them.
+        teams = kept_groups([same[0] for same in held], distribution.grid, kept)
+        team = next((g for g in teams if link.rank in g), None)
+        if team is None:
+            values = np.empty(result.local_shape(rank), _result_dtype(operation, section.dtype))
+        else:
+            # What is infinite or overflows is a result, not a fault of one process.
+            with np.errstate(all="ignore"):
+                values = _Reduction(link, team, _owned(section), axes, known.fill_value).carry_out(operation)
+        copy_down(link, held[section.rank], values)
+    return Result.of(values, result, rank, _described(known, operation, axes, values.dtype))
+
+
+def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[About, tuple[int, ...]]:
+    """Return what is known of an array, and the axes that vanish, once all processes want the same and have their values."""
+
+    def check() -> None:
+        if not isinstance(operation, str) or operation not in OPERATIONS:
+            raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
+        if local.dtype.kind not in "iufb":
+            raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
+        known = about(local)
+        found.append((known, axes_of(dimensions, known)))
+        local.buffer  # noqa: B018 (errors of reading are everybody's)
+
+    found: list[tuple[About, tuple[int, ...]]] = []
+    together(link, check, ("reduce", brief(operation), brief(dimensions)))
+    return found[0]
+
+
+def _result_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if operation in ("min", "max"):
+        return dtype.newbyteorder("=")
+    return np.dtype(np.int64 if operation == "count" else np.float64)
+
+
+def _owned(local: LocalArray) -> np.ndarray:
+    """Return what a process owns of its buffer; of elements that several hold, the lowest rank's count."""
+    values = local.buffer
+    coords = local.distribution.coords(local.rank)
+    for d, (one, place) in enumerate(zip(local.distribution.maps, coords, strict=True)):
+        runs = [run.places for run in owned_runs(one, place)]
+        if len(runs) == 1 and isinstance(runs[0], Range):
+            values = values[(slice(None),) * d + (runs[0].as_slice(),)]
+        else:
+            listed = [np.zeros(0, np.int64), *(r.indices() if isinstance(r, Range) else r for r in runs)]
+            values = values.take(np.concatenate(listed), axis=d)
+    return values
+
+
+def _bare(one: Map) -> Map:
+    """Return a map of what each process owns."""
+    if isinstance(one, Block):
+        return Block(one.bounds, None, one.periodic)
+    if isinstance(one, Unstructured):
+        owned = [one.indices(p)[one.owns(p)] for p in range(one.nprocs)]
+        return Unstructured(one.size, owned, one_to_one=True)
+    return one
+
+
+class _Reduction:
+    """The reduction of the values of one process, together with those of its team."""
+
+    def __init__(self, link: Link, team: Sequence[int], values: np.ndarray, axes: tuple[int, ...], fill: Any) -> None:
+        self._link, self._team, self._axes, self._fill = link, team, axes, fill
+        self._values = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+        if values.dtype.kind == "f":
+            self._valid = ~np.isnan(self._values)
+        else:
+            self._valid = np.ones(values.shape, bool) if fill is None else self._values != fill
+        self._count = self._all(self._valid.sum(axis=axes, dtype=np.int64))
+
+    def carry_out(self, operation: str) -> np.ndarray:
+        """Return the result, the same on all of the team."""
+        if operation == "count":
+            return self._count
+        if operation in ("min", "max"):
+            return self._extreme(operation)
+        total = self._all(self._sum(self._values))
+        if operation == "sum":
+            return total
+        mean = self._divided(total)
+        if operation == "mean":
+            return mean
+        # In two passes: nothing is lost where the mean is large and the deviation small.
+        apart = self._values - np.expand_dims(mean, self._axes)
+        return np.asarray(np.sqrt(self._divided(self._all(self._sum(apart * apart)))))
+
+    def _sum(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(values.sum(axis=self._axes, dtype=np.float64, where=self._valid))
+
+    def _divided(self, total: np.ndarray) -> np.ndarray:
+        found = np.full(total.shape, np.nan)
+        return np.asarray(np.divide(total, self._count, out=found, where=self._count > 0))
+
+    def _extreme(self, operation: str) -> np.ndarray:
+        dtype, combine = self._values.dtype, np.minimum if operation == "min" else np.maximum
+        limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else None
+        ends: tuple[Any, Any] = (limits.min, limits.max) if limits else (-np.inf, np.inf)
+        lowest, highest = (False, True) if dtype.kind == "b" else ends
+        start = highest if operation == "min" else lowest
+        own = combine.reduce(self._values, axis=self._axes, initial=start, where=self._valid)
+        found = self._all(np.asarray(own, dtype), combine)
+        missing = self._fill if self._fill is not None else (np.nan if dtype.kind == "f" else 0)
+        return np.where(self._count > 0, found, np.asarray(missing, dtype))
+
+    def _all(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
+        """Return what the values of the team come to."""
+        found = np.array(values, order="C", copy=True)
+        add_everywhere(self._link, self._team, found, combine)
+        return found
+
+
+def _described(known: About, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> About:
+    """Return what is known of a result: coordinates without the dimensions that are gone, and the method in cell_methods."""
+    gone = {known.dimensions[d] for d in axes}
+    coords = {name: c for name, c in known.coords.items() if not gone & set(c.dimensions)}
+    attrs = dict(known.attrs)
+    changed = replace(known, dimensions=tuple(d for d in known.dimensions if d not in gone), coords=coords)
+    if operation == "count":
+        attrs = {k: v for k, v in attrs.items() if k not in ("standard_name", "cell_methods", "units_metadata")}
+        return replace(changed, attrs=attrs, units="1", calendar=None, fill_value=None)
+    method = " ".join(f"{name}:" for name in known.dimensions if name in gone) + f" {_METHODS[operation]}"
+    if gone:
+        attrs["cell_methods"] = f"{attrs.get('cell_methods', '')} {method}".strip()
+    if gone and operation == "std" and has_temperature(known.units):
+        attrs["units_metadata"] = f"temperature: {DIFFERENCE}"
+    return replace(changed, attrs=attrs, fill_value=known.fill_value if dtype.kind in "iu" else None)

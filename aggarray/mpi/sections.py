@@ -1,0 +1,70 @@
+"""What do the processes hold together? Sections of aggarray, or what each of them exports by the Distributed Array Protocol."""
+
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.local import LocalArray
+from aggarray.arrays.ragged_local import LocalRagged
+from aggarray.errors import ExchangeError, ProtocolError
+from aggarray.maps import Distribution
+from aggarray.mpi.metadata import Result, about
+from aggarray.mpi.redistribution import described
+from aggarray.mpi.transport import Link, together
+
+
+def taken_in(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:
+    """Return the section of this process, and for each rank of its distribution who holds it, the lowest first. Collective.
+
+    ``local``: a LocalArray, rows of which the samples are taken, or an exporter with ``__distarray__``: then what all
+    processes say makes the distribution. ExchangeError on all processes where they hold parts of different arrays, or some
+    part is not there.
+    """
+    local = local.samples if isinstance(local, LocalRagged) else local
+    own = isinstance(local, Result) or (isinstance(local, LocalArray) and local.source is not None)
+    if all(together(link, lambda: own, (what,))):
+        return local, _holders(link, local, what)
+    return _imported(link, local, what), [[p] for p in range(link.size)]
+
+
+def _holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
+    """Return who holds what: what was reduced is held by several."""
+    found = together(
+        link,
+        lambda: local.rank,
+        (what, about(local).words, described(local.distribution), local.dtype.str[1:]),
+    )
+    missing = sorted(set(range(local.distribution.nprocs)) - set(found))
+    if missing:
+        raise ExchangeError(
+            f"{what}: {link.size} processes hold a distribution over {local.distribution.nprocs}, and none the section of "
+            f"rank {missing[0]}: give all of them"
+        )
+    return [[p for p, own in enumerate(found) if own == rank] for rank in range(local.distribution.nprocs)]
+
+
+def _imported(link: Link, local: Any, what: str) -> LocalArray:
+    """Return the section of an exporter: what all processes say makes the distribution."""
+
+    def say() -> tuple[Any, ...]:
+        if not hasattr(local, "__distarray__"):
+            raise ExchangeError(f"{type(local).__name__} does not export by __distarray__: give a LocalArray, or an exporter")
+        export = local.__distarray__()
+        buffer = LocalArray.from_distarray(export).buffer
+        sections.append(buffer)
+        # Indices may be any buffer, not all of which can be sent.
+        dim_data = [{k: np.asarray(v) if k == "indices" else v for k, v in one.items()} for one in export["dim_data"]]
+        return export["__version__"], tuple(dim_data), buffer.shape, buffer.dtype.str[1:]
+
+    sections: list[np.ndarray] = []
+    found = together(link, say)
+    versions, dim_data, shapes, dtypes = zip(*found, strict=True)
+    if len(set(dtypes)) > 1 or len(set(versions)) > 1:
+        raise ExchangeError(
+            f"{what}: dtypes {', '.join(sorted(set(dtypes)))}, versions {', '.join(sorted(set(versions)))}: give one"
+        )
+    try:
+        distribution = Distribution.from_dim_data(dim_data, versions[0], shapes)
+    except ProtocolError as error:
+        raise ExchangeError(f"{what}: {error}") from error
+    return LocalArray.holding(sections[0], distribution, link.rank)

@@ -1,0 +1,63 @@
+"""How do processes find out together that something is wrong, so that all raise an error and none waits for another?"""
+
+import pickle
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aggarray.errors import AggarrayError, ExchangeError
+from aggarray.mpi.transport.base import Link
+
+_T = TypeVar("_T")
+
+
+def together(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
+    """Return what every process says, by rank; where it is an error, all raise that of the lowest rank. Collective.
+
+    Errors of aggarray keep their class, others become ExchangeErrors; the message names the process. ``call``: what is being
+    done, in words, then what has to be the same for all; ExchangeError where processes are about to do different things.
+    """
+    said: Any = None
+    wrong: AggarrayError | None = None
+    try:
+        said = say()
+    except AggarrayError as error:
+        wrong = error
+    except Exception as error:  # whatever it is, the others must not wait: code of other libraries runs here, too
+        wrong = ExchangeError(f"{type(error).__name__}: {error}")
+        wrong.__cause__ = error
+    found = (
+        [pickle.loads(words) for words in link.allgather(_packed(call, said, wrong))]
+        if link.size > 1
+        else [(call, said, wrong)]
+    )
+    for rank, (_, _, other) in enumerate(found):
+        if other is not None:
+            where = f"process {rank}: " if link.size > 1 else ""
+            raise type(other)(f"{where}{other}") from (wrong and (wrong.__cause__ or wrong) if rank == link.rank else None)
+    for rank, (other, _, _) in enumerate(found):
+        _compare(found[0][0], rank, other)
+    return [one for _, one, _ in found]
+
+
+def _packed(call: tuple[Any, ...], said: Any, wrong: AggarrayError | None) -> bytes:
+    try:
+        return pickle.dumps((call, said, wrong), protocol=5)
+    except Exception as error:  # pickling runs code of what is pickled
+        return pickle.dumps((call[:1], None, ExchangeError(f"{type(error).__name__}: {error}")), protocol=5)
+
+
+def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
+    """Raise ExchangeError where processes call different things."""
+    if first[:1] != other[:1]:
+        names = [str(call[0]) if call else "something else" for call in (first, other)]
+        raise ExchangeError(f"process 0 calls {names[0]}, process {rank} {names[1]}: call the same everywhere")
+    if first != other:
+        differ = [f"{a} and {b}" for a, b in zip(first[1:], other[1:], strict=False) if a != b]
+        raise ExchangeError(
+            f"{first[0]}: processes 0 and {rank} do not want the same ({', '.join(differ)}): call the same everywhere"
+        )
+
+
+def shared(link: Link, make: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
+    """Return what process 0 makes, on all of them; its error is everybody's. Collective."""
+    return together(link, lambda: None if link.rank else make(), call)[0]  # type: ignore[return-value]

@@ -1,0 +1,7 @@
+"""From files, or an index, to arrays: `open` and `concat`, and the `Aggregation` that `open` returns."""
+
+from aggarray.aggregate.concat import concat
+from aggarray.opening.aggregation import Aggregation
+from aggarray.opening.sources import open
+
+__all__ = ["Aggregation", "concat", "open"]

@@ -1,0 +1,248 @@
+"""What does opening give? An `Aggregation`: master arrays, why others stayed apart, and ways to save, extend and check them."""
+
+import operator
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
+from aggarray.aggregate.report import (
+    Duplicate,
+    Problem,
+    Report,
+    duplicate_problems,
+    file_problems,
+    gap_problems,
+    hole_problems,
+    skipped_problems,
+)
+from aggarray.aggregate.rules import Refusal, Skipped
+from aggarray.arrays import MasterArray
+from aggarray.errors import AggregationError, MissingFileError, NotFoundError, printable
+from aggarray.formats import given_path, local_path, telling_file
+from aggarray.formats.base import Stamp
+from aggarray.index import CONVENTIONS, Opening
+from aggarray.index.uris import NOWHERE, check_roots, near
+from aggarray.opening.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
+from aggarray.opening.persistence import Result, keep
+from aggarray.opening.provenance import Provenance, Selection
+from aggarray.opening.verification import assumption_problems, check_kept, scan_by, settled_array, verified
+from aggarray.partition.stored_sizes import join_tables
+from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
+from aggarray.scan.progress import checked_progress
+from aggarray.storage.files import looks
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Aggregation:
+    """A collection of master arrays: the data variables of a source, joined; coordinates hang on them.
+
+    ``arrays``: the arrays; ``refusals``: why arrays of one identity stayed apart; ``skipped``: what could not be used;
+    ``duplicates``: files left out because they repeat others exactly.
+    """
+
+    arrays: tuple[MasterArray, ...]
+    refusals: tuple[Refusal, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
+    _provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays, each once."""
+        return tuple(dict.fromkeys(a.name or "" for a in self.arrays))
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __iter__(self) -> Iterator[MasterArray]:
+        return iter(self.arrays)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> MasterArray:
+        """Return the one array of a name; NotFoundError lists the names, or what tells several arrays of it apart."""
+        found = [a for a in self.arrays if a.name == name]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
+        apart = telling_apart(found)
+        raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
+
+    def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
+        """Return the arrays of a name and with attributes of the values given, looked up in `attrs`, then in `file_attrs`."""
+
+        selection = Selection(None if name is None else (name,), attributes)
+        alone = self.duplicates
+        if alone:
+            # A file that serves an array which is not selected is no mere copy.
+            serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
+            alone = tuple(d for d in alone if d.file not in serving)
+        arrays = tuple(a for a in self.arrays if selection.fits(a))
+        return replace(self, arrays=arrays, duplicates=alone, _provenance=self._provenance.selected(selection))
+
+    def save(
+        self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
+    ) -> Report:
+        """Save an index: an aggregation file for any reader of the convention, which reopens here without loss.
+
+        ``convention``: "CF-1.13" or "CFA-0.4"; ``relative``: files are named relative to the index's own folder;
+        ``chunk_table``: the index knows where in the files their chunks lie, so that reading from it opens none of them through
+        a library; those not known yet are looked up now. No values are copied but those in memory and of coordinates. The
+        report names the arrays that the convention has no words for: they are kept for aggarray alone. Raises
+        IndexFileError where the index was saved by somebody else since it was opened, or cannot be written; a crash leaves
+        the old index whole.
+
+        Nothing in an index is assumed: files opened by `Rules(trust="assume")` are verified first, FormatError for one that is
+        not what was assumed of it.
+        """
+        if convention not in CONVENTIONS:
+            raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
+        how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
+        with self._provenance.access.reach():
+            sure = self._verified()
+            result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
+            return keep(local_path(path), result, sure._provenance, how)
+
+    def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Return kerchunk references to all arrays, and write them: JSON (.json) or a folder of Parquet (.parq, .parquet).
+
+        The values stay in their files, so that every partition has to be what the array is without arithmetic: one grid of
+        chunks (uncompressed data are cut to fit), one dtype, byte order, codecs, fill value and packing, the same units,
+        calendar, directions and order of dimensions. AggregationError names the first partition that is not, and why.
+        Coordinates and arrays in memory are held in the references; files are named by absolute paths. What was at the path
+        stays until all is written; IndexFileError where it cannot be. Parquet needs the extra ``kerchunk``.
+        """
+        from aggarray.export.kerchunk import references_of, write
+
+        found = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
+        told = any(template.declared for references in found for template in references.templates)
+        references = references_of(self._verified().arrays if told else self.arrays)
+        if path is not None:
+            write(references, local_path(path))
+        return references
+
+    def _verified(self) -> "Aggregation":
+        """Return the aggregation with nothing assumed in it."""
+        before = self._provenance
+        if not any(s.assumed is not None for s in before.structures()):
+            arrays = tuple(map(settled_array, self.arrays))
+            return self if all(map(operator.is_, arrays, self.arrays)) else replace(self, arrays=arrays)
+        structures = verified(before.structures(), self.arrays)
+        after = replace(before, structures=lambda: structures)
+        skipped = [s for s in self.skipped if s.variable is None]
+        found = Found(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
+        made, odd = arrays_in(found, self.duplicates)
+        joined = join_all(made, after, self.duplicates)
+        kept = after.kept(joined.arrays)
+        check_kept(self.arrays, kept)
+        return Aggregation(kept, tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+
+    def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
+        """Return the aggregation of these files and those of a source: the same as opening all of them anew.
+
+        Only files that are new, or have changed, are opened; one that cannot be used is listed in `skipped`. Raises
+        MissingFileError where the source names nothing.
+        """
+        items = listed(source)
+        before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))
+        with before.access.reach():
+            return self._appended(items, before, checked_progress(progress))
+
+    def _appended(self, items: Sequence[Any], before: Provenance, progress: Progress | None) -> "Aggregation":
+        structures, others = before.sources(self.arrays)
+        known = {s.uri: s for s in structures}
+        named = find_files(items)
+        if before.access.roots is not None:
+            check_roots(named, before.access.roots, "the source")
+        there = {str(uri) for a in others for uri in a._matrix.references.uris}
+        paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
+        scanned = settled_in(scan_by(before.rules, paths, None, progress), before.access)
+        gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
+        if gone and len(gone) == len(scanned):
+            raise gone[0]
+        new = sort_out(scanned, named_files(items), Opening(before.access))
+        fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
+        anew = {*paths, *fresh}
+        kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
+        structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
+        skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
+        repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
+        after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
+        found = Found(structures, others, [*skipped, *new.skipped], tables=join_tables(tables_of(self.arrays), new.tables))
+        arrays, odd = arrays_in(found, repeats)
+        joined = join_all(arrays, after, repeats)
+        return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+
+    def check(self, checksum: bool = False) -> Report:
+        """Report gaps in regular time axes, holes that no file covers, files that only repeat others, and lost files.
+
+        Every file is opened, and compared with what it was when it was scanned: size, modification time, with ``checksum``
+        the bytes of its head and tail too, and with what was assumed of it, down to variables that it has beside those, or
+        lacks. Values are not read.
+        """
+        with self._provenance.access.reach():
+            return self._checked(checksum)
+
+    def _checked(self, checksum: bool) -> Report:
+        problems: list[Problem] = []
+        for array in self.arrays:
+            problems += gap_problems(array)
+            problems += hole_problems(array)
+        problems += duplicate_problems(self.duplicates, self.arrays)
+        problems += file_problems(self.arrays, {s.uri: s.stamp for s in self._provenance.structures()}, checksum)
+        problems += assumption_problems(self._provenance.structures())
+        problems += skipped_problems(self.skipped)
+        return Report(not problems, tuple(problems))
+
+    def to_xarray(self, chunks: Any = None) -> Any:
+        """Return the arrays as one lazy ``xarray.Dataset``, or as a ``DataTree`` where they do not share names and grid.
+
+        Decoded as xarray decodes a file, of which this is the same as ``xarray.open_dataset``. ``chunks``: None = without dask,
+        {} = along the partitions; else as ``xarray.open_dataset`` takes them. The nodes of a tree are named by what tells the
+        arrays apart.
+        """
+        from aggarray.interop.datasets import datasets
+        from aggarray.interop.optional import to_datasets
+
+        return to_datasets(datasets(self.arrays), chunks)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; no file is read."""
+        from aggarray.display.html import aggregation_html
+
+        return aggregation_html(self.arrays, labels(self.arrays), self.refusals, self.skipped)
+
+    def __repr__(self) -> str:
+        lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
+        apart = [f" [{label}]" if label else "" for label in labels(self.arrays)]
+        lines += [f"  {repr(a).splitlines()[0]}{printable(label)}" for a, label in zip(self.arrays[:20], apart, strict=False)]
+        lines += [f"  ... and {len(self.arrays) - 20} more"] if len(self.arrays) > 20 else []
+        if self.refusals or self.skipped:
+            lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")
+        return "\n".join(lines)
+
+
+def _has_changed(path: str, stamp: Stamp | None) -> bool:
+    """Tell whether a file has another size or time than when it was scanned; whatever else is wrong, a scan will say."""
+    try:
+        status = looks(telling_file(path))
+    except OSError:
+        return True
+    # promise: append-rescans-changed
+    return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
+
+
+def telling_apart(found: Sequence[MasterArray]) -> str:
+    """List the attributes in which arrays differ, with their values: facets, then others, those of most values first."""
+    texts = []
+    for differing in (differing_facets(found), differing_attributes(found)):
+        for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
+            distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
+            texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
+    if texts:
+        return "they differ in " + "; ".join(texts[:4])
+    return f"their shapes are {', '.join(str(a.shape) for a in found[:8])}"

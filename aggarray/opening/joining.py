@@ -1,0 +1,143 @@
+"""How do scanned files become joined arrays, the same way whether they are opened, appended or joined by other rules?"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aggarray import index
+from aggarray.aggregate import Joined, aggregate
+from aggarray.aggregate.report import Duplicate
+from aggarray.aggregate.rules import Skipped
+from aggarray.aggregate.variables import arrays_of
+from aggarray.arrays import MasterArray
+from aggarray.errors import AggarrayError
+from aggarray.formats.base import Structure
+from aggarray.index.conventions.foreign import Convention, seated
+from aggarray.index.uris import real_path
+from aggarray.opening.provenance import Provenance
+from aggarray.partition.stored_sizes import Tables, join_tables
+from aggarray.read.open_files import with_borrowed
+from aggarray.scan.discovery import Scanned, unreadable
+from aggarray.storage.access import Access
+
+_ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
+
+
+@dataclass(slots=True)
+class Found:
+    """What a source holds: structures of data files, arrays of indexes, what could not be used, generations of indexes.
+
+    ``tables``: where the chunks of the files are stored, as far as an index knows.
+    """
+
+    structures: list[Structure] = field(default_factory=list)
+    others: list[MasterArray] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    saved: dict[str, int] = field(default_factory=dict)
+    tables: Tables | None = None
+
+
+def settled_in(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
+    """Return scanned files with coordinates that lie in other files; one that may not be read, or is gone, gives its error."""
+    found: list[Scanned] = []
+    for path, result in scanned:
+        try:
+            found.append((path, with_borrowed(result, access) if isinstance(result, Structure) else result))
+        except AggarrayError as error:
+            found.append((path, error))
+    return found
+
+
+def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: index.Opening) -> Found:
+    """Tell data files from indexes among scanned files, and from what cannot be used.
+
+    ``named``: the paths that the source names one by one: indexes that were merely found in a folder are passed over.
+    """
+    found, named, indexed = Found(), set(named), list[Structure]()
+    for path, result in scanned:
+        if isinstance(result, AggarrayError):
+            found.skipped.append(Skipped(path, None, unreadable(path, result)))
+            continue
+        kind = index.kind_of(result)
+        if kind is None:
+            found.structures.append(result)
+        elif path not in named:
+            found.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
+        elif kind is index.OURS:
+            loaded = index.load(path, how)
+            found.saved[real_path(path)] = loaded.generation
+            found.tables = join_tables(found.tables, tables_of(loaded.arrays))
+            indexed += loaded.structures()
+            found.others += loaded.others()
+        else:
+            found.others += foreign_arrays(result, kind, how)
+    doubles = [s for s in found.structures if s.borrowed and s.uri not in named]
+    if len(doubles) < len(found.structures):
+        # References that lie beside data would give these a second time.
+        found.structures = [s for s in found.structures if not (s.borrowed and s.uri not in named)]
+        found.skipped += [Skipped(s.uri, None, _ELSEWHERE) for s in doubles]
+    # A file that several know counts once, as it was just scanned, else as the last of them knows it.
+    found.structures = list({s.uri: s for s in [*indexed, *found.structures]}.values())
+    return found
+
+
+def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -> list[MasterArray]:
+    """Return the arrays of another program's index, coordinates hung on them. Raises IndexFileError for a bad one."""
+    foreign = index.read_foreign(structure, kind, how)
+    arrays, _ = arrays_of(foreign.structure, rows=False)
+
+    def placed(array: MasterArray) -> MasterArray:
+        matrix = foreign.matrices.get(array.name or "")
+        return replace(array if matrix is None else seated(array, matrix), _access=how.access)
+
+    return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
+
+
+def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
+    """Return the arrays that were found, file by file, and all that cannot be used.
+
+    ``repeats``: arrays of files that are known to repeat others, and stay left out. The arrays note what their files were like,
+    so that reading finds out about changes.
+    """
+    out = {(d.array, d.file) for d in repeats}
+    arrays, skipped = list(found.others), list(found.skipped)
+    for structure in found.structures:
+        made, odd = arrays_of(structure)
+        skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
+        made = [a for a in made if (a.name or "", structure.uri) not in out] if out else made
+        arrays += made if found.tables is None else [_with_tables(a, found.tables) for a in made]
+    return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
+
+
+def tables_of(arrays: Iterable[MasterArray]) -> Tables | None:
+    """Return what the indexes that arrays came from know of where chunks are stored."""
+    return functools.reduce(join_tables, (a._matrix.references.tables for a in arrays), None)
+
+
+def _with_tables(array: MasterArray, tables: Tables) -> MasterArray:
+    """Return an array of one file that knows where the chunks are stored, with its coordinates."""
+
+    def noted(a: MasterArray) -> MasterArray:
+        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, tables=tables)))
+
+    return replace(noted(array), coords={name: noted(c) for name, c in array.coords.items()})
+
+
+def join_all(arrays: Sequence[MasterArray], provenance: Provenance, repeats: Sequence[Duplicate] = ()) -> Joined:
+    """Join arrays by the rules, those of the names wanted; ``repeats`` were left out before and are noted again."""
+    if provenance.variables is not None:
+        arrays = [a for a in arrays if a.name in provenance.variables]
+    joined = aggregate([_accessed(a, provenance) for a in arrays], provenance.rules)
+    # What was kept may repeat an earlier file that has come since.
+    kept = {(d.array, d.file): d.kept for d in joined.duplicates}
+    known = [replace(d, kept=kept.get((d.array, d.kept), d.kept)) for d in repeats]
+    return replace(joined, duplicates=[*known, *joined.duplicates])
+
+
+def _accessed(array: MasterArray, provenance: Provenance) -> MasterArray:
+    """Return an array that is read as the provenance says, with its coordinates."""
+    access: Any = provenance.access
+    if array._access is access or array._access == access:
+        return array
+    return replace(array, _access=access, coords={n: replace(c, _access=access) for n, c in array.coords.items()})

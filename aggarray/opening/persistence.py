@@ -1,0 +1,115 @@
+"""How does an aggregation go into an index, and come out of it? The arrays are the index's business; here is the rest."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from aggarray import index
+from aggarray.aggregate.report import Duplicate, Problem, Report
+from aggarray.aggregate.rules import Refusal, Rules, Skipped
+from aggarray.arrays import MasterArray
+from aggarray.errors import IndexFileError
+from aggarray.formats.base import LIBRARY_ERRORS
+from aggarray.index.columns import plain, unplain
+from aggarray.index.uris import real_path
+from aggarray.opening.provenance import Provenance, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an index keeps of an aggregation: its arrays, and what is to be said of them."""
+
+    arrays: tuple[MasterArray, ...]
+    refusals: tuple[Refusal, ...]
+    skipped: tuple[Skipped, ...]
+    duplicates: tuple[Duplicate, ...]
+
+
+def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, Any]) -> Report:
+    """Save an aggregation; ``how``: the convention, whether URIs are relative, and whether chunk tables are stored.
+
+    Returns a report of what the convention cannot express and lies in the lossless part alone. Raises IndexFileError.
+    """
+    target = os.path.realpath(path)
+    structures, others = provenance.structures(), provenance.others()
+    if os.path.isfile(target) and target not in provenance.saved and not index.may_be_replaced(target):
+        raise IndexFileError(
+            f"{target}: there is a file that is no index; save the index under another name, or remove the file"
+        )
+    files: dict[str, int] = {}
+    details = _details(result, replace(provenance, how=how), files)
+    contents = index.Contents(result.arrays, structures, others, details, list(files), how["chunk_table"])
+    expected = provenance.saved.get(target)
+    left_out, generation = index.save(path, contents, how["convention"], how["relative"], expected)
+    provenance.saved[target] = generation
+    problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
+    return Report(not problems, tuple(problems))
+
+
+def _details(result: Result, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
+    """Return rules, refusals and the like as JSON, files as numbers into ``files``, which is filled."""
+
+    def code(uri: str) -> int:
+        return files.setdefault(uri, len(files))
+
+    return {
+        "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
+        "variables": provenance.variables,
+        "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections],
+        "how": dict(provenance.how),
+        "refusals": [[r.arrays, [code(f) for f in r.files], r.rule, r.reason] for r in result.refusals],
+        "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],
+        "duplicates": [[d.array, code(d.file), code(d.kept)] for d in result.duplicates],
+    }
+
+
+def restore(path: str, how: index.Opening) -> tuple[Result, Provenance]:
+    """Open an index of ours. Raises IndexFileError for a damaged one, and where it names files outside the roots."""
+    loaded = index.load(path, how)
+    details, files = loaded.details, loaded.files
+    try:
+        rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
+        result = Result(
+            tuple(map(_travelling(path, loaded.generation, how), range(len(loaded.arrays)), loaded.arrays)),
+            tuple(
+                Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)
+                for names, where, rule, reason in details["refusals"]
+            ),
+            tuple(Skipped(files[i], variable, reason) for i, variable, reason in details["skipped"]),
+            tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
+        )
+        variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
+        chosen = ((names, unplain(attrs)) for names, attrs in details["selections"])
+        selections = tuple(Selection(None if n is None else tuple(map(str, n)), attrs) for n, attrs in chosen)
+        kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
+        kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # indexes of old do not say
+    except (*LIBRARY_ERRORS, RecursionError) as error:
+        raise IndexFileError(
+            f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"
+        ) from error
+    saved = {real_path(path): loaded.generation}
+    # Once read they are kept: after the index has been saved over they could not be read again.
+    structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
+    wishes = rules, variables, selections, how.access
+    return result, Provenance(*wishes, structures, others, saved=saved, how=kept_as)
+
+
+@functools.lru_cache(maxsize=4)
+def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterArray]:
+    loaded = index.load(path, how)
+    if loaded.generation != generation:
+        there = f"generation {loaded.generation} now, {generation} then"
+        raise IndexFileError(f"{path}: saved anew since the array was sent ({there}): open it again")
+    return loaded.arrays
+
+
+def array_of_index(path: str, generation: int, number: int, how: index.Opening) -> MasterArray:
+    """Return an array of an index by its number there: what an array that travelled is found by."""
+    return _travelling(path, generation, how)(number, _arrays(path, generation, how)[number])
+
+
+def _travelling(path: str, generation: int, how: index.Opening) -> Callable[[int, MasterArray], MasterArray]:
+    """Return what makes arrays of an index travel as their number in it."""
+    return lambda number, array: array._with_origin(array_of_index, path, generation, number, how)

@@ -1,0 +1,145 @@
+"""How does a user get from a folder of files, or from an index, to arrays? `open`."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aggarray import index
+from aggarray.aggregate.rules import Rules, Skipped
+from aggarray.arrays import MasterArray
+from aggarray.errors import AggarrayError, AggregationError, NotFoundError
+from aggarray.formats import given_path
+from aggarray.index.uris import check_roots, checked_roots, near
+from aggarray.opening.aggregation import Aggregation
+from aggarray.opening.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
+from aggarray.opening.persistence import restore
+from aggarray.opening.provenance import DEFAULT_RULES, Provenance, Selection
+from aggarray.opening.verification import scan_by
+from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
+from aggarray.scan.progress import checked_progress
+from aggarray.storage.access import Access
+from aggarray.storage.remote import Storage
+
+
+def open(
+    source: Source,
+    *,
+    rules: Rules = DEFAULT_RULES,
+    variables: Sequence[str] | None = None,
+    progress: bool | Progress | None = None,
+    processes: int | None = None,
+    missing: str = "raise",
+    roots: Sequence[str | os.PathLike[str]] | None = None,
+    relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Aggregation:
+    """Open files as arrays: one per variable and dataset, joined along the dimensions whose coordinates differ.
+
+    ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or an index saved before, known by its content.
+    ``rules``: see `Rules`; an index keeps those that it was made by unless others are given. ``variables``: names to
+    keep. ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: how many scan,
+    None picks. ``missing``: what reading a file that is gone does: "raise" or "fill". ``roots``: the only folders whose files
+    may be opened, links resolved, and the beginnings of addresses; without them an index may name any local file, if it is one
+    itself, and remote ones of the host or bucket that it came from. ``relocate``: {old prefix: new prefix} of the files that
+    an index names. ``storage_options``: for remote files: options of fsspec, or {protocol: options}; they travel with the
+    arrays that are sent to other processes, and are never stored or shown.
+
+    One bad file among several is listed in `skipped`; where nothing at all can be read, its error is raised. Raises
+    MissingFileError where the source names nothing, AggregationError for arguments that make no sense, NotFoundError for
+    ``variables`` that no file has, IndexFileError for a bad index.
+    """
+    variables = variables if variables is None or isinstance(variables, str) else list(variables)
+    _check_arguments(rules, variables, processes, missing)
+    items, moved = listed(source), index.moves(relocate)
+    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), Storage(storage_options))
+    with access.reach():
+        return _opened(items, index.Opening(access, moved), _Wishes(rules, variables, processes, checked_progress(progress)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What is asked of files that are opened."""
+
+    rules: Rules
+    variables: Sequence[str] | None
+    processes: int | None
+    progress: Progress | None
+
+
+def _opened(items: Sequence[Any], how: index.Opening, wishes: _Wishes) -> Aggregation:
+    rules, variables = wishes.rules, wishes.variables
+    alone = named_files(items)
+    if len(items) == len(alone) == 1 and index.stored_generation(alone[0]) is not None:
+        return _restored(alone[0], how, rules, variables)
+    paths = find_files(items)
+    if how.access.roots is not None:
+        # What is named one by one may be an index, which lies where it likes.
+        check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
+    scanned = settled_in(scan_by(rules, paths, wishes.processes, wishes.progress), how.access)
+    found = sort_out(scanned, alone, how)
+    if how.access.roots is not None:
+        check_roots([s.uri for s in found.structures], how.access.roots, "the source")
+    arrays, skipped = arrays_in(found)
+    _check_found(scanned, arrays, variables)
+    names = None if variables is None else tuple(variables)
+    provenance = Provenance(
+        rules,
+        names,
+        access=how.access,
+        structures=lambda: found.structures,
+        others=lambda: found.others,
+        saved=found.saved,
+    )
+    if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
+        # What another program aggregated is taken as it is.
+        return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), tuple(skipped), (), provenance)
+    return _joined(arrays, skipped, provenance)
+
+
+def _joined(arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenance: Provenance) -> Aggregation:
+    joined = join_all(arrays, provenance)
+    outcome = provenance.kept(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates)
+    return Aggregation(*outcome, provenance)
+
+
+def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
+    """Open an index of ours; other rules than it was made by join its files anew, without opening them."""
+    result, provenance = restore(path, how)
+    made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
+    if rules is not DEFAULT_RULES and rules != provenance.rules:
+        lost = [s for s in result.skipped if s.variable is None]
+        found = Found(*provenance.sources(result.arrays), lost, tables=tables_of(result.arrays))
+        arrays, skipped = arrays_in(found)
+        made = _joined(arrays, skipped, replace(provenance, rules=rules))
+    if variables is None:
+        return made
+    _check_found([(path, None)], made.arrays, variables)
+    selection = Selection(tuple(variables))
+    kept = tuple(a for a in made.arrays if selection.fits(a))
+    return replace(made, arrays=kept, _provenance=made._provenance.selected(selection))
+
+
+def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
+    if not isinstance(rules, Rules):
+        raise AggregationError(f"rules={rules!r}: give aggarray.Rules(...)")
+    if isinstance(variables, str):
+        raise AggregationError(f"variables={variables!r}: give a list of names")
+    if missing not in ("raise", "fill"):
+        raise AggregationError(f"missing={missing!r}: give 'raise' or 'fill'")
+    if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int | np.integer) or processes < 1):
+        raise AggregationError(f"processes={processes!r}: give a whole number of at least 1")
+
+
+def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
+    """Raise the error of a source of which nothing could be read, and NotFoundError for a variable nobody has."""
+    errors = [found for _, found in scanned if isinstance(found, AggarrayError)]
+    if len(errors) == len(scanned):
+        raise errors[0]
+    absent = [v for v in variables or () if v not in {a.name for a in arrays}]
+    if absent:
+        names = sorted({a.name or "" for a in arrays})
+        files = scanned[0][0] if len(scanned) == 1 else f"{len(scanned)} files"
+        raise NotFoundError(f"{files}: no data variable {', '.join(map(repr, absent))}: there is {', '.join(names) or 'none'}")

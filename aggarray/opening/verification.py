@@ -1,0 +1,114 @@
+"""How are files scanned as the rules ask for, and how is what was assumed of them verified?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aggarray import index
+from aggarray.aggregate.report import Problem
+from aggarray.aggregate.rules import Rules
+from aggarray.arrays import MasterArray
+from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats.base import Structure
+from aggarray.partition.matrix import used_rows
+from aggarray.scan.comparison import WAY_OUT, difference, other_variables
+from aggarray.scan.discovery import Progress, Scanned, scan_files
+from aggarray.scan.file_groups import Judges, scan_trusting
+from aggarray.scan.resolution import settled
+
+
+def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress: Progress | None) -> list[Scanned]:
+    """Return what files hold, in the order given: all of it verified, or some of it assumed, as the rules say."""
+    if rules.trust == "verify":
+        return scan_files(paths, processes, progress)
+    judges = Judges(rules.identifying, lambda structure: index.kind_of(structure) is None)
+    return scan_trusting(paths, judges, processes, progress)
+
+
+def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:
+    """Return structures in which nothing is assumed: such files are scanned.
+
+    Raises what scanning raises, and FormatError for a file that is not what was assumed of it, or lacks a variable of
+    ``arrays``.
+    """
+    found, used = {}, _used(arrays)
+    for assumed, real in _looked_at(structures):
+        if isinstance(real, AggarrayError):
+            raise real
+        found[assumed.uri] = real
+        lost = sorted(used.get(assumed.uri, frozenset()) - {v.name for v in real.variables})
+        # promise: trusted-index-complete
+        if lost and assumed.assumed is not None:
+            text = f"not what was assumed of it: no such variable, there is one in {assumed.assumed.model}"
+            raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {WAY_OUT}")
+    return [found.get(s.uri, s) for s in structures]
+
+
+def _used(arrays: Sequence[MasterArray]) -> dict[str, frozenset[str]]:
+    """Return the variables of each file that arrays and their coordinates take values from."""
+    found: dict[str, set[str]] = {}
+    for array in (one for a in arrays for one in (a, *a.coords.values())):
+        references, rows = array._matrix.references, array._matrix.refs
+        rows = used_rows(rows[rows >= 0], len(references))
+        rows = rows[references.uri[rows] >= 0]
+        for code, name in zip(references.uri[rows].tolist(), references.variable[rows].tolist(), strict=True):
+            found.setdefault(str(references.uris[code]), set()).add(references.variables[name])
+    return {uri: frozenset(names) for uri, names in found.items()}
+
+
+def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:
+    """Raise FormatError where arrays of verified files are not those that were opened; there may be more of them."""
+    now = {_outline(array) for array in after}
+    for array in before:
+        if _outline(array) not in now:
+            shapes = ", ".join(str(other.shape) for other in after if other.name == array.name) or "none"
+            text = f"{array.name}: shape {array.shape} was opened on trust, the files give {shapes}"
+            raise FormatError(f"{text}: {WAY_OUT}")
+
+
+def _outline(array: MasterArray) -> tuple[object, ...]:
+    return array.name, array.dimensions, array.shape, array.dtype, array.units, array.calendar
+
+
+def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
+    """Yield the files that are not what was assumed of them; those that do not open are told of by others."""
+    for seen, real in _looked_at(structures):
+        text = None
+        if isinstance(real, _UnlikeError):
+            text = str(real)
+        elif isinstance(real, Structure) and seen.assumed is not None:
+            others = other_variables(real, seen.assumed, seen)
+            text = None if others is None else f"{seen.uri}: not what was assumed of it: {others}"
+        if text is not None:
+            yield Problem("unreadable", seen.uri, text)
+
+
+class _UnlikeError(FormatError):
+    """A file is not what was assumed of it."""
+
+
+def _looked_at(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
+    """Yield each structure that is assumed, and what the file really holds or why it cannot be used."""
+    doubtful = [s for s in structures if s.assumed is not None]
+    scanned = scan_files([s.uri for s in doubtful]) if doubtful else []
+    for assumed, (uri, real) in zip(doubtful, scanned, strict=True):
+        if isinstance(real, Structure) and assumed.assumed is not None:
+            text = difference(real, assumed.assumed, assumed)
+            if text is not None:
+                yield assumed, _UnlikeError(f"{uri}: not what was assumed of it: {text}")
+                continue
+        yield assumed, real
+
+
+def settled_array(array: MasterArray) -> MasterArray:
+    """Return an array, and its coordinates, in which nothing is assumed."""
+    one = _settled(array)
+    coords = {name: _settled(c) for name, c in array.coords.items()}
+    return one if all(c is array.coords[n] for n, c in coords.items()) else replace(one, coords=coords)
+
+
+def _settled(array: MasterArray) -> MasterArray:
+    if not any(t.assumed is not None for t in array._matrix.references.templates):
+        return array
+    step: Any = array._step
+    return replace(array, _matrix=settled(array._matrix, None, step, array._access))

@@ -1,0 +1,272 @@
+"""Which partitions does a selection touch, which elements of each, and where do they go?
+
+Per dimension: `along` cuts a selector at the edges of the partitions by binary search, so a selection costs what it touches
+and never the whole matrix. `pieces` multiplies the dimensions last: one `Piece` per touched partition, in terms of
+sub-array indices. Everything here is pure; `read` executes it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from aggarray.memory.selection import Range, Selector, as_range
+from aggarray.partition.matrix import Matrix, Template
+
+Indices = slice | np.ndarray
+
+
+class Place(NamedTuple):
+    """Where the elements of an index array go: ``positions`` in the result, ``take`` out of the elements read."""
+
+    positions: np.ndarray
+    take: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Along:
+    """The partitions that a selection touches along one dimension, as columns with one row per run of elements.
+
+    ``cells``: partition numbers; a run takes ``count`` elements ``first + step * i`` of the partition (counted in the
+    master's direction), or ``picks[row]`` (strictly increasing) where step is 0, and fills the result from ``out`` on, or at
+    ``places[row]``. ``size``: length of the result; ``dropped``: the dimension does not appear in it; ``backwards``: the
+    result runs against the rows.
+    """
+
+    size: int
+    cells: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+    step: np.ndarray
+    out: np.ndarray
+    picks: Mapping[int, np.ndarray] = field(default_factory=dict)
+    places: Mapping[int, Place] = field(default_factory=dict)
+    dropped: bool = False
+    backwards: bool = False
+
+
+def along(selector: Selector, edges: np.ndarray) -> Along:
+    """Cut a selector at the edges of the partitions of one dimension; each partition is touched once.
+
+    >>> rows = along(Range(1, 4, 2), np.array([0, 4, 10]))
+    >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist(), rows.out.tolist()
+    ([0, 1], [1, 1], [2, 2], [0, 2])
+    """
+    if isinstance(selector, int):
+        return _range_rows(Range(selector, 1), edges, dropped=True)
+    progression = as_range(selector) if isinstance(selector, np.ndarray) else selector
+    if progression is None:
+        return _array_rows(np.asarray(selector), edges)
+    if progression.step < 0:
+        return _range_rows(progression.reversed(), edges, backwards=True)
+    return _range_rows(progression, edges)
+
+
+def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> Along:
+    """Rows of an increasing progression."""
+    if wanted.count == 0:
+        none = np.zeros(0, np.int64)
+        return Along(0, none, none, none, none, none)
+    low, high = np.searchsorted(edges, [wanted.start, wanted.last], side="right") - 1
+    cuts = -((wanted.start - edges[low : high + 2]) // wanted.step)  # first element at or beyond each edge: a ceiling
+    cuts[0], cuts[-1] = 0, wanted.count
+    count = np.diff(cuts)
+    cells = np.arange(low, high + 1)
+    if wanted.step > 1:
+        touched = np.flatnonzero(count)
+        cells, count, cuts = cells[touched], count[touched], cuts[:-1][touched]
+    else:
+        cuts = cuts[:-1]
+    first = wanted.start + wanted.step * cuts - edges[cells]
+    step = np.full(len(cells), wanted.step)
+    return Along(wanted.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
+
+
+def _array_rows(indices: np.ndarray, edges: np.ndarray) -> Along:
+    """Rows of an index array in any order, repeats included: one row per partition touched."""
+    if (np.diff(indices) > 0).all():
+        return runs(indices, edges)
+    order = np.argsort(indices, kind="stable")
+    ordered = indices[order]
+    fresh = np.concatenate([[True], np.diff(ordered) != 0])
+    rank = np.cumsum(fresh) - 1
+    rows = runs(ordered[fresh], edges)
+    begins = np.searchsorted(rank, rows.out)
+    ends = [*begins[1:].tolist(), len(ordered)]
+    places: dict[int, Place] = {}
+    columns = zip(begins.tolist(), ends, rows.out.tolist(), rows.count.tolist(), strict=True)
+    for row, (begin, end, out, count) in enumerate(columns):
+        take = rank[begin:end] - out if count < end - begin else None
+        places[row] = Place(order[begin:end], take)
+    return replace(rows, size=len(indices), out=begins, places=places)
+
+
+def runs(indices: np.ndarray, edges: np.ndarray) -> Along:
+    """Cut an index array (not empty) into runs that increase within one partition, in the order given.
+
+    This is how a lazy selection keeps its order: each run becomes a partition of its own.
+
+    >>> rows = runs(np.array([5, 6, 1, 1]), np.array([0, 4, 10]))
+    >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist()
+    ([1, 0, 0], [1, 1, 1], [2, 1, 1])
+    """
+    number = np.searchsorted(edges, indices, side="right") - 1
+    jump = np.diff(indices)
+    cut = (np.diff(number) != 0) | (jump <= 0)
+    begins = np.concatenate([[0], np.flatnonzero(cut) + 1])
+    count = np.diff(np.append(begins, len(indices)))
+    cells = number[begins]
+    first = indices[begins] - edges[cells]
+    step = np.where(count > 1, np.append(jump, 1)[begins], 1)
+    # A run whose steps differ is no progression: its indices are kept.
+    uneven = np.flatnonzero(~cut[1:] & ~cut[:-1] & (jump[1:] != jump[:-1]))
+    picks: dict[int, np.ndarray] = {}
+    for row in np.unique(np.searchsorted(begins, uneven, side="right") - 1).tolist():
+        picks[row] = indices[begins[row] : begins[row] + count[row]] - edges[cells[row]]
+        first[row] = step[row] = 0
+    return Along(len(indices), cells, first, count, step, begins, picks)
+
+
+class Piece(NamedTuple):
+    """One read: ``selection`` of sub-array ``ref`` (per dimension of the sub-array), axes to ``flip``, and where it goes.
+
+    ``ref`` is -1 for a missing partition, whose selection is empty. ``out`` and ``take`` have one entry per dimension of the
+    master; ``shape`` is that of the block in the master's dimensions.
+    """
+
+    ref: int
+    selection: tuple[Indices, ...]
+    flip: tuple[int, ...]
+    out: tuple[Indices, ...]
+    take: tuple[np.ndarray | None, ...]
+    shape: tuple[int, ...]
+
+
+def pieces(matrix: Matrix, rows: Sequence[Along]) -> Iterator[Piece]:
+    """Yield one piece per touched partition, of rows that `along` or `runs` gave for each dimension."""
+    strides = [int(np.prod(matrix.cells[d + 1 :])) for d in range(len(rows))]
+    columns = [_entries(r, stride) for r, stride in zip(rows, strides, strict=True)]
+    planner = _Planner(matrix)
+    for combination in product(*columns):
+        yield planner.piece(sum(entry.offset for entry in combination), combination)
+
+
+class _Entry(NamedTuple):
+    """One row of an `Along` as plain numbers; ``offset``: what it adds to the flat number of the cell."""
+
+    offset: int
+    number: int
+    first: int
+    extent: int
+    step: int
+    pick: np.ndarray | None
+    out: Indices
+    take: np.ndarray | None
+
+
+def _entries(rows: Along, stride: int) -> list[_Entry]:
+    found = []
+    lists = (column.tolist() for column in (rows.cells, rows.first, rows.count, rows.step, rows.out))
+    for row, (cell, first, count, step, out) in enumerate(zip(*lists, strict=True)):
+        place = rows.places.get(row)
+        where: Indices = slice(out, out + count) if place is None else place.positions
+        found.append(_Entry(cell * stride, cell, first, count, step, rows.picks.get(row), where, place and place.take))
+    return found
+
+
+#: So many rows are remembered, however many there are.
+_REMEMBERED = 1 << 12
+
+
+class _Planner:
+    """Plans piece after piece; what many of them have in common is worked out once."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self._axes: dict[int, list[tuple[int | None, str, bool]]] = {}
+        self._composed: dict[tuple[int, int, int, bool], Indices] = {}
+
+    def piece(self, cell: int, entries: tuple[_Entry, ...]) -> Piece:
+        """Return what is read for one row of every dimension, which meet in a cell (by its flat number)."""
+        matrix = self._matrix
+        ref = int(matrix.refs[cell])
+        out = tuple([e.out for e in entries])
+        take = tuple([e.take for e in entries])
+        shape = tuple([e.extent for e in entries])
+        if ref < 0:
+            return Piece(ref, (), (), out, take, shape)
+        selection: list[Indices] = []
+        flip: tuple[int, ...] = ()
+        for position, (d, name, against) in enumerate(self._axes_of(ref)):
+            start, step = matrix.parts.at(name, cell)
+            if d is None:
+                start += int(matrix.parts.picks[-step][0]) if step <= 0 else 0
+                selection.append(slice(start, start + 1, 1))
+                continue
+            selection.append(self._along(d, entries[d], (start, step), against))
+            if against and shape[d] > 1:
+                flip += (position,)
+        return Piece(ref, tuple(selection), flip, out, take, shape)
+
+    def _axes_of(self, ref: int) -> list[tuple[int | None, str, bool]]:
+        """Return per dimension of a sub-array which of the master's it is, its name, and whether it runs against that."""
+        matrix = self._matrix
+        code = int(matrix.references.template[ref])
+        if code not in self._axes:
+            template = matrix.references.templates[code]
+            axes = [matrix.dimensions.index(n) if n in matrix.dimensions else None for n in template.dimensions]
+            self._axes[code] = [
+                (d, name, d is not None and direction != matrix.directions[d])
+                for d, name, direction in zip(axes, template.dimensions, template.directions, strict=True)
+            ]
+        return self._axes[code]
+
+    def _along(self, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
+        """Return what a row takes of a cell, whose part of its sub-array is known; rows live as long as their plan."""
+        key = (id(entry), *part, against)
+        found = self._composed.get(key)
+        if found is None:
+            if len(self._composed) >= _REMEMBERED:
+                self._composed.clear()
+            edges = self._matrix.edges[d]
+            extent = int(edges[entry.number + 1] - edges[entry.number])
+            found = self._composed[key] = _composed(entry, extent, part, against, self._matrix.parts.picks)
+        return found
+
+
+def _composed(entry: _Entry, extent: int, part: tuple[int, int], against: bool, picks: Sequence[np.ndarray]) -> Indices:
+    """Return what a row takes of a cell of so many positions, in indices of the sub-array, increasing."""
+    start, step = part
+    if entry.pick is None:
+        last = entry.first + (entry.extent - 1) * entry.step
+        first = extent - 1 - last if against else entry.first
+        if step > 0:
+            begin, stride = start + step * first, step * entry.step
+            return slice(begin, begin + stride * (entry.extent - 1) + 1, stride)
+        local = first + entry.step * np.arange(entry.extent)
+    else:
+        local = (extent - 1 - entry.pick)[::-1] if against else entry.pick
+    return start + (step * local if step > 0 else picks[-step][local])
+
+
+def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[Indices, ...]:
+    """Return which part of its sub-array a cell shows, per dimension of the sub-array, in its own direction.
+
+    ``cell``: one index per dimension of the master. Whole dimensions are ``slice(0, size, 1)``.
+    """
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    extents = _extents(matrix, cell)
+    rows = [Along(n, np.array([i]), zero, np.array([n]), one, zero) for i, n in zip(cell, extents, strict=True)]
+    piece = next(pieces(matrix, rows))
+    return tuple(_tight(s) for s in piece.selection)
+
+
+def _extents(matrix: Matrix, cell: Sequence[int]) -> list[int]:
+    return [int(e[i + 1] - e[i]) for e, i in zip(matrix.edges, cell, strict=True)]
+
+
+def _tight(indices: Indices) -> Indices:
+    progression = None if isinstance(indices, slice) else as_range(indices)
+    return indices if progression is None else progression.as_slice()

@@ -1,0 +1,289 @@
+"""How do matrices of partitions become other matrices, without a file being touched?
+
+`tile` places cells at boxes of a master and cuts them where their edges do not align (virtual partitions); `select`,
+`reverse`, `transpose`, `expand` and `rename` are the lazy operations of one matrix. All are pure and columnar.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from aggarray.errors import AggregationError, SelectionError
+from aggarray.partition.grid import MAX_CELLS, Cover, refine
+from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, References
+from aggarray.partition.plan import Along
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Cells that have yet to be placed: ``boxes`` int64 (n, dimensions, 2), ``refs`` and ``parts`` as in a Matrix."""
+
+    dimensions: tuple[str, ...]
+    directions: tuple[bool, ...]
+    boxes: np.ndarray
+    refs: np.ndarray
+    parts: Parts
+    references: References
+
+    def flips(self, axis: int) -> np.ndarray:
+        """Tell per cell whether its sub-array runs against the master along a dimension."""
+        return Matrix(self.dimensions, self.directions, (), self.references, self.refs).flips(axis)
+
+
+def gather(matrices: Sequence[Matrix], starts: np.ndarray) -> tuple[Cells, np.ndarray]:
+    """Return the cells of matrices of equal dimensions and directions, each shifted by its row of ``starts``.
+
+    ``starts``: int64 (matrices, dimensions). Also returns, per cell, the number of the matrix it came from. Missing
+    partitions are left out.
+    """
+    builder = ReferenceBuilder()
+    boxes, refs, origin, parts = [], [], [], []
+    for number, (matrix, start) in enumerate(zip(matrices, starts, strict=True)):
+        row = builder.extend(matrix.references)
+        present = np.flatnonzero(matrix.refs >= 0)
+        boxes.append(_cell_boxes(matrix, present) + start[:, np.newaxis])
+        refs.append(matrix.refs[present] + np.int32(row))
+        parts.append((len(present), matrix.parts.take(present)))
+        origin.append(np.full(len(present), number))
+    first = matrices[0]
+    columns = np.concatenate(boxes), np.concatenate(refs), _join_parts(parts)
+    return Cells(first.dimensions, first.directions, *columns, builder.build()), np.concatenate(origin)
+
+
+def _cell_boxes(matrix: Matrix, cells: np.ndarray) -> np.ndarray:
+    if not matrix.dimensions:
+        return np.zeros((len(cells), 0, 2), np.int64)
+    index = np.unravel_index(cells, matrix.cells)
+    return np.stack([np.stack([e[i], e[i + 1]], axis=-1) for e, i in zip(matrix.edges, index, strict=True)], axis=1)
+
+
+def _join_parts(blocks: Sequence[tuple[int, Parts]]) -> Parts:
+    """Concatenate the parts of blocks of cells; picks are numbered anew."""
+    starts = {axis for _, p in blocks for axis in p.starts}
+    steps = {axis for _, p in blocks for axis in p.steps}
+    picks: list[np.ndarray] = []
+    columns: dict[str, list[np.ndarray]] = {axis: [] for axis in steps}
+    for count, parts in blocks if steps else ():
+        for axis in steps:
+            step = parts.steps.get(axis, np.ones(count, np.int64))
+            columns[axis].append(np.where(step <= 0, step - len(picks), step))
+        picks.extend(parts.picks)
+    joined = {a: np.concatenate([p.starts.get(a, np.zeros(n, np.int64)) for n, p in blocks]) for a in starts}
+    return Parts(joined, {a: np.concatenate(c) for a, c in columns.items()}, tuple(picks))
+
+
+def tile(cells: Cells, shape: Sequence[int], *, overlap: str = "refuse", name: Callable[[int], str] = str) -> Matrix:
+    """Place cells into a master of ``shape``; where nothing lies, the partition is missing.
+
+    ``overlap``: "refuse" raises AggregationError with the ``name`` of both cells, "first" and "last" say which cell
+    serves what several cover. Raises AggregationError as `grid.refine` does.
+    """
+    cover = refine(cells.boxes, shape, cells.dimensions, "all" if overlap == "refuse" else overlap)
+    if cover.overlap is not None and overlap == "refuse":
+        one, other = cover.overlap
+        common = np.stack([cells.boxes[[one, other], :, 0].max(axis=0), cells.boxes[[one, other], :, 1].min(axis=0)], axis=-1)
+        places = [f"{d} {low}:{high}" for d, (low, high) in zip(cells.dimensions, common.tolist(), strict=True)]
+        where = ", ".join(places) or "the one place there is"
+        raise AggregationError(f"{name(one)} and {name(other)} overlap at {where}: leave one out or cut it")
+    refs = np.full(prod(cover.shape), -1, np.int32)
+    refs[cover.cell] = cells.refs[cover.box]
+    return Matrix(cells.dimensions, cells.directions, cover.edges, cells.references, refs, _cut(cells, cover))
+
+
+def _cut(cells: Cells, cover: Cover) -> Parts:
+    """Return the parts of the cells of a cover: each shows what its box shows there."""
+    total = prod(cover.shape)
+    starts: dict[str, np.ndarray] = {}
+    steps: dict[str, np.ndarray] = {}
+    picks = list(cells.parts.picks)
+    for d, axis in enumerate(cells.dimensions):
+        box = cells.boxes[cover.box, d]
+        begin, end = cover.edges[d][cover.index[d]], cover.edges[d][cover.index[d] + 1]
+        skipped = np.where(cells.flips(d)[cover.box], box[:, 1] - end, begin - box[:, 0])
+        start, step = _columns(cells.parts, axis, cover.box)
+        whole = bool((end - begin == box[:, 1] - box[:, 0]).all())
+        if not whole:
+            step = _cut_picks(step, skipped, end - begin, picks)
+        _store(starts, axis, total, cover.cell, start + np.where(step > 0, skipped * step, 0), 0)
+        _store(steps, axis, total, cover.cell, step, 1)
+    for axis in (cells.parts.starts.keys() | cells.parts.steps.keys()) - set(cells.dimensions):
+        start, step = _columns(cells.parts, axis, cover.box)
+        _store(starts, axis, total, cover.cell, start, 0)
+        _store(steps, axis, total, cover.cell, step, 1)
+    return Parts(starts, steps, tuple(picks))
+
+
+def _columns(parts: Parts, axis: str, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return start and step of some cells along an axis."""
+    start = parts.starts[axis][cells] if axis in parts.starts else np.zeros(len(cells), np.int64)
+    return start, (parts.steps[axis][cells] if axis in parts.steps else np.ones(len(cells), np.int64))
+
+
+def _store(columns: dict[str, np.ndarray], axis: str, total: int, cells: np.ndarray, values: np.ndarray, usual: int) -> None:
+    """Keep a column only where it says something unusual."""
+    if (values != usual).any():
+        columns[axis] = np.full(total, usual, np.int64)
+        columns[axis][cells] = values
+
+
+def _cut_picks(step: np.ndarray, skipped: np.ndarray, extent: np.ndarray, picks: list[np.ndarray]) -> np.ndarray:
+    """Return the steps of cells whose picked indices are cut to ``extent`` of them, from ``skipped`` on."""
+    step = step.copy()
+    for cell in np.flatnonzero(step <= 0):
+        picks.append(picks[-step[cell]][skipped[cell] : skipped[cell] + extent[cell]])
+        step[cell] = 1 - len(picks)
+    return step
+
+
+def select(matrix: Matrix, axis: int, rows: Along) -> Matrix:
+    """Return the matrix of a lazy selection along one dimension; ``rows``: of `plan.runs`, or of `plan.along` for ranges.
+
+    Each row becomes a partition. A dropped dimension stays in ``parts``; with no rows one empty partition is left.
+    """
+    name = matrix.dimensions[axis]
+    if len(rows.cells) == 0:
+        return _emptied(matrix, axis)
+    old, row = _touched(matrix, axis, rows.cells)
+    parts = matrix.parts.take(old)
+    edges = matrix.edges[axis]
+    extent = (edges[rows.cells + 1] - edges[rows.cells])[row]
+    against = matrix.flips(axis, old)
+    start, step = _columns(matrix.parts, name, old)
+    last = rows.first + (rows.count - 1) * rows.step
+    local = np.where(against, extent - 1 - last[row], rows.first[row])
+    picks = list(parts.picks)
+    plain = (step > 0) & (rows.step[row] > 0)
+    new_start = np.where(plain, start + step * local, start)
+    new_step = np.where(plain, step * rows.step[row], step)
+    _pick(rows, row, (extent, against, local), (step, new_step), picks)
+    starts = {a: s for a, s in parts.starts.items() if a != name}
+    steps = {a: s for a, s in parts.steps.items() if a != name}
+    _store(starts, name, len(old), np.arange(len(old)), new_start, 0)
+    _store(steps, name, len(old), np.arange(len(old)), new_step, 1)
+    cuts = np.concatenate([[0], np.cumsum(rows.count)]).astype(np.int64)
+    parts = Parts(starts, steps, tuple(picks))
+    chosen = replace(matrix, edges=_replaced(matrix.edges, axis, cuts), refs=matrix.refs[old], parts=parts)
+    return _without(chosen, axis) if rows.dropped else chosen
+
+
+def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the flat numbers of the cells at some places along a dimension, and which of the places each is at."""
+    counts = (*matrix.cells[:axis], len(cells), *matrix.cells[axis + 1 :])
+    if prod(counts) > max(MAX_CELLS, len(matrix.refs)):
+        raise SelectionError(
+            f"a lazy selection of {len(cells)} runs along {matrix.dimensions[axis]!r} makes {prod(counts)} partitions, "
+            f"more than {MAX_CELLS}: sort the indices, or read them with array[key]"
+        )
+    before, after = prod(counts[:axis]), prod(counts[axis + 1 :])
+    slabs = np.arange(before)[:, np.newaxis] * matrix.cells[axis] + cells
+    flat = slabs[:, :, np.newaxis] * after + np.arange(after)
+    row = np.broadcast_to(np.arange(len(cells))[:, np.newaxis], flat.shape)
+    return flat.ravel(), row.ravel()
+
+
+def _pick(
+    rows: Along,
+    row: np.ndarray,
+    where: tuple[np.ndarray, ...],
+    steps: tuple[np.ndarray, np.ndarray],
+    picks: list[np.ndarray],
+) -> None:
+    """Fill in the steps of cells that show no progression: equal picks of equal cells are kept once."""
+    extent, against, local = where
+    step, new_step = steps
+    known: dict[tuple[int, int, bool, int], int] = {}
+    for cell in np.flatnonzero((step <= 0) | (rows.step[row] == 0)):
+        r, old, flipped = int(row[cell]), int(step[cell]), bool(against[cell])
+        key = (r, old, flipped, int(extent[cell]))
+        if key not in known:
+            if r in rows.picks:
+                chosen = (extent[cell] - 1 - rows.picks[r])[::-1] if flipped else rows.picks[r]
+            else:
+                chosen = local[cell] + rows.step[r] * np.arange(rows.count[r])
+            picks.append(old * chosen if old > 0 else picks[-old][chosen])
+            known[key] = 1 - len(picks)
+        new_step[cell] = known[key]
+
+
+def _replaced(items: tuple[np.ndarray, ...], position: int, item: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (*items[:position], item, *items[position + 1 :])
+
+
+def _without(matrix: Matrix, axis: int) -> Matrix:
+    """Drop a dimension of one cell of one element."""
+
+    def rest(items: tuple) -> tuple:  # type: ignore[type-arg]
+        return items[:axis] + items[axis + 1 :]
+
+    return replace(matrix, dimensions=rest(matrix.dimensions), directions=rest(matrix.directions), edges=rest(matrix.edges))
+
+
+def _emptied(matrix: Matrix, axis: int) -> Matrix:
+    cells = prod(_replaced_count(matrix.cells, axis))
+    edges = _replaced(matrix.edges, axis, np.zeros(2, np.int64))
+    return replace(matrix, edges=edges, refs=np.full(cells, -1, np.int32), parts=Parts())
+
+
+def _replaced_count(cells: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*cells[:axis], 1, *cells[axis + 1 :])
+
+
+def _rearranged(matrix: Matrix, order: np.ndarray) -> Matrix:
+    """Return the matrix with its cells in another order."""
+    return replace(matrix, refs=matrix.refs[order], parts=matrix.parts.take(order))
+
+
+def reverse(matrix: Matrix, axis: int) -> Matrix:
+    """Turn a dimension round: the order of its cells and its direction; parts stay, counted in the sub-array's direction."""
+    edges = _replaced(matrix.edges, axis, matrix.edges[axis][-1] - matrix.edges[axis][::-1])
+    directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
+    turned = replace(matrix, edges=edges, directions=directions)
+    if matrix.cells[axis] == 1:
+        return turned
+    return _rearranged(turned, np.flip(np.arange(len(matrix.refs)).reshape(matrix.cells), axis).ravel())
+
+
+def transpose(matrix: Matrix, order: Sequence[int]) -> Matrix:
+    """Return the matrix with its dimensions in another order."""
+    if list(order) == list(range(len(matrix.dimensions))):
+        return matrix
+    turned = replace(
+        matrix,
+        dimensions=tuple(matrix.dimensions[i] for i in order),
+        directions=tuple(matrix.directions[i] for i in order),
+        edges=tuple(matrix.edges[i] for i in order),
+    )
+    if len(matrix.refs) == 1:
+        return turned
+    return _rearranged(turned, np.arange(len(matrix.refs)).reshape(matrix.cells).transpose(order).ravel())
+
+
+def expand(matrix: Matrix, dimension: str) -> Matrix:
+    """Insert a leading dimension of size 1; if it had been dropped, the parts still say where in the sub-array."""
+    edges = (np.array([0, 1], np.int64), *matrix.edges)
+    return replace(matrix, dimensions=(dimension, *matrix.dimensions), directions=(True, *matrix.directions), edges=edges)
+
+
+def rename(matrix: Matrix, names: Mapping[str, str]) -> Matrix:
+    """Give dimensions other names, in the matrix, its parts and its templates."""
+    changed = {old: new for old, new in names.items() if old != new}
+    if not changed:
+        return matrix
+    templates = [replace(t, dimensions=tuple(changed.get(d, d) for d in t.dimensions)) for t in matrix.references.templates]
+    starts, steps = ({changed.get(a, a): c for a, c in s.items()} for s in (matrix.parts.starts, matrix.parts.steps))
+    parts = Parts(starts, steps, matrix.parts.picks)
+    dimensions = tuple(changed.get(d, d) for d in matrix.dimensions)
+    return replace(matrix, dimensions=dimensions, references=matrix.references.with_templates(templates), parts=parts)
+
+
+def relabel(matrix: Matrix, axis: int) -> Matrix:
+    """Turn round what a dimension's direction is called, here and in the sub-arrays, without moving anything."""
+    name = matrix.dimensions[axis]
+    directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
+    templates = [
+        replace(t, directions=tuple(forward != (d == name) for d, forward in zip(t.dimensions, t.directions, strict=True)))
+        for t in matrix.references.templates
+    ]
+    return replace(matrix, directions=directions, references=matrix.references.with_templates(templates))

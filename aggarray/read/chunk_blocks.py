@@ -1,0 +1,288 @@
+"""How are chunks decoded? Whole, a rectangle of small ones at a time, so that what is done once per chunk is little.
+
+The bytes of all are read together, decoded into rows of one buffer and unshuffled at once; what is wanted is taken out,
+conformed and placed. A large chunk that the output holds as it is is decoded there. Of shuffled chunks of which little is
+wanted, only those bytes are gathered.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_all
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats.base import Chunks
+from aggarray.options import get_options
+from aggarray.read.cache import decoded_chunks
+from aggarray.read.chunk_selection import Slab, parts_of
+from aggarray.read.stored_piece import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.storage.ranges import Versions
+from aggarray.storage.reader import opened, opened_as, read_file, read_into, read_ranges
+from aggarray.storage.remote import is_remote, pieces
+
+#: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
+_FEW = 8
+
+#: Chunks of more bytes are held against what is stored of them, before memory is taken for them.
+_LARGE = 1 << 26
+#: So many elements are made fill value at a time.
+_FILLED = 1 << 21
+
+#: The stored bytes of a chunk, None where it is not stored.
+Part = memoryview | None
+
+
+def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
+    """Read, decode, conform and place slabs of chunks. FormatError names the chunk that is damaged."""
+    if not stored.table.filters and stored.table.names is None:
+        for slab in slabs:
+            put_conformed(stored, slab.out, native(_plain_values(stored, slab)))
+        return
+    keep = bool(get_options().cache_bytes and stored.state and stored.table.filters)
+    slabs = [s for s in slabs if not (keep and _served(stored, s))]
+    parts = iter(_parts(stored, [n for slab in slabs for n in slab.numbers]))
+    for slab in slabs:
+        own = [next(parts) for _ in range(len(slab.numbers))]
+        if all(part is None for part in own):
+            _put_fill(stored, slab)
+            continue
+        try:
+            if keep or not _in_place(stored, slab, own[0]):
+                put_conformed(stored, slab.out, native(_values(stored, slab, own, keep)))
+        except AggarrayError:  # some of which are ValueErrors
+            raise
+        except ValueError as error:
+            raise _blamed(stored, slab, own, error) from error
+
+
+def _put_fill(stored: Stored, slab: Slab) -> None:
+    """Put the fill value where no chunk of a slab is stored, a part at a time."""
+    fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
+    for part, _ in parts_of(slab.out, (1,) * len(slab.out), _FILLED):
+        out = tuple(s for s in part if isinstance(s, slice))
+        put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
+
+
+def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
+    """Return the stored bytes of chunks."""
+    table = stored.table
+    if len(numbers) == 1:
+        offsets, sizes = [int(table.offsets[numbers[0]])], [int(table.sizes[numbers[0]])]
+    else:
+        offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
+    if table.names is not None:
+        return _parts_of_store(stored, numbers, offsets, sizes)
+    if min(offsets, default=0) >= 0:
+        return list(read_ranges(stored.path, list(zip(offsets, sizes, strict=True)), stored.state))
+    places = [place for place in zip(offsets, sizes, strict=True) if place[0] >= 0]
+    found = iter(read_ranges(stored.path, places, stored.state))
+    return [None if offset < 0 else next(found) for offset in offsets]
+
+
+def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
+    """Return what a slab of chunks without filters has of a selection; neighbours in the file are read by one call."""
+    table, numbers = stored.table, slab.numbers
+    rows = np.empty((len(numbers), prod(table.chunk) * table.dtype.itemsize), np.uint8)
+    first = int(table.offsets[numbers[0]])
+    if first >= 0 and (len(numbers) == 1 or (np.diff(table.offsets[numbers]) == rows.shape[1]).all()):
+        read_into(stored.path, first, rows, state=stored.state)
+    else:
+        parts = _parts(stored, numbers)
+        for number, part, row in zip(numbers, parts, rows, strict=True):
+            if part is not None and len(part) != row.size:
+                text = f"{len(part)} bytes stored where {row.size} should be"
+                raise FormatError(f"{_placed(stored, number)}: {text}; restore the file")
+            if part is not None:
+                row[...] = np.frombuffer(part, np.uint8)
+        _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
+    return np.asarray(taken(rows, slab, table.dtype, 1, False)[0])
+
+
+def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
+    """Return the stored bytes of chunks that lie in several files; one of a file that need not be there is all fill value."""
+    inline = stored.table.inline or {}
+    found: list[Part] = [None] * len(numbers)
+    places: dict[tuple[str, bool], list[int]] = {}
+    for i, number in enumerate(numbers):
+        if number in inline:
+            found[i] = memoryview(inline[number])
+        elif offsets[i] >= 0:
+            places.setdefault(file_of(stored, number), []).append(i)
+    distant = [(path, needed, i) for (path, needed), own in places.items() if is_remote(path) for i in own]
+    versions = stored.versions or Versions()
+    places_far = [offsets[i] for *_, i in distant], [sizes[i] for *_, i in distant]
+    fetched = pieces([path for path, _, _ in distant], *places_far, versions.tags)
+    for (path, needed, i), part in zip(distant, fetched, strict=True):
+        if part is None and needed:
+            raise MissingFileError(f"{path}: no such file; check the address, or open with missing='fill'")
+        found[i] = part
+    for (path, needed), own in places.items():
+        if not is_remote(path):
+            parts = _local_parts(path, needed, [(offsets[i], sizes[i]) for i in own], versions)
+            for i, part in zip(own, parts, strict=True):
+                found[i] = part
+    return found
+
+
+def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], versions: Versions) -> Sequence[Part]:
+    """Return ranges of one file; (0, 0) is all of it, whatever its size: it may have been written anew since it was listed."""
+    if (0, 0) in ranges:
+        return [_whole(path, needed)] * len(ranges)
+    try:
+        # promise: one-version-per-read
+        with opened_as(path, versions) as source:
+            return source.read_ranges(ranges)
+    except MissingFileError:
+        if needed:
+            raise
+        return [None] * len(ranges)
+
+
+def _whole(path: str, needed: bool) -> Part:
+    if not needed:
+        return read_file(path)
+    with opened(path) as source:
+        found = source.read_ranges([(0, source.state[1])])[0]
+        source.check(source.state)
+        return found
+
+
+def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
+    """Decode one chunk that is wanted whole straight into the output, where it lies there as it does in the file."""
+    table = stored.table
+    if len(slab.numbers) > 1 or part is None or not table.filters:
+        return False
+    where = place_in_view(stored, slab.out, table.chunk)
+    if where is None:
+        return False
+    out = where.reshape(-1).view(np.uint8)
+    mask = _mask(table, slab.numbers[0])
+    if mask:
+        decode(table.filters, part, out.size, mask, out)
+    else:
+        decode_all(table.filters, [part], out[np.newaxis])
+    settle_in_place(stored, slab.out, where)
+    return True
+
+
+def _check_sizes(table: Chunks, slab: Slab, parts: Sequence[Part]) -> None:
+    """Raise ValueError for large chunks of which so little is stored that no decoding makes as much of it."""
+    size = prod(table.chunk) * table.dtype.itemsize
+    # promise: chunk-memory-plausible
+    if size <= _LARGE:
+        return
+    for number, part in zip(slab.numbers, parts, strict=True):
+        if part is not None:
+            check_size(table.filters, len(part), size, _mask(table, number))
+
+
+def _mask(table: Chunks, number: int) -> int:
+    return 0 if table.masks is None else int(table.masks[number])
+
+
+def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np.ndarray:
+    """Return what a slab has of a selection, as stored."""
+    table, count = stored.table, len(slab.numbers)
+    _check_sizes(table, slab, parts)
+    masked = table.masks is not None and bool(table.masks[slab.numbers].any())
+    rest = None if keep or masked else few_filters(table, slab)
+    rows = np.empty((count, prod(table.chunk) * table.dtype.itemsize), np.uint8)
+    _decode(table, slab, parts, rows, table.filters if rest is None else rest)
+    if rest is None:
+        _fill(table, parts, rows.reshape(count, -1, table.dtype.itemsize))
+    else:
+        _fill(table, parts, rows.reshape(count, table.dtype.itemsize, -1).transpose(0, 2, 1))
+    if keep:
+        for row, number in zip(native(rows.view(table.dtype)), slab.numbers, strict=True):
+            decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
+    return np.asarray(taken(rows, slab, table.dtype, 1, rest is not None)[0])
+
+
+def few_filters(table: Chunks, slab: Slab) -> tuple[Filter, ...] | None:
+    """Return the filters to be undone where few elements are then taken from the planes of shuffled chunks; else None."""
+    itemsize = table.dtype.itemsize
+    # Planes are those of elements only where the filter was told their size.
+    if slab.wanted * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
+        return None
+    return before_shuffle(table.filters)
+
+
+def taken(rows: np.ndarray, slab: Slab, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
+    """Return what is wanted of slabs alike of several files: (members, ...).
+
+    ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second.
+    """
+    rank, itemsize = len(slab.counts), dtype.itemsize
+    if split:
+        planes = rows.reshape((members, *slab.counts, itemsize, *slab.chunk))
+        last = planes.transpose((*range(rank + 1), *range(rank + 2, 2 * rank + 2), rank + 1))
+        return np.ascontiguousarray(last[_of_each(slab.elements)]).view(dtype)[..., 0]
+    chunks = rows.view(dtype).reshape((members, *slab.counts, *slab.chunk))
+    if slab.wanted * _FEW <= 1:
+        return np.asarray(chunks[_of_each(slab.elements)])
+    laid = chunks.transpose([0, *(axis for d in range(rank) for axis in (1 + d, 1 + rank + d))])
+    whole = laid.reshape([members, *(count * side for count, side in zip(slab.counts, slab.chunk, strict=True))])
+    return np.asarray(whole[_of_each(slab.index)])
+
+
+def _of_each(index: Sequence[Any]) -> Any:
+    return (slice(None), *index)
+
+
+def _decode(table: Chunks, slab: Slab, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
+    """Decode chunks into rows; those of chunks that are not stored stay as they are."""
+    if table.masks is None and None not in parts:
+        decode_all(filters, parts, rows)
+        return
+    for number, part, row in zip(slab.numbers, parts, rows, strict=True):
+        if part is not None:
+            mask = _mask(table, number)
+            decode(filters, part, row.size, mask if filters is table.filters else mask >> 1, row)
+
+
+def _fill(table: Chunks, parts: Sequence[Part], elements: np.ndarray) -> None:
+    """Make the elements of chunks that are not stored the fill value; ``elements``: bytes, (chunks, elements, item size)."""
+    absent = [i for i, part in enumerate(parts) if part is None]
+    if absent:
+        elements[absent] = np.frombuffer(np.asarray(table.fill, table.dtype).tobytes(), np.uint8)
+
+
+def _key(stored: Stored, number: int) -> tuple[Any, ...]:
+    return stored.path, stored.state, stored.variable, number
+
+
+def _served(stored: Stored, slab: Slab) -> bool:
+    """Serve a slab from the chunks that are kept decoded, if all are."""
+    kept = [decoded_chunks.get(_key(stored, number)) for number in slab.numbers]
+    if any(chunk is None for chunk in kept):
+        return False
+    rows = np.stack(kept).reshape(len(kept), -1)
+    put_conformed(stored, slab.out, taken(rows.view(np.uint8), slab, rows.dtype, 1, False)[0])
+    return True
+
+
+def _placed(stored: Stored, number: int) -> str:
+    """Say which chunk a number is of: its index in the grid, and where it lies."""
+    table = stored.table
+    index = ", ".join(str(int(i)) for i in np.unravel_index(number, table.grid)) if table.grid else ""
+    if number in (table.inline or {}):
+        return f"chunk [{index}] in the references"
+    path, _ = file_of(stored, number)
+    within = "" if path == stored.path else f" of {path}"
+    return f"chunk [{index}] at byte {table.offsets[number]}{within}"
+
+
+def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError) -> FormatError:
+    """Return an error that names the damaged chunk."""
+    table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
+    for number, part in zip(slab.numbers, parts, strict=True):
+        try:
+            if part is not None:
+                _check_sizes(table, slab, parts)
+                decode(table.filters, part, size, _mask(table, number))
+        except ValueError as own:
+            # promise: chunk-error-names-chunk
+            return FormatError(f"{_placed(stored, number)}: {own}; restore the file")
+    return FormatError(f"{error}; restore the file")

@@ -1,0 +1,163 @@
+"""How are large chunks without filters read? Only the rows that are wanted, into the output itself where it has them so."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from aggarray.errors import MissingFileError
+from aggarray.read.chunk_selection import Rows, Slab, rows_of
+from aggarray.read.stored_piece import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.storage.reader import GAP, Source, opened, opened_as
+
+#: Rows that lie close together are read by one call of about so many bytes.
+SPAN = 1 << 22
+#: Rows of fewer bytes are picked out of what was read all at once, rows of more read where they go.
+_SHORT, _LONG = 1 << 9, 1 << 15
+#: More spans than this are read in one go.
+_FEW = 8
+
+
+#: The path of a file, and whether it has to be there.
+Found = tuple[str, bool]
+
+
+class Stretch(NamedTuple):
+    """A slab of which only rows are read; ``start``: where in the selection the part begins that it is of."""
+
+    slab: Slab
+    start: tuple[int, ...]
+
+    @property
+    def out(self) -> tuple[slice, ...]:
+        """Where all that goes in the selection."""
+        return self.shifted(self.slab.out)
+
+    def shifted(self, out: Sequence[slice]) -> tuple[slice, ...]:
+        """Return places in the part as places in the selection."""
+        return tuple(slice(o.start + s, o.stop + s) for o, s in zip(out, self.start, strict=True))
+
+
+def read_stretches(stored: Stored, stretches: Sequence[Stretch]) -> None:
+    """Read, conform and place what is wanted of chunks without filters."""
+    for stretch in stretches:
+        for rows in rows_of(stretch.slab, stored.table.grid):
+            _read(stored, rows, stretch.shifted(rows.out))
+
+
+def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
+    table, numbers, dtype = stored.table, rows.numbers.ravel(), stored.table.dtype
+    first = table.offsets[numbers]
+    absent = first < 0
+    where = None if absent.any() or table.names is not None else _place(stored, rows, out)
+    if where is None:
+        buffer = np.empty((numbers.size, prod(rows.shape) * dtype.itemsize), np.uint8)
+    else:
+        buffer = where.reshape(numbers.size, -1).view(np.uint8)
+    offsets = first + rows.starts.ravel() * dtype.itemsize
+    for (path, needed), own in _by_file(stored, numbers, np.flatnonzero(~absent)):
+        try:
+            known = stored.versions
+            with opened(path, stored.state) if known is None else opened_as(path, known) as source:
+                _read_rows(source, offsets[own], buffer, own)
+        except MissingFileError:
+            if needed:
+                raise
+            absent[own] = True  # a chunk of a store that is not there is all fill value
+    if where is not None:
+        settle_in_place(stored, out, where)
+        return
+    raw = buffer.view(dtype)
+    raw[absent] = table.fill
+    put_conformed(stored, out, native(_laid(raw, rows)))
+
+
+def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:
+    """Yield the files of chunks and whether they have to be there, with the places in ``there`` whose chunks lie in each."""
+    if stored.table.names is None:
+        yield (stored.path, True), there
+        return
+    chunks, own = np.unique(numbers[there], return_inverse=True)
+    order = np.argsort(own, kind="stable")
+    files = [file_of(stored, number) for number in chunks.tolist()]
+    ends = np.searchsorted(own[order], np.arange(len(files) + 1)).tolist()
+    for file, (begin, end) in zip(files, pairwise(ends), strict=True):
+        yield file, there[order[begin:end]]
+
+
+def _place(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:
+    """Return the part of the output that the rows fill as they are, one after the other; None where they do not."""
+    counts = rows.numbers.shape
+    if not rows.shape:
+        return place_in_view(stored, out, counts)
+    whole = isinstance(rows.local, slice) and rows.local == slice(0, rows.shape[0], 1)
+    if not whole or any(n != 1 for n in counts[rows.axis + 1 :]):
+        return None
+    shape = (*counts[: rows.axis], counts[rows.axis] * rows.shape[0], *rows.shape[1:])
+    return place_in_view(stored, out, shape)
+
+
+def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return what is wanted of rows, in the order of the selection."""
+    axis, counts = rows.axis, rows.numbers.shape
+    if not rows.shape:
+        return raw.reshape(counts)
+    rank, behind = len(counts), len(counts) - axis
+    found = raw.reshape((*counts, *rows.shape))[(*(slice(None),) * rank, rows.local)]
+    order = [*range(axis), *(a for d in range(behind) for a in (axis + d, rank + d))]
+    taken = found.shape[rank:]
+    return found.transpose(order).reshape((*counts[:axis], *(n * s for n, s in zip(counts[axis:], taken, strict=True))))
+
+
+def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
+    """Read rows at offsets into ``buffer[places]``; those that lie close together by one call."""
+    length = buffer.shape[1]
+    if source.distant:
+        # Each call takes its time: all rows are asked for by one.
+        parts = source.read_ranges([(int(offset), length) for offset in offsets])
+        for place, part in zip(places.tolist(), parts, strict=True):
+            buffer[place] = np.frombuffer(part, np.uint8)
+        return
+    if len(offsets) > 1 and (np.diff(offsets) < 0).any():
+        order = np.argsort(offsets, kind="stable")
+        offsets, places = offsets[order], places[order]
+    gaps = np.diff(offsets) - length
+    # A call costs less than copying a long row out of what was read with it.
+    apart = (gaps > (GAP if length < _LONG else 0)) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
+    cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(offsets)]])
+    spans = offsets[cuts[1:] - 1] + length - offsets[cuts[:-1]] if len(offsets) else cuts[:0]
+    if len(spans) > _FEW and length <= _SHORT and spans.max() <= GAP:
+        _read_short(source, offsets, buffer, places, (cuts, spans))
+        return
+    for begin, end in pairwise(cuts.tolist() if len(spans) else ()):
+        start, low, count = int(offsets[begin]), int(places[begin]), end - begin
+        if count == 1 or (not gaps[begin : end - 1].any() and (np.diff(places[begin:end]) == 1).all()):
+            source.read_into(start, buffer[low : low + count])
+            continue
+        data = np.frombuffer(source.read_ranges([(start, int(offsets[end - 1]) + length - start)])[0], np.uint8)
+        within = offsets[begin:end] - start
+        if length <= _SHORT:
+            buffer[places[begin:end]] = data[within[:, np.newaxis] + np.arange(length)]
+        else:
+            for place, at in zip(places[begin:end].tolist(), within.tolist(), strict=True):
+                buffer[place] = data[at : at + length]
+
+
+def _read_short(
+    source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """Read short rows that lie in many short spans: ``groups``: the first row of each span and the end, bytes of each span."""
+    cuts, spans = groups
+    width = int(spans.max())
+    most = max(1, SPAN // width)
+    for first in range(0, len(spans), most):
+        some = slice(first, first + most)
+        starts, sizes = offsets[cuts[:-1][some]], spans[some]
+        block = np.empty((len(sizes), width), np.uint8)
+        source.read_each(starts.tolist(), sizes.tolist(), block)
+        rows = slice(int(cuts[first]), int(cuts[min(first + most, len(spans))]))
+        number = np.repeat(np.arange(len(sizes)), np.diff(cuts[first : first + len(sizes) + 1]))
+        within = number * width + offsets[rows] - starts[number]
+        buffer[places[rows]] = block.ravel()[within[:, np.newaxis] + np.arange(buffer.shape[1])]

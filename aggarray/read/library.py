@@ -1,0 +1,103 @@
+"""How does one piece get from its file to its place in the output, through the library of its format?
+
+The piece is fetched (from an open file or from memory), decoded, conformed and placed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NoReturn
+
+import numpy as np
+
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.formats.base import blaming, select_outer
+from aggarray.formats.flattened import stored_name
+from aggarray.partition.conform import conform
+from aggarray.partition.matrix import Matrix
+from aggarray.partition.plan import Piece
+from aggarray.read.chunk_selection import outer, parts_of
+from aggarray.read.open_files import opened
+from aggarray.read.stored_piece import Outputs, putter
+from aggarray.read.target import Target
+from aggarray.storage.access import Access
+
+#: So many elements are read at a time. A chunk that is larger is decoded anew for each part of it.
+PART = 1 << 21
+
+
+def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
+    """Return the stored values of a piece, dimensions as in its sub-array; errors name file and variable."""
+    references = matrix.references
+    uri = references.uri_of(piece.ref)
+    code = references.variable[piece.ref]
+    if uri is None:
+        return _pick(references.memory[code], piece.selection)
+    variable = references.variables[code]
+    with blaming(uri, stored_name(variable)), opened(references, piece.ref, access) as handle:
+        found = select_outer(lambda box: handle.read(variable, box), piece.selection)
+    expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
+    stored = references.template_of(piece.ref).encoding.stored
+    if found.shape != expected or found.dtype != stored:
+        text = f"{found.dtype} of shape {found.shape} where {stored} of shape {expected} should be"
+        raise FormatError(f"{uri}, variable {stored_name(variable)!r}: {text}; open the files anew")
+    return found
+
+
+def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:
+    boxed: tuple[Any, ...] = tuple(s if isinstance(s, slice) else slice(None) for s in selection)
+    chosen = array[(*boxed, ...)]  # without dimensions, too, this is an array
+    for axis, indices in enumerate(selection):
+        if not isinstance(indices, slice):
+            chosen = chosen.take(indices, axis=axis)
+    return chosen
+
+
+def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -> None:
+    """Fetch, decode, conform and place a piece, a large one part by part."""
+    if piece.ref >= 0:
+        template = matrix.references.template_of(piece.ref)
+        put, _ = putter(matrix, piece, outputs, target.fill_value)
+        try:
+            for part, start in parts_of(piece.selection, (1,) * len(piece.selection), PART):
+                raw = fetch(matrix, piece._replace(selection=tuple(part)), target.access)
+                out = tuple(slice(s, s + n) for s, n in zip(start, raw.shape, strict=True))
+                put(out, *conform(*template.encoding.decode(raw), template, target.step))
+            return
+        except MissingFileError:
+            if target.access.missing != "fill":
+                raise
+    where = outer(tuple(slice(o.start, o.stop, 1) if isinstance(o, slice) else o for o in piece.out))
+    outputs[0][where] = target.fill_value
+    if outputs[1] is not None:
+        outputs[1][where] = True
+
+
+@contextmanager
+def held(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
+    """Keep the file of several pieces open from the first to the last; whatever is wrong with it, the pieces will say."""
+    references, first = matrix.references, group[0].ref
+    with ExitStack() as stack:
+        if len(group) > 1 and first >= 0 and references.uri[first] >= 0:
+            with suppress(AggarrayError):
+                stack.enter_context(opened(references, first, access))
+        yield
+
+
+def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
+    """Run ``work`` and let errors name the file and the variable that they met, unless they do."""
+    try:
+        return work(piece)
+    except AggarrayError as error:
+        references = matrix.references
+        uri = references.uri_of(piece.ref)
+        if uri is None:
+            raise
+        raise_named(error, uri, references.variables[references.variable[piece.ref]])
+
+
+def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
+    """Raise an error again, so that it names file and variable."""
+    if str(error).startswith(f"{uri}, variable"):
+        raise error
+    text = str(error).removeprefix(f"{uri}: ")
+    raise type(error)(f"{uri}, variable {stored_name(variable)!r}: {text}") from error

@@ -1,0 +1,218 @@
+"""Which files are open? A bounded cache of handles, safe under threads and fork; a file that has changed is opened anew."""
+
+import atexit
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aggarray.errors import ChangedFileError, FormatError, MissingFileError
+from aggarray.formats import checksum, open_file, telling_file
+from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
+from aggarray.formats.flattened import understanding
+from aggarray.options import get_options
+from aggarray.partition.matrix import References
+from aggarray.storage.access import Access
+from aggarray.storage.files import looks, resized, same_time
+from aggarray.storage.ranges import State
+from aggarray.storage.reader import close_sources
+from aggarray.storage.versions import check_version
+
+
+@dataclass(slots=True)
+class _Lease:
+    handle: Handle
+    state: tuple[int, ...]
+    users: int = 0
+
+
+#: So many files whose time has changed, but nothing else, are remembered.
+_REMEMBERED = 100_000
+
+
+class OpenFiles:
+    """A bounded cache of open files: the least recently used one that nobody reads is closed first.
+
+    A file that was replaced or changed since it was opened is opened anew. Handles that are not `lasting` close with their
+    last reader.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leases: OrderedDict[str, _Lease] = OrderedDict()
+        self._process = os.getpid()
+        self._at_exit = False
+        self._same: dict[str, tuple[tuple[int, ...], Stamp]] = {}
+        if hasattr(os, "register_at_fork"):
+            # promise: open-files-lock-fork
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        # The lock may have been held by a thread that the child does not have.
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
+        """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open.
+
+        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed, or changes.
+        """
+        lease = self._take(path, stamp)
+        try:
+            check_version(path, lease.state)
+            yield lease.handle
+            # promise: changed-during-library-read
+            if self.state(path, None) != lease.state:
+                # Libraries take zeros for what is not there.
+                raise ChangedFileError("changed while it was read: read it again, or open the files anew")
+        finally:
+            with self._lock:
+                lease.users -= 1
+                current = self._leases.get(path) is lease
+                if not lease.users and not (current and lease.handle.lasting):
+                    if current:
+                        del self._leases[path]
+                    lease.handle.close()
+                self._shrink()
+
+    def state(self, path: str, stamp: Stamp | None) -> State:
+        """Return what tells whether a file is still the same; errors as `use` raises them."""
+        try:
+            status = looks(path)
+            if status.folder:
+                # A folder does not tell that a file in it was written to.
+                status = looks(telling_file(path))
+        except FormatError as error:
+            # Of a remote file: it says itself what is wrong.
+            self.forget(path)
+            gone = isinstance(error, MissingFileError)
+            what = "no such file; restore it, or open with missing='fill'" if gone else str(error).removeprefix(f"{path}: ")
+            raise type(error)(what) from error
+        except (FileNotFoundError, NotADirectoryError) as error:
+            self.forget(path)
+            raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
+        except (OSError, ValueError) as error:  # a null character in the path is a ValueError
+            text = getattr(error, "strerror", None) or error
+            raise FormatError(f"cannot be opened: {text}; check its permissions") from error
+        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        # promise: changed-since-open
+        if stamp is not None and state[:2] != (stamp[1], stamp[0]):
+            self._check(path, state, stamp)
+        return state
+
+    def _take(self, path: str, stamp: Stamp | None) -> _Lease:
+        state = self.state(path, stamp)
+        with self._lock:
+            # promise: fork-reopens-files
+            if self._process != os.getpid():
+                # After a fork the handles belong to the parent: they are left to it, not closed.
+                self._leases, self._process = OrderedDict(), os.getpid()
+            lease = self._leases.pop(path, None)
+            if lease is not None and lease.state == state:
+                self._leases[path] = lease
+                lease.users += 1
+                return lease
+            _close_unused(lease)
+        fresh = _Lease(open_file(path), state, 1)
+        with self._lock:
+            if not self._at_exit:
+                # Handles that close while the interpreter is taken down find their modules gone.
+                atexit.register(self.close)
+                self._at_exit = True
+            # Another thread may have opened it at the same time: the later one is kept.
+            _close_unused(self._leases.pop(path, None))
+            self._leases[path] = fresh
+        return fresh
+
+    def _check(self, path: str, state: tuple[int, ...], stamp: Stamp) -> None:
+        """Raise ChangedFileError unless a file is what it was, but for its time: copying changes that."""
+        if self._same.get(path) == (state, stamp):
+            return
+        told = telling_file(path)
+        status = looks(told)
+        change = resized(status, stamp[0])
+        if change:
+            raise ChangedFileError(f"{change}; open the files anew")
+        if not same_time(path, status.st_mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
+            raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
+        if len(self._same) > _REMEMBERED:
+            self._same.clear()
+        self._same[path] = (state, stamp)
+
+    def forget(self, path: str) -> None:
+        """Drop a file from the cache; its handle closes when the last reader lets go of it."""
+        with self._lock:
+            _close_unused(self._leases.pop(path, None))
+
+    def _shrink(self) -> None:
+        surplus = len(self._leases) - get_options().open_files
+        # promise: open-files-limit
+        for path in [p for p, lease in self._leases.items() if lease.users == 0][: max(0, surplus)]:
+            self._leases.pop(path).handle.close()
+
+    def close(self) -> None:
+        """Close every file that nobody reads."""
+        with self._lock:
+            for path in [p for p, lease in self._leases.items() if lease.users == 0]:
+                self._leases.pop(path).handle.close()
+
+
+def _close_unused(lease: _Lease | None) -> None:
+    if lease is not None and not lease.users:
+        lease.handle.close()
+
+
+_files = OpenFiles()
+
+
+def close_files() -> None:
+    """Close the files kept open for later reads, for instance before deleting them."""
+    _files.close()
+    close_sources()
+
+
+@contextmanager
+def opened(references: References, row: int, access: Access) -> Iterator[Handle]:
+    """Give the open file of a sub-array, as far as it may be read and is what it was."""
+    uri = str(references.uri_of(row))
+    access.check(uri)
+    with _files.use(uri, references.stamp_of(row)) as handle:
+        variable = references.variables[int(references.variable[row])]
+        known = understanding(handle, variable)
+        if access.roots is not None or getattr(handle, "borrowed", False):
+            # Handles of other packages may not know.
+            elsewhere = getattr(known, "elsewhere", lambda variable: ())
+            for path in elsewhere(variable):
+                access.check_named(path, uri)
+        yield known
+
+
+def with_borrowed(structure: Structure, access: Access) -> Structure:
+    """Return a structure with the coordinates whose values lie in other files, as far as these may be read.
+
+    Raises IndexFileError for one that may not, MissingFileError and FormatError.
+    """
+    wanted = {v.name for v in structure.variables if v.values is None and (structure.borrowed or v.name in structure.elsewhere)}
+    wanted &= scan_values(structure.variables) if wanted else set()
+    if not wanted:
+        return structure
+    with _files.use(structure.uri, structure.stamp) as handle:
+
+        def values_of(variable: Variable) -> np.ndarray:
+            for path in handle.elsewhere(variable.name):
+                access.check_named(path, structure.uri)
+            return handle.read(variable.name, whole(variable.shape))
+
+        return replace(structure, variables=with_values(structure.variables, values_of, wanted))
+
+
+def file_state(path: str, stamp: Stamp | None) -> State:
+    """Return what tells whether a file is still the same.
+
+    MissingFileError where it is gone, ChangedFileError where it is not what it was when it was scanned.
+    """
+    return _files.state(path, stamp)

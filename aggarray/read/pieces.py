@@ -1,0 +1,65 @@
+"""Which pieces does a selection touch, and which of them lie in one file?"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from aggarray.memory.selection import as_range
+from aggarray.partition.matrix import Matrix
+from aggarray.partition.plan import Along, Piece, pieces
+from aggarray.read.target import Target
+from aggarray.scan.resolution import settled, touched
+
+
+def by_file(matrix: Matrix, rows: Sequence[Along]) -> list[list[Piece]]:
+    """Group the pieces so that each file is read by one thread at a time, once it is open."""
+    groups: dict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces(matrix, rows):
+        groups[int(matrix.references.uri[piece.ref]) if piece.ref >= 0 else -1].append(piece)
+    return [_together(matrix, group) for group in groups.values()] if len(rows) == 1 else list(groups.values())
+
+
+def _together(matrix: Matrix, group: list[Piece]) -> list[Piece]:
+    """Return pieces in one dimension with those of each sub-array as one: its chunks are decoded once, whatever their order."""
+    if len(group) < 2:
+        return group
+    references = matrix.references
+    alike: dict[int, list[Piece]] = defaultdict(list)
+    others: list[Piece] = []
+    for piece in group:
+        plain = piece.ref >= 0 and not piece.flip and references.template_of(piece.ref).dimensions == matrix.dimensions
+        (alike[piece.ref] if plain else others).append(piece)
+    return [*(_merged(pieces) if len(pieces) > 1 else pieces[0] for pieces in alike.values()), *others]
+
+
+def _merged(pieces: Sequence[Piece]) -> Piece:
+    """Return several pieces of one sub-array as one, whose elements are taken in the order in which they are stored."""
+    wanted = np.concatenate([_taken(piece) for piece in pieces])
+    positions = np.concatenate([_numbers(piece.out[0]) for piece in pieces])
+    stored, ranks = np.unique(wanted, return_inverse=True)
+    order = np.argsort(ranks, kind="stable")
+    run, places = as_range(stored), positions[order]
+    selection = stored if run is None else slice(run.start, run.last + 1, run.step)
+    take = None if len(stored) == len(wanted) else ranks[order]
+    if take is None and (np.diff(places) == 1).all():
+        return Piece(pieces[0].ref, (selection,), (), (slice(int(places[0]), int(places[-1]) + 1),), (take,), (len(stored),))
+    return Piece(pieces[0].ref, (selection,), (), (places,), (take,), (len(stored),))
+
+
+def _taken(piece: Piece) -> np.ndarray:
+    """Return which elements of the sub-array go to the places of a piece, repeats included."""
+    found, (take,) = _numbers(piece.selection[0]), piece.take
+    return found if take is None else found[take]
+
+
+def _numbers(indices: slice | np.ndarray) -> np.ndarray:
+    """Return the numbers that a slice with both ends, or an index array, stands for."""
+    return np.arange(indices.start, indices.stop, indices.step or 1) if isinstance(indices, slice) else indices
+
+
+def settle(matrix: Matrix, rows: Sequence[Along], target: Target) -> Matrix:
+    """Look at the files of sub-arrays that are about to be read and that so far only an index has told of."""
+    if not any(t.declared for t in matrix.references.templates):
+        return matrix
+    return settled(matrix, touched(matrix, rows), target.step, target.access)

@@ -1,0 +1,125 @@
+"""How are many small pieces of files alike read, so that what is done once per file is little?
+
+Their stored bytes are gathered file by file, and decoded and conformed all together. A piece that is in any way out of the
+ordinary (missing, damaged, not stored, changed) is given back, to be read by itself and to say what is wrong.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aggarray.codecs import decode_all
+from aggarray.errors import AggarrayError
+from aggarray.options import get_options
+from aggarray.partition.conform import conform
+from aggarray.partition.matrix import Matrix
+from aggarray.partition.plan import Piece
+from aggarray.read.chunk_blocks import few_filters, taken
+from aggarray.read.chunk_index import Found
+from aggarray.read.chunk_selection import Slab, slabs_of
+from aggarray.read.stored_piece import Outputs, native, seen_as_stored
+from aggarray.read.target import Target
+from aggarray.storage.reader import read_ranges
+
+#: Pieces of up to so many decoded bytes are read together, so many bytes and pieces at most.
+SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
+
+
+class Sheaf:
+    """Pieces alike in all but their file and their place."""
+
+    def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, slab: Slab) -> None:
+        self._matrix, self._target, self._slab = matrix, target, slab
+        self._piece, self._table = piece, found[0]
+        self._code = matrix.references.template[piece.ref]
+        self._members = [(piece, found)]
+        #: Decoded bytes of a member.
+        self.size = len(slab.numbers) * prod(slab.chunk) * self._table.dtype.itemsize
+
+    def add(self, piece: Piece, found: Found) -> bool:
+        """Add a piece, if it is alike and there is room."""
+        first, table, other = self._piece, self._table, found[0]
+        # Plain first: index arrays do not compare as slices do.
+        alike = (
+            is_plain(piece, found)
+            and piece.selection == first.selection
+            and self._matrix.references.template[piece.ref] == self._code
+            and piece.flip == first.flip
+            and (other.shape, other.chunk, other.filters, other.dtype) == (table.shape, table.chunk, table.filters, table.dtype)
+        )
+        if alike and len(self._members) < MOST and (len(self._members) + 1) * self.size <= TOGETHER:
+            self._members.append((piece, found))
+            return True
+        return False
+
+    def read(self, outputs: Outputs, alone: Callable[[Piece, Found], Any]) -> None:
+        """Read all pieces into the outputs; ``alone`` reads one that has to be read by itself."""
+        parts, there = [], []
+        for piece, found in self._members:
+            try:
+                parts += read_ranges(found[1], self._places(found), found[2])
+            except (AggarrayError, OSError):
+                alone(piece, found)
+                continue
+            there.append((piece, found))
+        try:
+            values, mask = self._conformed(parts, len(there))
+        except ValueError:  # which most of our errors are, too
+            for piece, found in there:
+                alone(piece, found)
+            return
+        self._put(outputs, [piece for piece, _ in there], values, mask)
+
+    def _places(self, found: Found) -> list[tuple[int, int]]:
+        numbers, table = self._slab.numbers, found[0]
+        if len(numbers) == 1:
+            return [(int(table.offsets[numbers[0]]), int(table.sizes[numbers[0]]))]
+        return list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
+
+    def _conformed(self, parts: list[memoryview], count: int) -> tuple[np.ndarray, np.ndarray | None]:
+        dtype, slab = self._table.dtype, self._slab
+        template = self._matrix.references.templates[int(self._code)]
+        rest = few_filters(self._table, slab)
+        rows = np.empty((len(parts), prod(slab.chunk) * dtype.itemsize), np.uint8)
+        decode_all(self._table.filters if rest is None else rest, parts, rows)
+        raw = native(taken(rows, slab, dtype, count, rest is not None))
+        return conform(*template.encoding.decode(raw), template, self._target.step)
+
+    def _put(self, outputs: Outputs, pieces: list[Piece], values: np.ndarray, mask: np.ndarray | None) -> None:
+        fill, template = self._target.fill_value, self._matrix.references.templates[int(self._code)]
+        see = seen_as_stored(template, self._piece.flip, self._matrix.dimensions)
+        absent: Any = [] if mask is None else mask.reshape(len(pieces), -1).any(axis=1).tolist()
+        for number, piece in enumerate(pieces):
+            where = see(outputs[0][(*piece.out, ...)])
+            where[...] = values[number]
+            if mask is not None and absent[number]:
+                np.copyto(where, fill, where=mask[number])
+                if outputs[1] is not None:
+                    see(outputs[1][(*piece.out, ...)])[...] = mask[number]
+
+
+def sheaf_of(matrix: Matrix, target: Target, piece: Piece, found: Found) -> Sheaf | None:
+    """Return a sheaf that others may join; None for a piece that is better read by itself."""
+    table = found[0]
+    most = SMALL // (prod(table.chunk) * table.dtype.itemsize)
+    if not most or not is_plain(piece, found) or get_options().cache_bytes:
+        return None
+    slabs = slabs_of(table, piece.selection, most)
+    if not isinstance(slabs, tuple) or len(slabs) != 1:
+        return None
+    return Sheaf(matrix, target, piece, found, slabs[0])
+
+
+def is_plain(piece: Piece, found: Found) -> bool:
+    """Tell whether a piece goes to a rectangle of the output, and its chunks lie in the file itself, fully filtered."""
+    table = found[0]
+    if table.names is not None or table.masks is not None or found[2] is None:
+        return False
+    return all(type(o) is slice for o in piece.out) and all(type(s) is slice for s in piece.selection) and not any_taken(piece)
+
+
+def any_taken(piece: Piece) -> bool:
+    """Tell whether elements of a piece are repeated or put in another order."""
+    return any(t is not None for t in piece.take)

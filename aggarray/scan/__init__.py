@@ -1,0 +1,1 @@
+"""Scanning: file discovery, worker processes, comparison of similar files, resolution of templates."""

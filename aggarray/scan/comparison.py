@@ -1,0 +1,218 @@
+"""Is a file what files of its kind are taken to be like?
+
+`facts_of` lists what decides about the meaning of values: dimensions, sizes, types, the attributes that CF gives a meaning, the
+values of coordinates, and what hangs on what. `difference` says in words where a file is not what was assumed of it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.cf.encoding import items_of
+from aggarray.formats.base import Attributes, Structure, Variable
+from aggarray.formats.partial_scan import GLIMPSED
+from aggarray.formats.templates import naming
+from aggarray.partition.signatures import Assumed, Fact
+from aggarray.scan.roles import Names, roles_of
+
+#: Attributes that say what values are, how they are stored, or what hangs on a variable.
+_MEANING = (
+    *("standard_name", "units", "units_metadata", "calendar", "cell_methods", "axis", "positive", "cf_role"),
+    *("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned"),
+    *("_Encoding", "coordinates", "bounds", "climatology", "cell_measures", "grid_mapping", "formula_terms"),
+    *("flag_values", "flag_masks", "flag_meanings"),
+)
+#: Of a variable that has one of these every attribute counts: it is a grid mapping (CF section 5.6).
+_MAPPING = ("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
+
+WAY_OUT = "open with Rules(trust='verify')"
+
+
+def as_text(value: Any) -> str:
+    """Return an attribute as text that is equal where value and type are.
+
+    >>> as_text("K"), as_text(np.float32(2)), as_text(None)
+    ("'K'", '<f4 2.0', 'none')
+    """
+    if value is None or isinstance(value, str):
+        return "none" if value is None else repr(value)
+    found = items_of(value)
+    return f"{found.dtype.str} {found.tolist()!r}" if found.dtype.kind in "iufcb" else repr(found.tolist())
+
+
+def facts_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str, Fact]:
+    """Return what a file says of each of its variables; ``identifying``: attributes that count beside those of CF."""
+    names = Names(structure)
+    roles, data = roles_of(names)
+    return {
+        v.name: replace(
+            fact_of(v, identifying),
+            hung=tuple(sorted(roles[v.name].items())),
+            data=v.name in data,
+            parent=names.parents.get(v.name),
+        )
+        for v in structure.variables
+    }
+
+
+def fact_of(variable: Variable, identifying: Sequence[str] = ()) -> Fact:
+    """Return what is said of a variable by itself; what other variables make of it is left out."""
+    attrs = variable.attrs
+    if any(name in attrs for name in _MAPPING):
+        names: Sequence[str] = sorted(attrs)
+    else:
+        # What has no standard_name that says anything is known by its long_name.
+        standard = attrs.get("standard_name")
+        known = isinstance(standard, str) and naming(standard) is not None
+        names = [n for n in dict.fromkeys((*_MEANING, *(() if known else ("long_name",)), *identifying)) if n in attrs]
+    stated = tuple((name, as_text(attrs[name])) for name in names)
+    values = variable.values
+    return Fact(variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), _falls(values))
+
+
+def _digest(values: np.ndarray | None) -> bytes | None:
+    if values is None:
+        return None
+    plain = values.dtype.kind in "biufcmM"
+    data = np.ascontiguousarray(values).tobytes() if plain else repr(values.tolist()).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _falls(values: np.ndarray | None) -> bool:
+    """Tell whether pairs of bounds run downwards throughout."""
+    if values is None or values.shape[1:] != (2,) or values.dtype.kind not in "iuf" or not len(values):
+        return False
+    return bool((values[:, 1] < values[:, 0]).all())
+
+
+def identity_of(attrs: Attributes, names: Sequence[str]) -> dict[str, str]:
+    """Return global attributes as text, "none" for what is not there."""
+    return {name: as_text(attrs.get(name)) for name in names}
+
+
+def groups_of(structure: Structure, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return attributes as text of the groups that have variables in or below them, by path."""
+    paths = {v.name[:n] for v in structure.variables for n, character in enumerate(v.name) if character == "/"}
+    return {path: identity_of(structure.groups.get(path, {}), names) for path in sorted(paths)}
+
+
+def difference(found: Structure, assumed: Assumed, seen: Structure | None = None) -> str | None:
+    """Say in what a file that was scanned as a whole is not what it was taken to be like; None where it is.
+
+    ``seen``: what was read of the file itself when it was opened, which has to be the same now. Variables that are more or less
+    than elsewhere, and change nothing about the others, are no difference: see `other_variables`.
+    """
+    text = _differing(found, assumed)
+    if text is not None:
+        return f"{text} in {assumed.model}, which was taken to speak for it: {WAY_OUT}"
+    return None if seen is None else moved(own_of(found, assumed), own_of(seen, assumed))
+
+
+def other_variables(found: Structure, assumed: Assumed, seen: Structure) -> str | None:
+    """Say which variables a file lacks, or has beside those that it was taken to have; None where neither is so."""
+    own = {v.name for v in found.variables} | {name for name, _ in found.skipped}
+    taken = {*assumed.facts, *(name for name, _ in seen.skipped)}
+    lost = [n for n in assumed.facts if n not in {v.name for v in found.variables}]
+    more = sorted(own - taken)
+    texts = [f"{what} {', '.join(map(repr, names))}" for what, names in (("no", lost), ("also", more)) if names]
+    return (
+        f"it has {' and '.join(texts)}, unlike {assumed.model}, which was taken to speak for it: {WAY_OUT}" if texts else None
+    )
+
+
+def _differing(found: Structure, assumed: Assumed) -> str | None:
+    names = [*assumed.attrs, *assumed.open]
+    if found.format != assumed.format:
+        return f"it is {found.format}, {assumed.format}"
+    facts = facts_of(found, names)
+    for name, fact in assumed.facts.items():
+        if name not in facts and fact.digest is not None:  # of other variables whoever reads them is told
+            return f"{name!r}: no such variable, there is one"
+    for name, own in facts.items():
+        text = _unlike(own, assumed.facts[name], name in assumed.read, assumed.along) if name in assumed.facts else None
+        if text is not None:
+            return f"{name!r}: {text}"
+    own_attrs = identity_of(found.attrs, list(assumed.attrs))
+    for name, value in assumed.attrs.items():
+        if own_attrs[name] != value:
+            return f"{name} is {own_attrs[name]}, {value}"
+    for path, texts in assumed.groups.items():
+        own_attrs = identity_of(found.groups.get(path, {}), names)
+        for name, value in texts.items():
+            if own_attrs[name] != value:
+                return f"{name} of group {path!r} is {own_attrs[name]}, {value}"
+    return _unmeasured(facts, assumed)
+
+
+def _unmeasured(facts: Mapping[str, Fact], assumed: Assumed) -> str | None:
+    """Say which variable is not of the size of the coordinates that were to give it."""
+    sizes = {d: n for name in assumed.read for d, n in zip(facts[name].dimensions, facts[name].shape, strict=True)}
+    for name in assumed.facts:
+        own = facts.get(name)
+        for d, n in zip(own.dimensions, own.shape, strict=True) if own is not None else ():
+            if sizes.get(d, n) != n:
+                return f"{name!r}: dimension {d!r} is of size {n}, its coordinate of {sizes[d]}, unlike"
+    return None
+
+
+def _unlike(own: Fact, fact: Fact, read: bool, along: frozenset[str]) -> str | None:
+    """Say in what a variable differs from how it is elsewhere; ``read``: its values, units and calendar are its file's own."""
+    if own.dimensions != fact.dimensions:
+        return f"dimensions are {own.dimensions}, {fact.dimensions}"
+    for name, size, other in zip(fact.dimensions, own.shape, fact.shape, strict=True):
+        if size != other and name not in along:
+            return f"dimension {name!r} is of size {size}, {other}"
+    if own.dtype != fact.dtype and not read:
+        return f"stored as {own.dtype}, {fact.dtype}"
+    mine, theirs = dict(own.attrs), dict(fact.attrs)
+    for name in dict.fromkeys([*theirs, *mine]):
+        if mine.get(name) != theirs.get(name) and not (read and name in GLIMPSED):
+            return f"{name} is {mine.get(name, 'none')}, {theirs.get(name, 'none')}"
+    if own.falls != fact.falls:
+        return "pairs run the other way than"
+    own_values = read or not along.isdisjoint(fact.dimensions)
+    if not own_values and own.digest != fact.digest:
+        return "has other values than"
+    return _other_role(own, fact)
+
+
+def _other_role(own: Fact, fact: Fact) -> str | None:
+    """Say in what other variables make something else of a variable than elsewhere."""
+    if own.hung != fact.hung:
+        here, there = (", ".join(dict.fromkeys(n for _, n in f.hung)) or "nothing" for f in (own, fact))
+        return f"its coordinates and the like are {here}; {there}"
+    if own.parent != fact.parent:
+        return f"bounds of {own.parent or 'nothing'}, of {fact.parent or 'nothing'}"
+    # A coordinate becomes data where a variable that it hangs on is missing: that changes nothing about others.
+    return "hangs on others, it is data" if fact.data and not own.data else None
+
+
+def own_of(structure: Structure, assumed: Assumed) -> dict[str, str]:
+    """Return as text what is read of a file itself: coordinates by name, and attributes that tell datasets apart."""
+    own = {v.name: v for v in structure.variables if v.name in assumed.read}
+    found = {}
+    for name, v in sorted(own.items()):
+        stated = [as_text(v.attrs.get(attribute)) for attribute in GLIMPSED]
+        digest = _digest(v.values)
+        found[name] = f"{v.dtype.str} {v.shape} {stated} {None if digest is None else digest.hex()}"
+    return {**found, **identity_of(structure.attrs, assumed.open)}
+
+
+def own_number(structure: Structure, assumed: Assumed) -> int:
+    """Return what is read of a file itself as a number of 63 bits: another one means that it is not the same any more."""
+    digest = hashlib.blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def moved(now: Mapping[str, str], then: Mapping[str, str]) -> str | None:
+    """Say which of the things that were read of a file itself is not the same any more."""
+    name = next((n for n in then if now.get(n) != then[n]), None)
+    return None if name is None else not_the_same([name])
+
+
+def not_the_same(names: Sequence[str]) -> str:
+    """Say that one of these was changed after it was read."""
+    return f"{' or '.join(map(repr, names))} is not what it was when the files were opened: open them anew"

@@ -1,0 +1,264 @@
+"""How are many files opened by a look at a few of them?
+
+Files whose paths agree but for numbers are of one kind. Some of each kind are scanned as a whole: the first, the last, and for
+each number in the path one file in which it is another. What these agree in is assumed of the rest; the coordinates and the
+attributes in which they differ are read of every file. Where that is not enough to tell what a file is like, it is scanned.
+Nothing is verified here: templates of assumed sub-arrays are settled, and so compared, before their first read (`settle`).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aggarray.cf.frozen import frozen
+from aggarray.errors import AggarrayError
+from aggarray.formats.base import Attributes, Structure, Variable
+from aggarray.formats.partial_scan import GLIMPSED, Glimpse, Wanted
+from aggarray.partition.signatures import Assumed, Fact
+from aggarray.scan.comparison import as_text, fact_of, facts_of, groups_of, identity_of
+from aggarray.scan.discovery import Progress, Scan, Scanned
+from aggarray.scan.roles import samplings_of
+from aggarray.scan.workers import Result
+
+#: Of fewer files of a kind each is scanned.
+_FEW = 4
+#: So many numbers of a path are told apart, the last ones.
+_NUMBERS = 8
+
+_DIGITS = re.compile("([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """Who decides: ``identifying``: global attributes that tell datasets apart; ``plain``: is a file data, and no index?"""
+
+    identifying: Sequence[str]
+    plain: Callable[[Structure], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What files of one kind have in common: ``model``, but for what is ``wanted`` of each of them.
+
+    ``resized``: variables by name and by the sizes of their dimensions: files alike share them.
+    """
+
+    model: Structure
+    wanted: Wanted
+    assumed: Assumed
+    resized: dict[tuple[str, tuple[int, ...]], Variable] = field(default_factory=dict)
+
+
+def scan_trusting(
+    paths: Sequence[str], judges: Judges, processes: int | None = None, progress: Progress | None = None
+) -> list[Scanned]:
+    """Return what files hold, in the order given: of some of each kind what a scan finds, of the others what that implies.
+
+    Structures of files that were not scanned are marked as `assumed`. A file that cannot be read gives its error.
+    """
+    results: list[Structure | AggarrayError | None] = [None] * len(paths)
+    groups = kinds(paths)
+    with Scan(len(paths), processes, progress) as scan:
+        probes = [number for group in groups for number in probes_of([paths[n] for n in group], group)]
+        for number, (_, whole) in zip(probes, scan.whole([paths[n] for n in probes]), strict=True):
+            results[number] = whole
+        kind_of: dict[int, Kind | None] = {}
+        for group in groups:
+            known = [r for n in group if isinstance(r := results[n], Structure)]
+            kind_of |= dict.fromkeys((n for n in group if results[n] is None), agreed(known, judges))
+        tasks = [(paths[n], None if kind is None else kind.wanted) for n, kind in kind_of.items()]
+        for (number, kind), found in zip(kind_of.items(), scan.run(tasks), strict=True):
+            results[number] = _as_judged(found, kind)
+        left = [n for n, r in enumerate(results) if r is None]
+        for number, found in zip(left, scan.run([(paths[n], None) for n in left], again=True), strict=True):
+            results[number] = _as_judged(found, None)
+    return [(path, r) for path, r in zip(paths, results, strict=True) if r is not None]
+
+
+def kinds(paths: Sequence[str]) -> list[list[int]]:
+    """Group the numbers of paths that agree but for their digits.
+
+    >>> kinds(["/a/tas_2001.nc", "/a/pr_2001.nc", "/a/tas_2002.nc"])
+    [[0, 2], [1]]
+    """
+    found: dict[str, list[int]] = {}
+    for number, path in enumerate(paths):
+        found.setdefault(_DIGITS.sub("0", path), []).append(number)
+    return list(found.values())
+
+
+def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of those files of a kind that are scanned: all of few.
+
+    >>> probes_of(["/r1/1.nc", "/r1/2.nc", "/r1/3.nc", "/r2/1.nc", "/r2/2.nc", "/r2/3.nc"], range(10, 16))
+    [10, 11, 13, 15]
+    """
+    if len(paths) < _FEW:
+        return list(numbers)
+    fields = [_DIGITS.findall(path)[-_NUMBERS:] for path in paths]
+    chosen = {0, len(paths) - 1}
+    for column in zip(*fields, strict=True):
+        chosen.update([next((n for n, value in enumerate(column) if value != column[0]), 0)])
+    return [numbers[n] for n in sorted(chosen)]
+
+
+def agreed(known: Sequence[Structure], judges: Judges) -> Kind | None:
+    """Return what files agree in and what is to be read of others; None where others cannot be judged by them."""
+    if len(known) < 2 or not all(map(judges.plain, known)):
+        return None
+    model = known[0]
+    if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in known):
+        return None
+    if samplings_of(model):
+        return None  # which samples belong together is each file's own
+    columns = {vs[0].name: vs for vs in zip(*(s.variables for s in known), strict=True)}
+    read = _differing(columns)
+    along = frozenset(d for name in read for d in columns[name][0].dimensions)
+    read |= {
+        n for n, vs in columns.items() if len(vs[0].dimensions) == 1 and along.issuperset(vs[0].dimensions) and _valued(vs)
+    }
+    if not all(_is_judged(name, vs, name in read, along) for name, vs in columns.items()) or not _measured(known, read, along):
+        return None
+    if _told_elsewhere(known, columns, judges.identifying):
+        return None
+    facts = [facts_of(s, judges.identifying) for s in known]
+    if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(known, facts, strict=True)):
+        return None
+    told = [identity_of(s.attrs, judges.identifying) for s in known]
+    open_ = tuple(name for name in judges.identifying if len({t[name] for t in told}) > 1)
+    wanted = Wanted({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
+    fixed = {name: text for name, text in told[0].items() if name not in open_}
+    groups = groups_of(model, judges.identifying)
+    assumed = Assumed(model.uri, model.format, facts[0], fixed, groups, open_, frozenset(read), along)
+    return Kind(_common(known, columns), wanted, assumed)
+
+
+def _parts(structure: Structure, facts: Mapping[str, Fact]) -> object:
+    """Return which part each variable plays, and the global attribute that has a say in it."""
+    stated = as_text(structure.attrs.get("coordinates"))
+    return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
+
+
+def _told_elsewhere(known: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
+    """Tell whether variables or groups have attributes that tell datasets apart, and do."""
+    owners = [[v.attrs for v in column] for column in columns.values()]
+    owners += [[s.groups.get(name, {}) for s in known] for name in known[0].groups]
+    return any(identity_of(attrs, names) != identity_of(all_attrs[0], names) for all_attrs in owners for attrs in all_attrs)
+
+
+def _outline(structure: Structure) -> tuple[str, tuple[tuple[str, str], ...], list[str]]:
+    return structure.format, structure.skipped, [v.name for v in structure.variables]
+
+
+Column = tuple[Variable, ...]
+
+
+def _valued(column: Column) -> bool:
+    return all(v.values is not None for v in column)
+
+
+def _differing(columns: Mapping[str, Column]) -> set[str]:
+    """Return the coordinates of at most one dimension that differ from file to file."""
+    found = set()
+    for name, column in columns.items():
+        if _valued(column) and all(len(v.dimensions) < 2 for v in column) and len(set(map(fact_of, column))) > 1:
+            found.add(name)
+    return found
+
+
+def _is_judged(name: str, column: Column, read: bool, along: frozenset[str]) -> bool:
+    """Tell whether a variable of one file says what that of another is, but for what is read of each."""
+    if len({v.dimensions for v in column}) > 1:
+        return False
+    if read:
+        # Only numbers are read by a glimpse.
+        plain = all(v.dtype.kind in "iuf" for v in column)
+        return plain and len({_stated(v, leaving=GLIMPSED) for v in column}) == 1
+    own_values = not along.isdisjoint(column[0].dimensions)
+    if len({(_stated(v), v.dtype, f.falls) for v in column for f in (fact_of(v),)}) > 1:
+        return False
+    sizes = {tuple(n for d, n in zip(v.dimensions, v.shape, strict=True) if d not in along) for v in column}
+    return len(sizes) == 1 and (own_values or len({fact_of(v).digest for v in column}) == 1)
+
+
+def _stated(variable: Variable, leaving: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in fact_of(variable).attrs if name not in leaving)
+
+
+def _measured(known: Sequence[Structure], read: set[str], along: frozenset[str]) -> bool:
+    """Tell whether the coordinates that are read of each file give the sizes of all that it holds."""
+    for structure in known:
+        sizes = _sizes([v for v in structure.variables if v.name in read])
+        if sizes is None or sizes.keys() != along:
+            return False
+        for variable in structure.variables:
+            if any(sizes.get(d, n) != n for d, n in zip(variable.dimensions, variable.shape, strict=True)):
+                return False
+    return True
+
+
+def _sizes(coordinates: Sequence[Variable]) -> dict[str, int] | None:
+    """Return the sizes of the dimensions that coordinates span; None where they contradict each other."""
+    found: dict[str, int] = {}
+    for variable in coordinates:
+        for d, n in zip(variable.dimensions, variable.shape, strict=True):
+            if found.setdefault(d, n) != n:
+                return None
+    return found
+
+
+def _common(known: Sequence[Structure], columns: Mapping[str, Column]) -> Structure:
+    """Return the first file without the attributes in which others differ."""
+    model = known[0]
+    variables = [replace(v, attrs=_shared_attributes([other.attrs for other in columns[v.name]])) for v in model.variables]
+    groups = {name: _shared_attributes([s.groups.get(name, {}) for s in known]) for name in model.groups}
+    attrs = _shared_attributes([s.attrs for s in known])
+    return replace(model, attrs=attrs, variables=tuple(variables), groups=groups)
+
+
+def _shared_attributes(found: Sequence[Attributes]) -> Attributes:
+    texts = [{name: as_text(value) for name, value in attrs.items()} for attrs in found]
+    return frozen({name: v for name, v in found[0].items() if all(t.get(name) == texts[0][name] for t in texts)})
+
+
+def _as_judged(found: Result, kind: Kind | None) -> Structure | AggarrayError | None:
+    """Return what a file holds; None where a glimpse was not enough to tell."""
+    if isinstance(found, Glimpse):
+        return None if kind is None else judged(found, kind)
+    return found if isinstance(found, Structure | AggarrayError) else None
+
+
+def judged(seen: Glimpse, kind: Kind) -> Structure | None:
+    """Return what a file of a kind holds, as far as that is told by what was seen of it; None where it is not told."""
+    model, own = kind.model, {v.name: v for v in seen.variables}
+    read = [_own(v, own[v.name]) for v in model.variables if v.name in own]
+    sizes = _sizes(read)
+    if sizes is None:
+        return None
+    known = {v.name: v for v in read}
+    variables = tuple(known.get(v.name) or _resized(v, sizes, kind) for v in model.variables)
+    attrs = model.attrs if not seen.attrs else frozen({**model.attrs, **seen.attrs})
+    paths = None if model.sizes is None else dict(_resized_paths(model.sizes, sizes))
+    return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=kind.assumed)
+
+
+def _own(variable: Variable, seen: Variable) -> Variable:
+    """Return a coordinate with the values, units and calendar of its file."""
+    attrs = {k: v for k, v in variable.attrs.items() if k not in GLIMPSED}
+    return replace(seen, dimensions=variable.dimensions, attrs={**attrs, **seen.attrs})
+
+
+def _resized(variable: Variable, sizes: Mapping[str, int], kind: Kind) -> Variable:
+    """Return a variable with the sizes of a file; values along dimensions that are its own are read when they are wanted."""
+    if sizes.keys().isdisjoint(variable.dimensions):
+        return variable
+    shape = tuple(sizes.get(d, n) for d, n in zip(variable.dimensions, variable.shape, strict=True))
+    found = kind.resized.get((variable.name, shape))
+    if found is None:
+        found = kind.resized[variable.name, shape] = replace(variable, shape=shape, values=None)
+    return found
+
+
+def _resized_paths(paths: Mapping[str, int], sizes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    for path, size in paths.items():
+        yield path, sizes.get(path.rpartition("/")[2], size)

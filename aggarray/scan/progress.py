@@ -1,0 +1,87 @@
+"""How is progress shown: not at all, as a bar, or by whoever asked?"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aggarray.errors import AggregationError, printable
+from aggarray.scan.discovery import Progress
+
+_WIDTH = 24
+#: Seconds between two drawings of a bar, and from the start before a rate means anything.
+_PAUSE, _WARMUP = 0.1, 0.5
+
+
+def checked_progress(progress: bool | Progress | None, unit: str = "files") -> Progress | None:
+    """Return what is called on the way, None for nothing; AggregationError for what cannot be called."""
+    if progress is None or progress is False:
+        return None
+    if progress is not True and not callable(progress):
+        raise AggregationError(f"progress={progress!r}: give True, None or a callable (done, total, what)")
+    return Bar(unit) if progress is True else progress
+
+
+@dataclass(slots=True)
+class Bar:
+    """A bar on standard error, with the rate and the time left; ``unit``: of what is counted; the last step ends its line."""
+
+    unit: str = "files"
+    clock: Callable[[], float] = time.monotonic
+    _start: tuple[float, int] | None = field(default=None, init=False)
+    _drawn: float = field(default=float("-inf"), init=False)
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Draw it, unless it has been drawn just now."""
+        now = self.clock()
+        if self._start is None:
+            self._start = now, done
+        if done < total and now - self._drawn < _PAUSE:
+            return
+        self._drawn = now
+        filled = _WIDTH * done // max(1, total)
+        counts = f"{amount(done, self.unit)}/{amount(total, self.unit)}"
+        # promise: escape-progress
+        line = f"{printable(what)} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{self._speed(now, done, total)}"
+        end = "\n" if done >= total else ""
+        # What a longer line before left behind is blotted out.
+        print(f"\r{line:<78}{end}", end="", file=sys.stderr, flush=True)
+        if end:
+            self._start, self._drawn = None, float("-inf")
+
+    def _speed(self, now: float, done: int, total: int) -> str:
+        """Return rate and time left, as soon as there is a rate. What was done before the start counts for nothing."""
+        then, before = self._start or (now, done)
+        if now - then < _WARMUP or done <= before:
+            return ""
+        rate = (done - before) / (now - then)
+        unit = "" if self.unit == "bytes" else f" {self.unit}"
+        left = f", {duration((total - done) / rate)} left" if done < total else f", {duration(now - then)}"
+        return f", {amount(round(rate), self.unit)}{unit}/s{left}"
+
+
+def amount(number: int, unit: str) -> str:
+    """Return a number as people read it: bytes in kB, MB, GB.
+
+    >>> amount(1234, "files"), amount(999, "bytes"), amount(1234567, "bytes"), amount(25_000_000_000, "bytes")
+    ('1234', '999 B', '1.2 MB', '25.0 GB')
+    """
+    if unit != "bytes":
+        return str(number)
+    size, names = float(number), ["B", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(names) > 1:
+        size, names = size / 1000, names[1:]
+    return f"{number} B" if names[0] == "B" else f"{size:.1f} {names[0]}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people read it.
+
+    >>> duration(7.2), duration(75), duration(7384)
+    ('7 s', '1:15', '2:03:04')
+    """
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    if whole < 60:
+        return f"{whole} s"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

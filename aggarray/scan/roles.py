@@ -1,0 +1,194 @@
+"""Which variables of a file are data, and what hangs on each?
+
+Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
+``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
+(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too. `samplings_of` finds what says which
+samples belong together (9.3).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aggarray.formats.base import Structure, Variable, basename, words
+from aggarray.formats.templates import text_attribute
+
+#: Features of which each has samples of its own (CF section 9.1), as ``featureType`` names them.
+_FEATURES = frozenset(("timeseries", "trajectory", "profile"))
+
+#: What hangs on each variable, as {key: variable}, the key a base name; and which variables are data.
+Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
+
+
+def roles_of(names: "Names") -> Roles:
+    """Return what hangs on each variable of a file, and the names of its data variables in order."""
+    variables, hung = names.structure.variables, set[str]()
+    roles = {v.name: dict(names.hanging(v)) for v in variables}
+    for name, others in roles.items():
+        hung.update(h for h in others.values() if h != name)
+    data = [v.name for v in variables if v.name not in hung and not names.is_coordinate(v)]
+    reached = {h for name in data for h in roles[name].values()}.union(data)
+    spare = [v for v in variables if v.name not in reached]
+    return roles, (*data, *(v.name for v in spare if names.stands_alone(v, roles)))
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Samples of one dimension that belong to instances (CF section 9.3), in one group of a file.
+
+    ``counts``: the variable of the sizes of runs of samples (contiguous: of instances); ``index``: that of the instance of
+    each run, or sample; None for what there is not. Dimensions by name: of ``samples``, ``instances``, and ``runs`` (None
+    without counts). ``present``: coordinates of instances and samples that are missing where there is no sample (incomplete
+    multidimensional).
+    """
+
+    group: str
+    samples: str
+    instances: str
+    runs: str | None = None
+    counts: str | None = None
+    index: str | None = None
+    present: tuple[str, ...] = ()
+
+
+def samplings_of(structure: Structure) -> list[Sampling]:
+    """Return the ragged representations in a file: contiguous, indexed, indexed contiguous, incomplete (CF H.2 to H.6)."""
+    flat = [v for v in structure.variables if len(v.dimensions) == 1]
+    indices = {(v.name.rpartition("/")[0], v.dimensions[0]): v for v in flat if words(v.attrs.get("instance_dimension"))}
+    found = []
+    for v in flat:
+        for samples in words(v.attrs.get("sample_dimension")):
+            group, (runs,) = v.name.rpartition("/")[0], v.dimensions
+            index = indices.pop((group, runs), None)
+            if samples != runs:
+                (instances,) = (runs,) if index is None else words(index.attrs["instance_dimension"])[:1]
+                found.append(Sampling(group, samples, instances, runs, v.name, None if index is None else index.name))
+    counted = {(one.group, one.samples) for one in found}
+    for (group, samples), v in indices.items():
+        (instances,) = words(v.attrs["instance_dimension"])[:1]
+        if (group, samples) not in counted and instances != samples:
+            found.append(Sampling(group, samples, instances, index=v.name))
+    return found + _incomplete(structure)
+
+
+def _incomplete(structure: Structure) -> list[Sampling]:
+    """Return the incomplete multidimensional arrays of a file (CF section 9.3.2).
+
+    That is so where a file of discrete sampling features has coordinates along instances and samples together: where samples
+    share theirs, the array is an orthogonal one, and no row is shorter than others.
+    """
+    feature = structure.attrs.get("featureType")
+    if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
+        return []
+    names, found = Names(structure), dict[tuple[str, tuple[str, ...]], dict[str, None]]()
+    for v in structure.variables:
+        if len(v.dimensions) != 2 or not names.is_sampled(v):
+            continue
+        own = [n for n in names.named(v, words(v.attrs.get("coordinates"))) if names.variables[n].dimensions == v.dimensions]
+        alike = [n for n in own if names.variables[n].shape == v.shape]
+        found.setdefault((v.name.rpartition("/")[0], v.dimensions), {}).update(dict.fromkeys(alike))
+    return [Sampling(group, along[1], along[0], present=tuple(sorted(own))) for (group, along), own in found.items() if own]
+
+
+class Names:
+    """The ``variables`` of one file by name, and which one a name in another's attribute stands for.
+
+    ``parents``: of each boundary variable the one whose bounds it is.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.variables = {v.name: v for v in structure.variables}
+        self.parents: dict[str, str] = {}
+        self._roles = [v for v in structure.variables if "cf_role" in v.attrs]
+        for v in structure.variables:
+            for attribute in ("bounds", "climatology"):
+                for found in self.named(v, words(v.attrs.get(attribute))):
+                    self.parents.setdefault(found, v.name)
+
+    def find(self, name: str, group: str) -> str | None:
+        """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
+        if name.startswith("/"):
+            return name[1:] if name[1:] in self.variables else None
+        while True:
+            path = f"{group}/{name}" if group else name
+            if path in self.variables:
+                return path
+            if not group:
+                return None
+            group = group.rpartition("/")[0]
+
+    def named(self, variable: Variable, names: list[str]) -> Iterator[str]:
+        """Yield the variables that names in an attribute of ``variable`` stand for."""
+        group = variable.name.rpartition("/")[0]
+        for name in names:
+            found = self.find(name, group)
+            if found is not None and found != variable.name:
+                yield found
+
+    def coordinate(self, variable: Variable, dimension: str) -> str | None:
+        """Return the coordinate variable of a dimension of a variable."""
+        axis = variable.dimensions.index(dimension) if dimension in variable.dimensions else None
+        group = variable.name.rpartition("/")[0]
+        if axis is not None and variable.scopes is not None:
+            # A dimension of a group above, hidden by another of its name: that of the group has another coordinate.
+            group = variable.scopes[axis]
+        found = self.find(dimension, group)
+        if found is None or not self.is_coordinate(self.variables[found]):
+            return None
+        if axis is not None and variable.scopes is not None and self.variables[found].scopes != (variable.scopes[axis],):
+            return None
+        # A group may have a dimension of that name of its own, of another size.
+        size = None if axis is None else variable.shape[axis]
+        return found if size in (None, self.variables[found].shape[0]) else None
+
+    def lies_along(self, name: str, variable: Variable) -> bool:
+        """Tell whether all dimensions of a variable of a name are dimensions of another."""
+        own = self.variables[name]
+        if own.scopes is None or variable.scopes is None:
+            return set(own.dimensions) <= set(variable.dimensions)
+        return set(zip(own.dimensions, own.scopes, strict=True)) <= set(zip(variable.dimensions, variable.scopes, strict=True))
+
+    def is_sampled(self, variable: Variable) -> bool:
+        """Tell whether the second dimension of a variable only numbers samples: none is a feature, or at a place or time."""
+        told = self.coordinate(variable, variable.dimensions[1])
+        attrs = {} if told is None else self.variables[told].attrs
+        bare = not {"axis", "standard_name"} & attrs.keys() and text_attribute(attrs.get("units", "1")) in ("1", "")
+        return bare and not any(v.dimensions[:1] == variable.dimensions[1:] for v in self._roles)
+
+    def is_coordinate(self, variable: Variable) -> bool:
+        """Tell whether a variable is the coordinate variable of its own dimension."""
+        return variable.dimensions == (basename(variable.name),)
+
+    def hanging(self, variable: Variable) -> Iterator[tuple[str, str]]:
+        """Yield (key, variable) for all that hangs on a variable; the key is the base name."""
+        direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
+        stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
+        direct += [c for c in self.named(variable, stated) if self.lies_along(c, variable)]
+        direct += self._instances(variable)
+        if not direct and variable.name in self.parents:
+            return
+        for name in dict.fromkeys(direct):
+            yield basename(name), name
+        for name in dict.fromkeys([variable.name, *direct]):
+            yield from ((basename(b), b) for b in self.bounds(self.variables[name]))
+        for name in self.named(variable, [w for w in words(variable.attrs.get("cell_measures")) if not w.endswith(":")]):
+            if self.lies_along(name, variable):
+                yield basename(name), name
+        mapping = words(variable.attrs.get("grid_mapping"))
+        stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
+        yield from ((basename(name), name) for name in self.named(variable, stated))
+
+    def _instances(self, variable: Variable) -> list[str]:
+        """Return the variables that say which station, profile or trajectory is which (CF section 9.5)."""
+        return [v.name for v in self._roles if v.dimensions and v.name != variable.name and self.lies_along(v.name, variable)]
+
+    def bounds(self, variable: Variable) -> list[str]:
+        """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""
+        found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
+        return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
+
+    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
+        """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
+        parent = self.parents.get(variable.name)
+        return parent is None or variable.name not in roles[parent].values()

@@ -1,0 +1,93 @@
+"""Which files may an array be read from, and what happens where one is gone?"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from aggarray.errors import IndexFileError
+from aggarray.storage import remote
+from aggarray.storage.remote import Reach, Storage, carrier, given
+
+#: No options for remote files.
+_PLAIN = Storage()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the files of an array may be read.
+
+    ``missing``: what a file that is gone does, "raise" or "fill"; ``roots``: the only folders, resolved, and beginnings of
+    addresses, whose files are opened, None = any; ``near``: those that hold where no roots are given: what the user named lies
+    there; ``storage``: options for remote files.
+    """
+
+    missing: str = "raise"
+    roots: tuple[str, ...] | None = None
+    near: tuple[str, ...] | None = None
+    storage: Storage = _PLAIN
+
+    def check(self, uri: str) -> None:
+        """Raise IndexFileError for a file outside the roots, links resolved, or far from what the user named."""
+        if self.roots is not None:
+            if not is_below(uri, self.roots):
+                raise IndexFileError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
+        elif self.near is not None and ("/" not in self.near or "://" in uri) and not is_below(uri, self.near):
+            what = "a remote file" if "://" in carrier(uri) else "a local file"
+            raise IndexFileError(
+                f"{uri}: {what} that an index from elsewhere names; name its address or folder in roots= if you trust it, "
+                "or fetch it and open with relocate="
+            )
+
+    @contextmanager
+    def reach(self) -> Iterator[None]:
+        """Let remote files be got to in this way for the length of a block."""
+        allowed = self.near if self.roots is None else self.roots
+        with given(Reach(self.storage, allowed)):
+            yield
+
+    def check_named(self, uri: str, by: str) -> None:
+        """Raise IndexFileError for a file that another one names and that may not be read.
+
+        Without roots any local file may, a remote one only from where what names it came.
+        """
+        # promise: reference-roots
+        if self.roots is not None:
+            self.check(uri)
+        elif "://" in uri and (_origin(uri) != _origin(by) if self.near is None else not is_below(uri, self.near)):
+            raise IndexFileError(
+                f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it"
+            )
+        else:
+            self.check(uri)
+
+
+#: Any file may be read.
+ANYWHERE = Access()
+
+
+def _origin(uri: str) -> list[str]:
+    """Return scheme and host of a URL.
+
+    >>> _origin("s3://bucket/a/b.nc")
+    ['s3:', '', 'bucket']
+    """
+    return uri.split("/")[:3] if "://" in uri else []
+
+
+def is_below(uri: str, roots: Sequence[str]) -> bool:
+    """Tell whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
+
+    A member of an archive lies where the archive does, or below an address that begins like its own.
+
+    >>> is_below("/data/a/../b.nc", ["/data"]), is_below("/data2/b.nc", ["/data"])
+    (True, False)
+    """
+    there = carrier(uri)
+    if "://" in there:
+        return remote.is_below(there, roots)
+    try:
+        real = os.path.realpath(there)
+    except ValueError:  # a null character, or one that no name of a file can have: it lies nowhere
+        return False
+    return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)

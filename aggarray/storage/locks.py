@@ -1,0 +1,337 @@
+"""Locks between processes that write to the same path, on file systems with locks (`flock`) and without.
+
+With `flock` the lock is a hidden file beside the path, and the system releases it with the process. Where `flock` fails, the
+lock is a file that is created exclusively and names its owner. The lock of a process of this host that has ended is taken over
+at once, that of another host when it has had no heartbeat for `STALE` seconds. A process that takes a lock over holds a second
+one while it compares and replaces, so that two never do.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from aggarray.storage.owners import lock_of, owner_of, temporary_of, this_process
+
+#: Seconds between signs of life of an exclusive lock file, and after how many without one it is taken over.
+HEARTBEAT, STALE = 10.0, 120.0
+#: Seconds between two attempts to get an exclusive lock: at first, and at most.
+_PAUSES = 0.002, 0.2
+#: What `flock` says where another process holds the lock.
+_HELD = (errno.EAGAIN, errno.EACCES)
+#: What follows the name of a path in that of its exclusive lock file.
+_KIND = "held"
+
+
+class LockError(OSError):
+    """A lock that cannot be had, or has been lost; says which file, and what to do."""
+
+
+class Lock:
+    """A lock that is held: by `flock`, by an exclusive file, or by both."""
+
+    def __init__(self) -> None:
+        self._path, self._descriptor = "", -1
+        self._exclusive: _Exclusive | None = None
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the system keeps others out, whatever they do."""
+        return self._descriptor >= 0
+
+    def check(self) -> None:
+        """Raise LockError where another process has taken the lock over: what it wrote meanwhile must stay."""
+        lost = self._descriptor >= 0 and not is_still(self._descriptor, self._path)
+        if lost or (self._exclusive is not None and not self._exclusive.is_mine()):
+            raise LockError(f"its lock {self._path} was removed, or taken over by another process: run it again")
+
+    def acquire(self, path: str, wait: bool) -> None:
+        """Take the lock of a path; BlockingIOError where another process holds it and ``wait`` is false."""
+        self._path = lock_of(path)
+        while not self._flocked(wait):
+            pass
+        # Also where a host on which `flock` fails holds it now.
+        # promise: exclusive-lock-file
+        if self._descriptor < 0 or os.path.lexists(lock_of(path, _KIND)):
+            self._exclusive = _Exclusive(path)
+            self._exclusive.acquire(wait)
+
+    def _flocked(self, wait: bool) -> bool:
+        """Try to hold the lock file; False where it was replaced while this waited. Without `flock` there is none."""
+        try:
+            how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            # promise: lock-symlink
+            self._descriptor = os.open(self._path, how, 0o666)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise
+            raise LockError(f"its lock {self._path} is a link or no file: remove it") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            # promise: held-lock-kept
+            if error.errno in _HELD:
+                self._close()
+                raise BlockingIOError(error.errno, error.strerror) from error
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)  # no locks here: it means nothing
+            self._close()
+            return True
+        if is_still(self._descriptor, self._path):
+            return True
+        self._close()
+        return False
+
+    def release(self) -> None:
+        """Remove the lock files; a second call does no harm."""
+        if self._exclusive is not None:
+            self._exclusive.release()
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                if is_still(self._descriptor, self._path) and self._is_held():
+                    # promise: lock-removed-on-interrupt
+                    os.unlink(self._path)
+            self._close()
+
+    def _is_held(self) -> bool:
+        """Tell whether the lock is this process's: an interrupt may come before it is."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno not in _HELD
+        return True
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: str, wait: bool = True) -> Iterator[Lock]:
+    """Hold the lock of a path for the length of a block; its files are removed afterwards.
+
+    One process, and one thread, at a time. BlockingIOError where another holds it and ``wait`` is false; LockError for one that
+    cannot be had; OSError where the folder cannot be written to.
+    """
+    lock = Lock()
+    try:
+        lock.acquire(path, wait)
+        yield lock
+    finally:
+        surely(lock.release)
+
+
+@contextlib.contextmanager
+def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
+    """Hold an open file for the length of a block, without a lock file where `flock` works.
+
+    BlockingIOError where another process holds it and ``wait`` is false.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno in _HELD:
+                raise BlockingIOError(error.errno, error.strerror) from error
+            exclusive = _Exclusive(os.path.realpath(path))
+            stack.callback(surely, exclusive.release)
+            exclusive.acquire(wait)
+        yield
+
+
+def unlock(path: str) -> None:
+    """Remove the lock of a path that needs no writing, which a killed process has left; one that is held stays."""
+    if any(os.path.lexists(lock_of(path, kind)) for kind in ("lock", _KIND)):
+        with contextlib.suppress(OSError), locked(path, wait=False):
+            pass
+
+
+def is_still(descriptor: int, path: str) -> bool:
+    """Tell whether an open file is the one that a path names."""
+    try:
+        there, held = os.lstat(path), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+
+
+def surely(undo: Callable[[], None]) -> None:
+    """Do what has to be done in the end, an interrupt notwithstanding: one that comes meanwhile is raised afterwards."""
+    try:
+        undo()
+    except KeyboardInterrupt:
+        undo()
+        raise
+
+
+class _Exclusive:
+    """A lock file that exists as long as it is held, and names its owner.
+
+    ``target``: the path that is locked; ``depth``: 0, or 1 for the lock of those who take it over, and so on.
+    """
+
+    def __init__(self, target: str, depth: int = 0) -> None:
+        self._target, self._depth = target, depth
+        self._path = lock_of(target, _KIND) + "~" * depth
+        self._content, self._process = b"", os.getpid()
+        self._ended = threading.Event()
+
+    def is_mine(self) -> bool:
+        """Tell whether the file is still the one of this object, and this process is not a fork of its owner."""
+        return bool(self._content) and self._process == os.getpid() and _content(self._path) == self._content
+
+    def acquire(self, wait: bool) -> None:
+        """Create the file, or take it over from an owner that has ended; BlockingIOError instead of waiting."""
+        owner = this_process()
+        told = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": secrets.token_hex(8)}
+        self._content = json.dumps(told).encode()
+        made = temporary_of(self._target)
+        pause, most = _PAUSES
+        try:
+            _write(made, self._content)
+            while not self._created(made) and not self._taken_over(made):
+                if not wait:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), self._path)
+                time.sleep(pause)
+                pause = min(2 * pause, most)
+        except BaseException:
+            self.release()
+            raise
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(made)
+        self._sweep()
+        if not self._depth:
+            threading.Thread(target=self._beat, name="aggarray-lock", daemon=True).start()
+
+    def _created(self, made: str) -> bool:
+        """Try to give the file its name; False where there is one already."""
+        try:
+            os.link(made, self._path)
+        except FileExistsError:
+            return self.is_mine()  # a server may have done it without its answer getting here
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK):
+                raise
+            try:
+                _write(self._path, self._content)  # no hard links here
+            except FileExistsError:
+                return False
+        return True
+
+    def _taken_over(self, made: str) -> bool:
+        """Replace the file of an owner that has ended; False where there is none."""
+        found = _content(self._path)
+        if found is None or not self._is_stale(found, made):
+            return False
+        # Of several that find it stale one comes first, and the others find another content.
+        guard = _Exclusive(self._target, self._depth + 1)
+        try:
+            guard.acquire(wait=True)
+            # promise: lock-single-takeover
+            if _content(self._path) != found:
+                return False
+            os.replace(made, self._path)
+            return True
+        finally:
+            surely(guard.release)
+
+    def _sweep(self) -> None:
+        """Remove what is left of a process that was killed while it took a lock over."""
+        guard = _Exclusive(self._target, self._depth + 1)
+        if os.path.lexists(guard._path):
+            with contextlib.suppress(BlockingIOError):
+                guard.acquire(wait=False)
+                guard.release()
+
+    def _is_stale(self, content: bytes, made: str) -> bool:
+        """Tell whether the owner of a file has ended, or given no sign of life for long."""
+        owner = owner_of(_field(content, "owner"))
+        gone = None if owner is None else owner.is_gone()
+        if gone is not None:
+            # promise: exclusive-lock-dead-process
+            return gone
+        with contextlib.suppress(FileNotFoundError):
+            # Both times are those of the file server: clocks of hosts differ.
+            os.utime(made)
+            # promise: exclusive-lock-other-host
+            return _mtime(made) - _mtime(self._path) > STALE
+        return False
+
+    def _beat(self) -> None:
+        """Give a sign of life now and then; of a file that another process has replaced the old one gets it."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                while self.is_mine() and not self._ended.wait(HEARTBEAT):
+                    # promise: exclusive-lock-heartbeat
+                    os.utime(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def release(self) -> None:
+        """Remove the file if it is this object's; a second call does no harm."""
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            if self.is_mine():
+                os.unlink(self._path)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write a file that is not there yet, whole or not at all."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        if os.write(descriptor, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: str) -> int:
+    """Open a lock file for reading: opening tells a network file system to look again. LockError for a link."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LockError(f"its lock {path} is a link: remove it") from error
+
+
+def _content(path: str) -> bytes | None:
+    """Return what a lock file says, None where there is none."""
+    try:
+        descriptor = _opened(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.read(descriptor, 4096)
+    except IsADirectoryError as error:
+        raise LockError(f"its lock {path} is a folder: remove it") from error
+    finally:
+        os.close(descriptor)
+
+
+def _mtime(path: str) -> float:
+    descriptor = _opened(path)
+    try:
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+
+
+def _field(content: bytes, name: str) -> str:
+    """Return a field of a lock file, "" where it does not say."""
+    found: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(content)
+    return str(found.get(name, "")) if isinstance(found, dict) else ""

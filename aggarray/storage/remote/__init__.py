@@ -1,0 +1,49 @@
+"""How are files read that lie elsewhere: on a web server, in an object store, in an archive?
+
+`urls` says what an address means, `reach` which addresses may be gone to and with which credentials, `systems` finds the file
+system of fsspec for one, `fetching` gets many byte ranges at once, `objects` tells what an object is like and reads it in
+blocks, `listing` finds what a folder or a pattern names. No other module talks to fsspec, which is imported with the first
+address that is opened.
+"""
+
+from aggarray.storage.remote.conditional import changed
+from aggarray.storage.remote.credentials import Reach, Storage, current, given, in_threads
+from aggarray.storage.remote.listing import expand, folders_in, has_magic
+from aggarray.storage.remote.objects import READY, ObjectFile, Status, content, forget, look_ahead, status
+from aggarray.storage.remote.reader import RemoteSource, pieces
+from aggarray.storage.remote.requests import Wish, fetch, whole, wholes
+from aggarray.storage.remote.urls import below, canonical, carrier, is_below, is_remote, join, origin, parent, resolve
+
+__all__ = [
+    "READY",
+    "ObjectFile",
+    "Reach",
+    "RemoteSource",
+    "Status",
+    "Storage",
+    "Wish",
+    "below",
+    "canonical",
+    "carrier",
+    "changed",
+    "content",
+    "current",
+    "expand",
+    "fetch",
+    "folders_in",
+    "forget",
+    "given",
+    "has_magic",
+    "in_threads",
+    "is_below",
+    "is_remote",
+    "join",
+    "look_ahead",
+    "origin",
+    "parent",
+    "pieces",
+    "resolve",
+    "status",
+    "whole",
+    "wholes",
+]

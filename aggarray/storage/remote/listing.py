@@ -1,0 +1,172 @@
+"""Which files does a remote folder hold, and which does a pattern name, as far as the file system lists them?
+
+Web servers list folders by pages of links. Hidden names are left out; a Zarr store counts as one file, whatever lies in it.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.storage.remote import web
+from aggarray.storage.remote.credentials import in_threads
+from aggarray.storage.remote.filesystems import System, system_of
+from aggarray.storage.remote.objects import MARKS, note, status
+from aggarray.storage.remote.requests import together
+from aggarray.storage.remote.urls import ARCHIVES, join, scheme_of, split
+
+_MAGIC = re.compile(r"[*\[]")
+#: Folders within folders.
+_DEEPEST = 64
+
+
+def has_magic(uri: str) -> bool:
+    """Tell whether an address is a pattern: ``?`` begins a query in those of web pages, and is none."""
+    return _MAGIC.search(split(uri)[0].partition("://")[2] if not split(uri)[1] else split(uri)[0]) is not None
+
+
+def expand(uri: str) -> list[str]:
+    """Return the files and Zarr stores that an address names: itself, all in a folder, or what a pattern fits.
+
+    MissingFileError where there are none; what is there but cannot be read is found out when it is scanned.
+    """
+    if has_magic(uri):
+        found = sorted(_matches(uri))
+        if not found:
+            raise MissingFileError(f"{uri}: no file matches; check the pattern, and that its server lists files")
+        return found
+    try:
+        there = status(uri)
+    except AggarrayError:
+        return [uri]
+    if not there.folder or there.store:
+        return [uri]
+    found = sorted(_walk([uri.rstrip("/") if split(uri)[1] == "" else uri], 0))
+    if not found:
+        raise MissingFileError(f"{uri}: no files in this folder; check the address, and that its server lists files")
+    return found
+
+
+def folders_in(uri: str) -> list[str]:
+    """Return the names of the folders in a folder; FormatError where nobody lists them."""
+    try:
+        return sorted(name for name, folder in _entries(uri) if folder)
+    except MissingFileError as error:
+        raise FormatError(
+            f"{uri}: its server does not list what is in the store; consolidate its metadata, or name the arrays"
+        ) from error
+
+
+def _matches(uri: str) -> Iterator[str]:
+    """Yield what fits a pattern: folders are listed from the last one before its first special character."""
+    member, archive = split(uri)
+    text = member if archive else uri
+    start = _MAGIC.search(text)
+    head = text[: start.start() if start else len(text)].rpartition("/")[0]
+    root = f"{scheme_of(uri)}://{head}::{archive}" if archive else head
+    fits = re.compile(_expression(text)).fullmatch
+    depth = _DEEPEST if "**" in text else text[len(head) :].strip("/").count("/")
+    for found in _walk([root], 0, depth):
+        own = split(found)[0] if archive else found
+        if fits(own) or (scheme_of(uri) not in ARCHIVES and fits(unquote(own))):
+            yield found
+
+
+def _expression(pattern: str) -> str:
+    """Return a pattern of a shell as a regular expression.
+
+    >>> _expression("a/**/b*.nc"), _expression("[!ab]?c")
+    ('a/(?:.*/)?b[^/]*\\\\.nc', '[^ab]\\\\?c')
+    """
+    found, at = "", 0
+    while at < len(pattern):
+        rest = pattern[at:]
+        group = re.match(r"\[!?\]?[^\]/]*\]", rest)
+        if rest.startswith("**/"):
+            found, at = f"{found}(?:.*/)?", at + 3
+        elif rest.startswith("**"):
+            found, at = f"{found}.*", at + 2
+        elif rest[0] == "*":
+            found, at = f"{found}[^/]*", at + 1
+        elif group:
+            inner = group[0][1:-1].replace("\\", "\\\\")
+            found, at = f"{found}[{'^' + inner[1:] if inner.startswith('!') else inner}]", at + len(group[0])
+        else:
+            found, at = found + re.escape(rest[0]), at + 1
+    return found
+
+
+def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[str]:
+    """Yield the files and stores in folders, down to some level; the folders of a level are listed together."""
+    below: list[str] = []
+    for folder, listed in zip(folders, in_threads(_listed, folders), strict=True):
+        if isinstance(listed, AggarrayError):
+            if level == 0 and not isinstance(listed, MissingFileError):
+                raise listed
+            continue
+        if level and any(name in MARKS for name, inner in listed if not inner):
+            yield folder
+            continue
+        below += [join(folder, name) for name, inner in listed if inner and not name.startswith(".")]
+        yield from (join(folder, name) for name, inner in listed if not inner and not name.startswith("."))
+    if below and level < deepest:
+        yield from _walk(below, level + 1, deepest)
+    elif below:
+        # A store may be just as deep as the pattern.
+        for folder, found in zip(below, in_threads(_is_store, below), strict=True):
+            if found:
+                yield folder
+
+
+def _is_store(uri: str) -> bool:
+    try:
+        return bool(status(uri).store)
+    except AggarrayError:
+        return False
+
+
+def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
+    try:
+        return _entries(folder)
+    except AggarrayError as error:
+        return error
+
+
+def _entries(folder: str) -> list[tuple[str, bool]]:
+    """Return the names in a folder, each with whether it is a folder; what files are like is noted where that is told."""
+    place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
+
+    async def later(system: System) -> Any:
+        if system.web:
+            return [{"name": link, "type": _kind(link)} for link in await web.links(system.fs, place)]
+        return await system.fs._ls(system.path(place), detail=True)
+
+    def now(system: System) -> Any:
+        return system.fs.ls(system.path(place), detail=True)
+
+    found = together([(place, later, now)])[0]
+    if isinstance(found, AggarrayError):
+        raise found
+    on_web = scheme_of(place) in _WEB
+    own, entries = _bare(place if on_web else system_of(place).path(place)), {}
+    for entry in found:
+        head, _, tail = _bare(str(entry["name"])).rpartition("/")
+        if tail and head == own:
+            name = unquote(tail) if on_web else tail
+            entries[name] = entry.get("type") == "directory"
+            if not on_web and not entries[name]:
+                note(join(folder, name), entry)
+    return sorted(entries.items())
+
+
+_WEB = ("http", "https")
+
+
+def _kind(link: str) -> str:
+    return "directory" if link.endswith("/") else "file"
+
+
+def _bare(name: str) -> str:
+    """Return a name without its query and the slashes around it."""
+    return name.partition("?")[0].strip("/") if "://" in name else name.strip("/")

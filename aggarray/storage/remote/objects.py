@@ -1,0 +1,361 @@
+"""What is a remote object like, and what are its bytes at some place?
+
+What an object is like is asked once in `FRESH` seconds. Web servers and S3 tell of a change within them with the bytes.
+Metadata are read in blocks, which are kept; values are not.
+"""
+
+import gc
+import hashlib
+import io
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
+from aggarray.storage.remote import web
+from aggarray.storage.remote.credentials import current
+from aggarray.storage.remote.filesystems import Objects, System, close_systems, read_archives_through
+from aggarray.storage.remote.requests import Wish, fetch, together
+from aggarray.storage.remote.urls import is_remote, join, split
+
+#: Seconds for which what an object is like is remembered.
+FRESH = 30.0
+#: Bytes of a block, and of blocks that are kept; blocks that are read at least for libraries, and bytes of as many.
+BLOCK, KEPT, AHEAD = 1 << 16, 1 << 26, 16
+READY = AHEAD * BLOCK
+#: So many objects are remembered, and asked for by one call.
+_MOST, _TOGETHER = 400_000, 4096
+#: What tells that a folder is a Zarr store.
+MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+#: Objects in the memory of this process.
+_MEMORY = "memory://"
+_TIMES = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "CRC", "checksum")
+
+
+class Status(NamedTuple):
+    """What an object is like: bytes, time of change in ns, its tag as the server writes it; whether it is a folder.
+
+    ``store``: what tells that a folder is a Zarr store, by name; empty for another folder.
+    """
+
+    size: int
+    time: int
+    tag: str
+    folder: bool = False
+    store: str = ""
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """What tells that the object has changed: time, bytes, and a number for the tag."""
+        return self.time, self.size, _number(self.tag)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "little")
+
+
+class _Memory:
+    """What is known of objects and some of their blocks; forgotten after a fork, and when files are closed."""
+
+    def __init__(self) -> None:
+        self.clear()
+        if hasattr(os, "register_at_fork"):
+            # promise: remote-objects-lock-fork
+            os.register_at_fork(after_in_child=self.clear)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.lock = threading.Lock()
+        self.known: dict[Any, tuple[float, Status]] = {}
+        self.blocks: OrderedDict[Any, bytes] = OrderedDict()
+        self.bytes = 0
+
+    def note(self, uri: str, found: Status) -> None:
+        """Remember what an object is like."""
+        with self.lock:
+            if len(self.known) >= _MOST:
+                self.known.clear()
+            self.known[uri, current()] = time.monotonic(), found
+
+    def lose(self, uri: str) -> None:
+        """Forget what an object is like."""
+        with self.lock:
+            self.known.pop((uri, current()), None)
+
+    def recall(self, uri: str) -> Status | None:
+        """Return what an object is like, where that was asked lately. Objects in memory are asked anew: that costs nothing."""
+        if uri.startswith(_MEMORY):
+            return None
+        noted = self.known.get((uri, current()))
+        return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
+
+    def block(self, key: Any) -> bytes | None:
+        """Return a block that is kept."""
+        with self.lock:
+            if key in self.blocks:
+                self.blocks.move_to_end(key)
+            return self.blocks.get(key)
+
+    def keep(self, key: Any, block: bytes) -> None:
+        """Keep a block; the least recently used ones go."""
+        with self.lock:
+            self.bytes += len(block) - len(self.blocks.pop(key, b""))
+            self.blocks[key] = block
+            while self.bytes > KEPT:
+                self.bytes -= len(self.blocks.popitem(last=False)[1])
+
+
+_memory = _Memory()
+
+
+def forget() -> None:
+    """Forget what objects are like, their blocks and the file systems."""
+    _memory.clear()
+    close_systems()
+
+
+def status(uri: str) -> Status:
+    """Return what an object or a folder is like. Raises MissingFileError, FormatError, or IndexFileError."""
+    found = _asked([uri])[0]
+    if isinstance(found, AggarrayError):
+        raise found
+    return found
+
+
+def look_ahead(uris: Iterable[str]) -> None:
+    """Ask what many objects are like, all at once: whoever needs one of them need not wait for it any more."""
+    wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _memory.recall(uri) is None]
+    for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
+        _asked(wanted[start : start + _TOGETHER])
+
+
+def note(uri: str, info: Mapping[str, Any]) -> None:
+    """Remember what a listing told of a file."""
+    with suppress(FormatError):
+        _memory.note(uri, _told(info, uri))
+
+
+def _asked(uris: Sequence[str]) -> list[Status | AggarrayError]:
+    found: list[Any] = [_memory.recall(uri) for uri in uris]
+    unknown = [n for n, known in enumerate(found) if known is None]
+    for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):
+        found[n] = answer
+    # What is no file may be a store: its marks tell, all of which are asked for at once.
+    doubtful = [n for n in unknown if isinstance(found[n], MissingFileError) or (found[n] and _is_folder(found[n]))]
+    marks = [join(uris[n], mark) for n in doubtful for mark in MARKS]
+    there = iter(_answers(marks))
+    for n in doubtful:
+        own: dict[str, Any] = {mark: next(there) for mark in MARKS}
+        mark = next((m for m, a in own.items() if isinstance(a, Status) and not a.folder), "")
+        if mark:
+            found[n] = Status(own[mark].size, own[mark].time, own[mark].tag, True, mark)
+    for n in unknown:
+        if isinstance(found[n], Status):
+            _memory.note(uris[n], found[n])
+    return found
+
+
+def _is_folder(found: Any) -> bool:
+    return isinstance(found, Status) and found.folder
+
+
+def _answers(uris: Sequence[str]) -> list[Status | AggarrayError]:
+    return together([(uri, partial(_info_later, uri), partial(_info, uri)) for uri in uris])
+
+
+async def _info_later(uri: str, system: System) -> Status:
+    if not system.web:
+        return _told(await system.fs._info(system.path(uri)), uri)
+    found = await web.head(system.fs, uri)
+    if found.page or uri.endswith("/"):
+        return Status(0, found.time, found.tag, True)
+    if found.size is None:
+        raise FormatError(f"{uri}: its server does not tell how large it is; fetch the file and open that")
+    return Status(found.size, _dated(found.time, found.tag), found.tag)
+
+
+def _info(uri: str, system: System) -> Status:
+    path = system.path(uri)
+    if split(uri)[1] and not path:
+        return Status(0, 0, "", True)
+    return _told(system.fs.info(path), uri)
+
+
+def _told(info: Mapping[str, Any], uri: str) -> Status:
+    """Return what a file system tells of an object."""
+    if info.get("type") == "directory":
+        return Status(0, 0, "", True)
+    size = info.get("size", info.get("file_size"))
+    if not isinstance(size, int):
+        raise FormatError(f"{uri}: nobody tells how large it is; fetch the file and open that")
+    tag = next((str(info[name]) for name in _TAGS if info.get(name) is not None), "")
+    key = next((name for name in _TIMES if info.get(name) is not None), "")
+    when = info.get(key)
+    if when is None and isinstance(info.get("date_time"), tuple):  # a member of a zip archive
+        when = datetime(*info["date_time"])
+    if isinstance(when, datetime):
+        # Of S3 a listing may tell fractions of seconds, where the object itself does not.
+        when = int(when.timestamp()) if key == _TIMES[0] else when.timestamp()
+    return Status(size, _dated(int(when * 10**9) if isinstance(when, int | float) else 0, tag), tag)
+
+
+def _dated(time: int, tag: str) -> int:
+    """Return a time of whole seconds with a fraction that the version gives: an object replaced within a second has another."""
+    number = _number(tag.strip('"')) if tag else 0
+    return (time + number % 10**9 if time % 10**9 == 0 else time) if time else number
+
+
+class Content:
+    """The bytes of an object that is not a folder, by offset, in blocks that are kept."""
+
+    __slots__ = ("_ahead", "_reach", "size", "status", "uri")
+
+    def __init__(self, uri: str, found: Status, ahead: int = 1) -> None:
+        self.uri, self.status, self.size, self._ahead = uri, found, found.size, ahead
+        self._reach = current()
+
+    def _key(self, number: int) -> Any:
+        return self.uri, self.status, self._reach, number
+
+    def kept(self, offset: int, count: int) -> bytes | None:
+        """Return bytes where all their blocks are kept."""
+        blocks = [_memory.block(self._key(n)) for n in range(offset // BLOCK, -(-(offset + count) // BLOCK))]
+        if any(block is None for block in blocks):
+            return None
+        start = offset % BLOCK
+        return b"".join(block for block in blocks if block is not None)[start : start + count]
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Return bytes at an offset, fewer at the end of the object."""
+        return self.preads([(offset, count)])[0]
+
+    def preads(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return bytes of several places, those that are not kept asked for at once."""
+        limits = [(offset, max(0, min(count, self.size - offset))) for offset, count in ranges]
+        wanted: set[int] = set()
+        for offset, count in limits:
+            if count:
+                first, last = offset // BLOCK, (offset + count - 1) // BLOCK
+                missing = [n for n in range(first, last + 1) if _memory.block(self._key(n)) is None]
+                if missing:
+                    end = min(max(missing[-1], missing[0] + self._ahead - 1), (self.size - 1) // BLOCK)
+                    wanted.update(range(missing[0], end + 1))
+        blocks = self._fetched(sorted(wanted)) if wanted else {}
+        return [self._joined(offset, count, blocks) for offset, count in limits]
+
+    def _joined(self, offset: int, count: int, blocks: Mapping[int, bytes]) -> bytes:
+        if not count:
+            return b""
+        parts = []
+        for number in range(offset // BLOCK, (offset + count - 1) // BLOCK + 1):
+            block = blocks.get(number)
+            block = _memory.block(self._key(number)) if block is None else block
+            parts.append(self._fetched([number])[number] if block is None else block)
+        start = offset % BLOCK
+        return b"".join(parts)[start : start + count]
+
+    def _fetched(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Fetch blocks, neighbours by one request."""
+        runs: list[list[int]] = []
+        for number in numbers:
+            if runs and runs[-1][-1] + 1 == number:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        found = {}
+        limits = [(run[0] * BLOCK, min((run[-1] + 1) * BLOCK, self.size)) for run in runs]
+        wishes = [Wish(self.uri, start, end - start, self.status.tag) for start, end in limits]
+        for run, wish, data in zip(runs, wishes, fetch(wishes), strict=True):
+            data = arrived(self.uri, wish, data, self.size)
+            for place, number in enumerate(run):
+                block = data[place * BLOCK : (place + 1) * BLOCK]
+                found[number] = block
+                _memory.keep(self._key(number), block)
+        return found
+
+
+def arrived(uri: str, wish: Wish, data: bytes | AggarrayError, there: int) -> bytes:
+    """Return bytes that were fetched; FormatError where there are fewer than should be, or why there are none."""
+    if isinstance(data, AggarrayError):
+        raise noticed(uri, data)
+    if wish.size is not None and len(data) != wish.size:
+        _memory.lose(uri)
+        text = f"{len(data)} bytes come where {wish.size} at offset {wish.offset} of {there} are wanted"
+        raise FormatError(f"{uri}: truncated: {text}; try again, or upload the file again")
+    return data
+
+
+def noticed(uri: str, error: AggarrayError) -> AggarrayError:
+    """Return an error over an object; what was known of one that has changed, or is gone, is asked anew."""
+    if isinstance(error, ChangedFileError | MissingFileError):
+        _memory.lose(uri)
+    return error
+
+
+def content(uri: str, ahead: int = 1) -> Content:
+    """Return the bytes of an object; ``ahead``: blocks that are read at least. MissingFileError or FormatError."""
+    found = status(uri)
+    if found.folder:
+        raise FormatError(f"{uri}: a folder; name the files in it, or a pattern such as {uri.rstrip('/')}/*.nc")
+    return Content(uri, found, ahead)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let no thread collect garbage: objects of h5py would wait for its lock, and we for the thread that fetches.
+
+    Whoever reads such a file holds that lock, so that there is one at a time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+class ObjectFile(io.RawIOBase):
+    """A remote object as a file, for libraries that read files of Python."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._content, self._at = content(uri, AHEAD), 0
+        #: By its end tar archives are told to be compressed.
+        self.path = uri.partition("?")[0]
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a position."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._content.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at the position."""
+        view = memoryview(buffer).cast("B")
+        with _uncollected():
+            data = self._content.pread(len(view), self._at)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+read_archives_through(Objects(lambda uri: status(uri).state, ObjectFile))

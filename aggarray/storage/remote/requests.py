@@ -1,0 +1,126 @@
+"""How do many byte ranges of many remote objects get into memory, with as little waiting as can be?
+
+Those of file systems made for it are all asked for at once, so many at a time; of others one after the other.
+"""
+
+from collections.abc import MutableMapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from aggarray.errors import AggarrayError, MissingFileError
+from aggarray.storage.remote import web
+from aggarray.storage.remote.conditional import Expected, get_s3
+from aggarray.storage.remote.filesystems import System, explained, library_errors, system_of
+
+#: So many requests at a time are on their way for one call.
+AT_ONCE = 32
+#: Seconds that one call may take in all.
+LIMIT = 600.0
+
+
+class Wish(NamedTuple):
+    """Bytes that are wanted of an object: ``size`` None: all; ``tag``: of the object that they are wanted of, where known.
+
+    ``tags``: versions of objects that one read has met, by address: all its ranges of an object must be of one version.
+    """
+
+    uri: str
+    offset: int = 0
+    size: int | None = None
+    tag: str = ""
+    tags: MutableMapping[str, str] | None = None
+
+    @property
+    def expected(self) -> Expected:
+        """The version that must come."""
+        return Expected(self.tag, self.tags)
+
+
+def fetch(wishes: Sequence[Wish]) -> list[bytes | AggarrayError]:
+    """Return what is wanted, or for each why it is not there: fewer bytes at the end of an object, never more."""
+    return together([(wish.uri, partial(_awaited, wish), partial(_read, wish)) for wish in wishes])
+
+
+def together(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
+    """Return what jobs give, or the error of each: (address, coroutine of a system, the same as a plain function)."""
+    found: list[Any] = [None] * len(jobs)
+    waiting: dict[System, list[int]] = {}
+    for number, (uri, _, _) in enumerate(jobs):
+        try:
+            system = system_of(uri)
+        except AggarrayError as error:
+            found[number] = error
+            continue
+        waiting.setdefault(system, []).append(number)
+    for system, numbers in waiting.items():
+        if system.asynchronous:
+            given = _synced(system, [partial(jobs[n][1], system) for n in numbers])
+        else:
+            given = [_locked(system, jobs[n][2]) for n in numbers]
+        for number, result in zip(numbers, given, strict=True):
+            wrong = isinstance(result, BaseException) and not isinstance(result, AggarrayError)
+            found[number] = explained(jobs[number][0], result) if wrong else result
+    return found
+
+
+def _synced(system: System, makers: Sequence[Any]) -> list[Any]:
+    import asyncio
+
+    from fsspec.asyn import sync
+
+    async def one(limit: Any, make: Any) -> Any:
+        async with limit:
+            try:
+                return await make()
+            except library_errors() as error:
+                return error
+
+    async def every() -> list[Any]:
+        limit = asyncio.Semaphore(AT_ONCE)
+        return list(await asyncio.gather(*(one(limit, make) for make in makers)))
+
+    try:
+        return list(sync(system.fs.loop, every, timeout=LIMIT))
+    except library_errors() as error:
+        return [error] * len(makers)
+
+
+def _locked(system: System, work: Any) -> Any:
+    try:
+        with system.lock:
+            return work(system)
+    except library_errors() as error:
+        return error
+
+
+async def _awaited(wish: Wish, system: System) -> bytes:
+    if wish.size == 0:
+        return b""
+    if system.web:
+        return await web.get(system.fs, wish.uri, wish.offset, wish.size, wish.expected)
+    if system.s3 and wish.size is not None:
+        return await get_s3(system.fs, wish.uri, (wish.offset, wish.offset + wish.size), wish.expected)
+    return bytes(await system.fs._cat_file(system.path(wish.uri), **_limits(wish)))
+
+
+def _read(wish: Wish, system: System) -> bytes:
+    return b"" if wish.size == 0 else bytes(system.fs.cat_file(system.path(wish.uri), **_limits(wish)))
+
+
+def _limits(wish: Wish) -> dict[str, int]:
+    return {} if wish.size is None else {"start": wish.offset, "end": wish.offset + wish.size}
+
+
+def wholes(uris: Sequence[str]) -> list[bytes | None]:
+    """Return all bytes of many small objects, None for those that are not there; the first other error is raised."""
+    found: list[bytes | None] = []
+    for result in fetch([Wish(uri) for uri in uris]):
+        if isinstance(result, AggarrayError) and not isinstance(result, MissingFileError):
+            raise result
+        found.append(None if isinstance(result, AggarrayError) else result)
+    return found
+
+
+def whole(uri: str) -> bytes | None:
+    """Return all bytes of a small object, None where it is not there."""
+    return wholes([uri])[0]
