@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.paths import ROOT
 
 # A job in the background ignores interrupts, and what it starts does so too: tests send some.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Benchmarks are programs, not tests; xarray's own tests have a process of their own.
-collect_ignore_glob = ["bench/*", "xarray_suite.py"]
+collect_ignore_glob = ["bench/*", "interop/xarray_suite.py", "mpi/program.py"]
 
 # Examples that touch files take long on a loaded machine, which says nothing about the code.
 settings.register_profile("local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.bench.harness import Benchmark, BenchmarkError, Contestant, Size
 from tests.bench.layouts import Layout, write_layout
-from tests.mpi_running import ROOT, launching, surroundings
+from tests.support.mpi import ROOT, launching, surroundings
 
 _RANKS = 4
 

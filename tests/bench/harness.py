@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 Size = Mapping[str, int]
 
 #: Seconds, of whole processes, after which a contestant is not measured again: the slowest would make a run last for hours.

@@ -15,8 +15,8 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.faults.promises import Guard, Promise, guards, promises, without_guard
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Seconds after which a test that hangs without its guard has failed.
 PATIENCE = 300
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import zarr
-from making import cube, write
 
-ROOT = Path(__file__).parents[2]
+from tests.support.netcdf import cube, write
+from tests.support.paths import ROOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import netCDF4
 import numpy as np
 
 from tests.faults.specimens import SHAPE, specimen, values
-from tests.making import TAS
+from tests.support.netcdf import TAS
 
 _VERSIONS = ("earliest", "latest")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults.specimens import files_of
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 #: Path of a specimen, path of a file in it ("" for itself), damage.
 Case = tuple[str, str, list[Any]]
 

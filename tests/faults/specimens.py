@@ -15,10 +15,10 @@ import numpy as np
 import zarr
 
 import aggarray as aa
-from tests.making import LAT, LON, TAS, TIME, cube, write
+from tests.support.netcdf import LAT, LON, TAS, TIME, cube, write
+from tests.support.paths import FIXTURES
 
 Maker = Callable[[Path], str]
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHAPE = (6, 4, 5)
 SPECIMENS: dict[str, Maker] = {}
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 #: What an attempt may take; a child that is still there is killed, and its status is `HUNG`.
 SECONDS = 60
 HUNG = -1000

@@ -22,7 +22,7 @@ from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
 from aggarray.storage.files import looks, resized
 from tests.faults.specimens import SPECIMENS, values
-from tests.making import write
+from tests.support.netcdf import write
 
 Made = Callable[[str], str]
 FILES = (

@@ -20,11 +20,11 @@ import netCDF4
 import numpy as np
 import pytest
 import zarr
-from making import cube, write
 
 import aggarray as aa
 from tests.faults.staging import ROOT
 from tests.faults.works import NEW, OLD, make_data, steps
+from tests.support.netcdf import cube, write
 
 THREADS = 64
 SHAPE = (24, 30, 40)

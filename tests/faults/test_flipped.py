@@ -19,12 +19,12 @@ import pytest
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats.hdf5 import format, isolated
+from aggarray.formats.hdf5 import FORMAT, isolated
 from aggarray.formats.hdf5.metadata.data import DoubtfulError
 from aggarray.formats.hdf5.metadata.validation import survey
 from tests.faults.conftest import matching
 from tests.faults.running import Case, faults_in, flips, outcomes
-from tests.making import write
+from tests.support.netcdf import write
 
 #: What structures begin with that have a checksum in their last four bytes.
 _CHECKED = re.compile(rb"OHDR|OCHK|FAHD|FADB|EAHD|EAIB|EADB|EASB|BTHD|BTLF|BTIN|FRHP|FHDB|FHIB")
@@ -235,8 +235,8 @@ def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatc
     # The first object says that it takes all of the collection, and more.
     path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])
 
-    monkeypatch.setattr("aggarray.formats.hdf5.handle._open", _here)
-    file = format.FORMAT.open(str(path))
+    monkeypatch.setattr("aggarray.formats.hdf5.handle.open_file", _here)
+    file = FORMAT.open(str(path))
     for ask in (lambda: file.chunks("name"), lambda: file.read("name", (slice(0, 3, 1),)), lambda: file.mapped("name")):
         with suppress(aa.FormatError):
             assert ask() is None

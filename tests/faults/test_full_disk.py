@@ -15,7 +15,6 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from making import write
 from zarr.storage import LocalStore
 
 import aggarray as aa
@@ -27,6 +26,7 @@ from aggarray.index.netcdf import updated
 from aggarray.mpi import ProcessGroup
 from tests.faults.staging import Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
+from tests.support.netcdf import write
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aggarray.cli import main
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "aggarray").rglob("*.py"))
 
 #: Modules that unpickle: what processes of one program, started by it, send each other, and nothing from a file.

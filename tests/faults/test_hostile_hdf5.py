@@ -11,12 +11,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from making import cube, write
 
 import aggarray as aa
 from aggarray import formats
 from aggarray.formats.hdf5.decoded_sizes import check_swelling
 from tests.faults.hostile import ROOT, looked_at, unborne
+from tests.support.netcdf import cube, write
 
 Made = Callable[[h5py.File], None]
 

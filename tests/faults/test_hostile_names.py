@@ -10,12 +10,12 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
-from making import cube, write
 
 import aggarray as aa
 from aggarray.cli import _completing
 from aggarray.scan.progress import Bar
 from tests.faults.hostile import ROOT, looked_at, unborne
+from tests.support.netcdf import cube, write
 
 #: Clears the screen, writes the clipboard, names the window, rings, goes back, turns text round, hides, ends lines.
 WILD = "a\x1b[2J\x1b]52;c;eA==\x07\x1b]8;;http://x\x1b\\\x08\u202e\u200b\u2028\x85\x9b31m\r\nb<script>\"'$(x)`x`"

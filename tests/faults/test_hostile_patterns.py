@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 
 import aggarray as aa
 from aggarray.cf.units import calendars
+from tests.support.paths import ROOT
 
 #: Each line is carried out; what it raises of our errors, or as ValueError, is an answer.
 LINES = r"""

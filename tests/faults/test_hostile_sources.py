@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making import write
 
 import aggarray as aa
 from aggarray import formats
 from aggarray.errors import FormatError
 from tests.faults.hostile import looked_at, unborne
+from tests.support.netcdf import write
 
 # netCDF-3
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from making import cube, field, write
 
 import aggarray as aa
 from aggarray.display.report import page
@@ -28,6 +27,7 @@ from aggarray.scan.discovery import scan_files
 from aggarray.storage.atomic import put
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
+from tests.support.netcdf import cube, field, write
 
 #: So many moments of each work are tried; AGGARRAY_FAULTS=1000 in the environment tries all of them, which takes minutes.
 MOMENTS = int(os.environ.get("AGGARRAY_FAULTS", "4"))

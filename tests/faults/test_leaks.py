@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from making import cube, field, write
 
 import aggarray as aa
 from aggarray.export.extract import extract
 from aggarray.export.kerchunk import _write_table
 from aggarray.storage.reader import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
+from tests.support.netcdf import cube, field, write
 
 #: What may come and go by chance: caches of libraries, and of Python.
 SLACK = 1 << 20

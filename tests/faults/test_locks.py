@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making import cube, field, write
 
 import aggarray as aa
 from aggarray import mpi
@@ -31,6 +30,7 @@ from aggarray.storage.locks import Lock, LockError, _Exclusive, locked, unlock
 from aggarray.storage.owners import Owner, lock_of, owner_of, temporary_of, this_process
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, steps
+from tests.support.netcdf import cube, field, write
 
 #: So many writers are killed; AGGARRAY_KILLS=200 in the environment kills more.
 KILLS = int(os.environ.get("AGGARRAY_KILLS", "20"))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from making import write
 
 import aggarray as aa
 from aggarray.export.extract import extract
 from tests.faults.staging import NOBODY, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, make_data, prepared, results, steps
+from tests.support.netcdf import write
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 #: Works that make their result where nothing is.

@@ -13,7 +13,8 @@ import zarr
 
 import aggarray as aa
 from aggarray.errors import ChangedFileError
-from aggarray.formats.hdf5 import format, handle
+from aggarray.formats.hdf5 import FORMAT
+from aggarray.formats.hdf5.library import Library
 from aggarray.read import chunk_blocks
 from aggarray.storage.reader import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
@@ -42,9 +43,9 @@ def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest
     array = aa.open(path)["tas"]
     array[:10]  # it is open
     whole = path.read_bytes()
-    values = handle.Library.values
+    values = Library.values
 
-    def late(self: handle.Library, variable: str, box: tuple[slice, ...]) -> np.ndarray:
+    def late(self: Library, variable: str, box: tuple[slice, ...]) -> np.ndarray:
         os.truncate(path, 3000)
         try:
             return values(self, variable, box)
@@ -53,7 +54,7 @@ def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest
             os.utime(path, (1e9, 1e9))
 
     with monkeypatch.context() as patch:
-        patch.setattr(handle.Library, "values", late)
+        patch.setattr(Library, "values", late)
         with pytest.raises(ChangedFileError, match=r"a\.h5, variable 'tas': changed while it was read"):
             array[...]
     np.testing.assert_array_equal(aa.open(path)["tas"][...], np.arange(4000).reshape(40, 100) + 7)
@@ -89,7 +90,7 @@ def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", 3)
         file.createVariable("tas", "f4", ("x",))[:] = 1
-    own = type(format.FORMAT).scan
+    own = type(FORMAT).scan
 
     def late(self: object, given: str) -> object:
         found = own(self, given)  # type: ignore[arg-type]
@@ -97,7 +98,7 @@ def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(format.FORMAT), "scan", late)
+        patch.setattr(type(FORMAT), "scan", late)
         with pytest.raises(ChangedFileError, match=r"a\.nc: changed while it was scanned; open it again"):
             aa.open(path)
     assert aa.open(path)["tas"].shape == (3,)

@@ -18,11 +18,11 @@ import netCDF4
 import numpy as np
 import pytest
 import zarr
-from making import write
 
 import aggarray as aa
 from aggarray.export.extract import extract
 from tests.faults.staging import HUNG, Stage
+from tests.support.netcdf import write
 
 #: So many kills of each kind; AGGARRAY_KILLS=50 in the environment tries more.
 KILLS = int(os.environ.get("AGGARRAY_KILLS", "5"))

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from making import cube, field, write
 
 import aggarray as aa
 from aggarray.display.report import page
 from aggarray.display.report import write as write_page
 from aggarray.export.extract import extract
 from tests.faults.staging import Outcome, Stage
+from tests.support.netcdf import cube, field, write
 
 OLD, NEW = 1, 3
 _KERCHUNK = """

@@ -14,19 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 CORPUS = Path(__file__).resolve().parent / "corpus"
 #: Bytes of memory, and seconds for one input.
 _MEMORY, _SECONDS = 4 << 30, 10
 #: Not read by any target; and modules that run when they are imported.
-_LEFT_OUT = (
-    "aggarray.mpi",
-    "aggarray.cli",
-    "aggarray.display.report",
-    "aggarray.mpi.transport",
-    "aggarray.__main__",
-    "aggarray.scan.worker",
-)
+_LEFT_OUT = ("aggarray.mpi", "aggarray.cli", "aggarray.display.report", "aggarray.__main__", "aggarray.scan.worker")
 
 
 def _atheris() -> Any:
@@ -34,7 +28,8 @@ def _atheris() -> Any:
         import atheris
     except ImportError:
         sys.exit(
-            "fuzzing needs atheris: pip install 'aggarray[fuzz]'; `pytest tests/test_fuzz.py` replays the corpus without it"
+            "fuzzing needs atheris: pip install 'aggarray[fuzz]'; "
+            "`pytest tests/project/test_fuzz.py` replays the corpus without it"
         )
     return atheris
 

@@ -6,7 +6,6 @@ how tuples, arrays and other values are written that JSON has no words for.
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ import numpy as np
 from aggarray.dap import Distribution, LocalArray, Map, convert, num_owned_indices, validate, validate_all
 from tests.fuzz.target import Target, check, refusing
 from tests.fuzz.trees import dumped, loaded, mutator, unfolded
+from tests.support.paths import FIXTURES
 
-_EXAMPLES = Path(__file__).resolve().parents[1] / "fixtures" / "dap_examples.json"
+_EXAMPLES = FIXTURES / "dap_examples.json"
 #: Dimensions of more elements, over more processes, are not gone through one by one.
 _ELEMENTS, _PROCESSES = 1 << 12, 64
 _VERSIONS = ("0.9.0", "0.10.0")

@@ -23,7 +23,7 @@ from aggarray.opening.joining import foreign_arrays
 from aggarray.storage.access import Access
 from tests.fuzz.target import MOST_READ, Target, check, home, read_some, refusing
 from tests.fuzz.trees import dumped, loaded, mutator, unfolded
-from tests.making import write
+from tests.support.netcdf import write
 
 _NAMES = """
     cfa_array cfa_dimensions cf_role cfa_variable cfa_private pmdimensions pmshape base Partitions index location subarray

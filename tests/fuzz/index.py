@@ -19,12 +19,12 @@ import aggarray as aa
 from aggarray import index
 from aggarray.formats.base import LIBRARY_LOCK
 from aggarray.index.store import GROUP, Reader
-from aggarray.opening import opening
+from aggarray.opening import sources
 from aggarray.opening.provenance import DEFAULT_RULES
 from aggarray.storage.access import Access
 from tests.fuzz.target import Target, check, home, read_some, refusing
 from tests.fuzz.trees import dumped, loaded, mutator
-from tests.making import TIME, cube, write
+from tests.support.netcdf import TIME, cube, write
 
 _NAMES = """
     is at start step count lengths texts dtype shape edges refs file variable template variables memory starts steps picks
@@ -141,7 +141,7 @@ def run(data: bytes) -> bool:
     path = str(_files() / "index.nca")
     how = index.Opening(Access(roots=(os.path.realpath(_files()),)))
     with mock.patch.object(_Reader, "given", group), mock.patch.object(index, "Reader", _Reader), refusing() as refused:
-        found = opening._restored(path, how, DEFAULT_RULES, None)
+        found = sources._restored(path, how, DEFAULT_RULES, None)
         repr(found)
         found._repr_html_()
         with refusing():

@@ -1,0 +1,1 @@
+"""Tests, in the folders of the package; `support` holds what they share."""

@@ -1,0 +1,249 @@
+"""Does the HTML page work in a browser: does it draw, tell, search, and is it readable, without asking anybody for anything?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray import MasterArray, SubArray
+from aggarray.aggregate.rules import Refusal
+from aggarray.display import report
+from aggarray.opening import Aggregation
+from tests.display.test_page import HOSTILE, many
+from tests.support.browser import Browser, browser
+from tests.support.netcdf import cube, write
+
+#: Of all visible text, the least contrast with what is behind it, by the formula of WCAG 2.
+CONTRAST = """(() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => {
+    const [r, g, b] = c.slice(0, 3).map((v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  document.querySelectorAll("details").forEach((d) => (d.open = true));
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let least = [99, ""], count = 0;
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim(), e = walker.currentNode.parentElement;
+    if (!text || !e.checkVisibility() || e.closest("script, style, noscript")) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    count++;
+    if (ratio < least[0]) least = [ratio, text];
+  }
+  return [...least, count];
+})()"""
+
+#: How many pixels of the first picture have any of these colours.
+INK = """((colours) => {
+  const c = document.querySelector("figure canvas");
+  const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, found = {};
+  for (let i = 0; i < d.length; i += 4) {
+    const key = "#" + [d[i], d[i + 1], d[i + 2]].map((v) => v.toString(16).padStart(2, "0")).join("");
+    if (d[i + 3] === 255 && colours.includes(key)) found[key] = (found[key] || 0) + 1;
+  }
+  return found;
+})"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with everything on it: a gap, other units, holes, a copy, a broken file, refusals, three dimensions."""
+    folder = tmp_path_factory.mktemp("messy")
+    for number, days in enumerate(([0.0, 1, 2], [3.0, 4, 5], [8.0, 9, 10])):
+        write(folder / f"days_{number}.nc", cube(np.array(days)), {"source_id": "M1"})
+    write(folder / "days_copy.nc", cube(np.array([8.0, 9, 10])), {"source_id": "M1"})
+    with netCDF4.Dataset(folder / "days_1.nc", "a") as file:
+        file["tas"].units = "degC"
+    write(folder / "other.nc", cube(np.array([11.0])), {"source_id": "M2"})
+    (folder / "broken.nc").write_bytes(b"\x89HDF\r\n\x1a\n nothing")
+    agg = aa.open(folder)
+    places = [(i, j, k) for i in range(2) for j in range(3) for k in range(4) if (i, j, k) != (0, 1, 2)]
+    pieces = [([(i, i + 1), (j, j + 1), (k, k + 1)], SubArray.from_array(np.zeros((1, 1, 1)))) for i, j, k in places]
+    box = MasterArray.from_subarrays(pieces, dimensions=("member", "y", "x"), name="box")
+    evil = tuple(
+        MasterArray.from_subarrays([([(0, 2)], SubArray.from_array(np.zeros(2)))], dimensions=("x",), name=name)
+        for name in HOSTILE
+    )
+    refusals = (*agg.refusals, Refusal(("tas", HOSTILE[0]), (), "units", HOSTILE[1]))
+    whole = Aggregation((*agg.arrays, box, *evil), refusals, agg.skipped, agg.duplicates, agg._provenance)
+    path = folder / "page.html"
+    report.write(report.page(whole, title="Messy & <small>"), path)
+    return path
+
+
+def text_of(chromium: Browser, selector: str) -> str:
+    return str(chromium.run(f"document.querySelector({selector!r}).innerText"))
+
+
+def hover(chromium: Browser, u: float, v: float, number: int = 0) -> str:
+    """Move the pointer to a place of a picture, given as parts of its size; return what the tip says, or ""."""
+    box = chromium.run(
+        f"(() => {{ const c = document.querySelectorAll('figure canvas[tabindex]')[{number}];"
+        "c.scrollIntoView({block: 'center'}); const b = c.getBoundingClientRect();"
+        "return [b.left, b.top, b.width, b.height]; })()"
+    )
+    chromium.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + u * box[2], y=box[1] + v * box[3])
+    return str(chromium.run("(() => { const t = document.getElementById('tip'); return t.hidden ? '' : t.innerText; })()"))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1000])
+def test_it_is_readable(chromium: Browser, messy: Path, width: int, dark: bool) -> None:
+    chromium.show(messy, width=width, dark=dark)
+    ratio, text, count = chromium.run(CONTRAST)
+    assert count > 100 and ratio >= 4.5, text
+    assert chromium.run("document.documentElement.scrollWidth") <= width
+    assert chromium.run("[...document.querySelectorAll('figure')].every((f) => f.hidden || f.scrollWidth <= f.clientWidth)")
+    assert chromium.complaints() == []
+    background = chromium.run("getComputedStyle(document.documentElement).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") is not dark
+
+
+def test_nothing_is_asked_for_and_nothing_runs(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy)
+    assert chromium.requests() == [messy.as_uri()]
+    assert text_of(chromium, "h1") == "Messy & <small>"
+    headings = chromium.run("[...document.querySelectorAll('section.array h2')].map((h) => h.firstChild.textContent)")
+    assert HOSTILE[0] in headings and HOSTILE[1] in headings
+    assert chromium.run("document.scripts.length") == 2 and chromium.complaints() == []
+
+
+def test_a_script_that_got_in_would_not_run(chromium: Browser, messy: Path, tmp_path: Path) -> None:
+    changed = messy.read_text().replace("<main>", "<main><script>window.got = 1</script><img src=x onerror='window.got = 2'>")
+    (tmp_path / "changed.html").write_text(changed)
+    chromium.show(tmp_path / "changed.html")
+    assert chromium.run("window.got === undefined") and chromium.complaints() != []
+
+
+def test_files_have_colours_and_gaps_stay_free(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy)
+    ink = chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f', '#a3231c'])")
+    first, second, third, gap = ink["#4e79a7"], ink["#f28e2b"], ink["#59a14f"], ink["#a3231c"]
+    assert abs(first - third) < first * 0.05 and abs(first - second) < first * 0.15 and gap > 100
+    legend = text_of(chromium, "section.array .legend")
+    assert all(words in legend for words in ("a colour per file", "conformed on reading", "gap: missing steps"))
+    chromium.show(messy, dark=True)
+    assert "#ff9a90" in chromium.run(f"{INK}(['#ff9a90', '#a3231c'])")
+
+
+def test_tips_tell_what_a_cell_is(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy)
+    lines = hover(chromium, 0.05, 0.3).splitlines()
+    assert lines[0] == "days_0.nc" and lines[1].startswith("time 0:3 (2000-01-01") and len(lines) == 2
+    assert "units: degC → K" in hover(chromium, 0.4, 0.3)
+    assert hover(chromium, 0.62, 0.3).splitlines()[0] == "Gap"
+    assert "2 steps missing" in hover(chromium, 0.62, 0.3)
+    assert hover(chromium, 0.9, 0.3).startswith("days_2.nc")
+    assert hover(chromium, 0.5, 0.97) == ""
+
+
+def test_the_keyboard_goes_where_the_pointer_goes(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy)
+    chromium.run("document.querySelector('figure canvas[tabindex]').focus()")
+    told = []
+    for key in ("ArrowRight", "ArrowRight", "Home", "End", "Escape"):
+        chromium.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        told.append(chromium.run("(() => { const t = document.getElementById('tip'); return t.hidden ? '' : t.innerText; })()"))
+    assert [t.splitlines()[0] if t else "" for t in told] == ["days_0.nc", "days_1.nc", "days_0.nc", "days_2.nc", ""]
+
+
+def test_other_dimensions_are_chosen(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy)
+    number = chromium.run("[...document.querySelectorAll('section.array')].findIndex((s) => s.innerText.startsWith('box'))")
+    said = [hover(chromium, 0.65, 0.4, number)]
+    chromium.run(
+        "(() => { const s = document.querySelector('.planes select'); s.value = 1; s.dispatchEvent(new Event('change')); })()"
+    )
+    hover(chromium, 0.1, 0.1, 0)
+    said.append(hover(chromium, 0.65, 0.4, number))
+    assert said[0].startswith("Missing") and said[1].startswith("In memory"), said
+    assert "member 1:2" in said[1] and "y 1:2" in said[1] and "x 2:3" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "shown", "rows"),
+    [
+        ("", None, None),
+        ("source_id m2", 1, None),
+        ("DAYS_2", 1, None),
+        ("box", 1, None),
+        ("nowhere at all", 0, 0),
+        ("broken.nc", 0, None),
+    ],
+)
+def test_search_keeps_what_matches(chromium: Browser, messy: Path, query: str, shown: Any, rows: Any) -> None:
+    chromium.show(messy)
+    chromium.run("document.getElementById('query').focus()")
+    chromium.call("Input.insertText", text=query)
+    left = chromium.run("[...document.querySelectorAll('section.array')].filter((s) => s.checkVisibility()).length")
+    found = chromium.run(
+        "[...document.querySelectorAll('section:not(.array) tbody tr')].filter((r) => r.checkVisibility()).length"
+    )
+    assert left == (chromium.run("document.querySelectorAll('section.array').length") if shown is None else shown)
+    assert found == rows if rows is not None else found > 0
+    assert chromium.run("document.getElementById('none').hidden") is bool(left or found)
+    if query:
+        assert text_of(chromium, "#count").startswith(f"{left} of ")
+    if query == "DAYS_2":  # the other files' cells are pale
+        ink = chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f'])")
+        assert set(ink) == {"#59a14f"}
+
+
+def test_what_is_conformed_is_shown_where(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy)
+    chromium.run(
+        "(() => { document.querySelector('.conformed').open = true; document.querySelector('.conformed button').click(); })()"
+    )
+    assert set(chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f'])")) == {"#f28e2b"}
+    chromium.run("document.querySelector('.conformed button').click()")
+    assert len(chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f'])")) == 3
+
+
+def test_it_prints_in_light_colours(chromium: Browser, messy: Path) -> None:
+    chromium.show(messy, dark=True)
+    assert len(chromium.call("Page.printToPDF", printBackground=True)["data"]) > 20_000
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    ratio, text, _ = chromium.run(CONTRAST)
+    assert ratio >= 4.5, text
+    assert chromium.run("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert not chromium.run("document.getElementById('search').checkVisibility()")
+
+
+def test_a_hundred_thousand_partitions(chromium: Browser, tmp_path: Path) -> None:
+    report.write(report.page(Aggregation((many(100_000),))), tmp_path / "page.html")
+    chromium.show(tmp_path / "page.html", width=800)
+    told = hover(chromium, 0.5, 0.3)
+    assert told.startswith("v_") and "time " in told
+    assert chromium.complaints() == []
+
+
+def test_notebooks_are_readable(chromium: Browser, messy: Path, sample_tiles: Path) -> None:
+    agg = aa.open(sample_tiles)
+    path = messy.parent / "notebook.html"
+    ready = "<!doctype html><html data-ready=yes><meta name=color-scheme content='light dark'><body>"
+    path.write_text(f"{ready}{agg._repr_html_()}{agg['value']._repr_html_()}", encoding="utf-8")
+    for dark in (False, True):
+        chromium.show(path, width=360, dark=dark)
+        chromium.run("document.body.style.backgroundColor = 'Canvas'")
+        ratio, text, _ = chromium.run(CONTRAST)
+        assert ratio >= 4.5, text
+        assert chromium.run("document.documentElement.scrollWidth") <= 360
+        assert chromium.requests() == [path.as_uri()] and chromium.complaints() == []

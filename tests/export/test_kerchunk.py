@@ -1,0 +1,487 @@
+"""Do readers of kerchunk references see what aggarray sees, and are arrays refused that such references cannot say?"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aggarray as aa
+from tests.support.kerchunk import FOLDER, KINDS
+from tests.support.netcdf import cube, field, write
+
+LATS, LONS = (10.0, 20.0, 30.0), (0.0, 5.0)
+
+
+def zarr_values(references: dict[str, Any], name: str) -> np.ndarray:
+    """Return the stored values of an array by zarr-python, through a store that knows nothing of aggarray."""
+    store = zarr.storage.MemoryStore()
+    files = {}
+    for key, given_ in references["refs"].items():
+        if isinstance(given_, str):
+            data = base64.b64decode(given_[7:]) if given_.startswith("base64:") else given_.encode()
+        elif len(given_) == 1:
+            data = Path(given_[0]).read_bytes()
+        else:
+            data = files.setdefault(given_[0], Path(given_[0]).read_bytes())[given_[1] : given_[1] + given_[2]]
+            assert len(data) == given_[2]
+        store._store_dict[key] = zarr.core.buffer.cpu.Buffer.from_bytes(data)
+    return np.asarray(zarr.open_array(store, path=name, mode="r", zarr_format=2)[...])
+
+
+def check(agg: aa.Aggregation, tmp_path: Path, tables: bool = False) -> dict[str, Any]:
+    """Write references, read them back, and hold values against those of the files."""
+    found = agg.to_kerchunk()
+    for path in [tmp_path / "out.json", *([tmp_path / "out.parq"] if tables else [])]:
+        assert agg.to_kerchunk(path) == found
+        again = aa.open(path)
+        assert (sorted(again.names), again.skipped) == (sorted(agg.names), ())
+        for a in agg:
+            b = again[a.name or ""]
+            assert (a.dtype, a.units, a.calendar) == (b.dtype, b.units, b.calendar)
+            assert (a.dimensions, a.directions) == (b.dimensions, b.directions)
+            np.testing.assert_array_equal(a[...], b[...])
+            np.testing.assert_array_equal(a.read(masked=True).mask, b.read(masked=True).mask)
+            assert set(a.coords) == set(b.coords)
+            for name, coordinate in a.coords.items():
+                np.testing.assert_array_equal(coordinate[...], b.coords[name][...])
+    return found
+
+
+@pytest.fixture
+def years(tmp_path: Path) -> Callable[..., list[str]]:
+    """Writes files of consecutive times: sizes, how each is stored, attributes."""
+
+    def make(sizes: Sequence[int], **stored: Any) -> list[str]:
+        found, start = [], 0
+        for number, size in enumerate(sizes):
+            changes = stored.get(f"file{number}", {})
+            kind = {"format": "NETCDF4", "dtype": "f4", "lats": LATS, "attrs": {}, **stored, **changes}
+            path = tmp_path / f"f{number}.nc"
+            with netCDF4.Dataset(path, "w", format=kind["format"]) as file:
+                for name, values, units in (
+                    ("time", start + np.arange(size), "days since 2000-01-01"),
+                    ("lat", np.array(kind["lats"]), "degrees_north"),
+                    ("lon", np.array(LONS), "degrees_east"),
+                ):
+                    file.createDimension(name, None if name == "time" and kind.get("unlimited") else len(values))
+                    file.createVariable(name, "f8", (name,)).units = units
+                    file[name][:] = values
+                how = dict(kind.get("how", {}))
+                made = file.createVariable("tas", kind["dtype"], ("time", "lat", "lon"), **how)
+                made.set_auto_maskandscale(False)
+                made.setncatts({"units": "K", **kind["attrs"]})
+                made[:] = field(start + np.arange(size), kind["lats"], LONS, kind["dtype"])
+            found.append(str(path))
+            start += size
+        return found
+
+    return make
+
+
+# What can be said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_referred_to(tmp_path: Path, kind: str) -> None:
+    found = check(aa.open(str(FOLDER / f"y?.{kind}")), tmp_path)
+    assert found["version"] == 1
+    assert all(os.path.isabs(v[0]) for v in found["refs"].values() if isinstance(v, list))
+    assert isinstance(found["refs"]["time/0"], str)
+    with netCDF4.Dataset(FOLDER / f"y1.{kind}") as file:
+        file.set_auto_maskandscale(False)
+        np.testing.assert_array_equal(zarr_values(found, "tas")[4:], file["tas"][:])
+        np.testing.assert_array_equal(zarr_values(found, "pr")[4:], file["pr"][:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    check(aa.open(str(FOLDER / f"y?.{kind}")), tmp_path, tables=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_references_are_referred_through(tmp_path: Path, kind: str) -> None:
+    found = check(aa.open(str(FOLDER / f"y?.{kind}.json")), tmp_path)
+    direct = aa.open(str(FOLDER / f"y?.{kind}")).to_kerchunk()
+    np.testing.assert_array_equal(zarr_values(found, "pr"), zarr_values(direct, "pr"))
+
+
+def test_xarray_reads_them_through_fsspec(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    pytest.importorskip("dask")
+    path = tmp_path / "out.json"
+    agg = aa.open(str(FOLDER / "y?.nc4"))
+    agg.to_kerchunk(path)
+    # In a process of its own: fsspec's event loop thread outlives a test.
+    program = """
+import sys, numpy as np, xarray as xr
+ds = xr.open_dataset("reference://", engine="zarr", decode_times=False,
+                     backend_kwargs={"consolidated": False, "storage_options": {"fo": sys.argv[1]}})
+np.savez(sys.argv[2], tas=ds.tas.values, pr=ds.pr.values, time=ds.time.values)
+print(ds.pr.attrs["units"], ds.time.attrs["calendar"])
+"""
+    arrays = str(tmp_path / "out.npz")
+    done = subprocess.run([sys.executable, "-c", program, str(path), arrays], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["mm", "noleap"]
+    with np.load(arrays) as found:
+        for name in ("tas", "pr"):
+            np.testing.assert_array_equal(found[name], agg[name][...])
+        np.testing.assert_array_equal(found["time"], agg["tas"].coords["time"][...])
+
+
+def test_kerchunk_reads_them(tmp_path: Path) -> None:
+    pytest.importorskip("kerchunk")
+    agg = aa.open(str(FOLDER / "y?.nc3"))
+    paths = [tmp_path / "out.json"]
+    agg.to_kerchunk(paths[0])
+    pytest.importorskip("pyarrow")
+    paths.append(tmp_path / "out.parq")
+    agg.to_kerchunk(paths[1])
+    # Fsspec asks for fastparquet unless it is told otherwise, which it cannot be from outside, and for None where text is null.
+    program = """
+import sys, numpy as np, pandas, xarray as xr
+pandas.options.future.infer_string = False
+from fsspec.implementations import reference
+class Tables(reference.LazyReferenceMapper):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **{**named, "engine": "pyarrow"})
+reference.LazyReferenceMapper = Tables
+ds = xr.open_dataset(sys.argv[1], engine='kerchunk', decode_times=False)
+"""
+    for path in paths:
+        arrays = str(tmp_path / "out.npz")
+        code = f"{program}np.savez(sys.argv[2], tas=ds.tas.values, pr=ds.pr.values)"
+        done = subprocess.run([sys.executable, "-c", code, str(path), arrays], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        with np.load(arrays) as found:
+            for name in ("tas", "pr"):
+                np.testing.assert_array_equal(found[name], agg[name][...])
+
+
+@pytest.mark.parametrize("format", ["NETCDF3_CLASSIC", "NETCDF4"])
+def test_contiguous_data_of_uneven_length_are_cut(tmp_path: Path, years: Callable[..., list[str]], format: str) -> None:
+    found = check(aa.open(years([6, 4, 2], format=format)), tmp_path)
+    assert json.loads(found["refs"]["tas/.zarray"])["chunks"] == [2, 3, 2]
+    np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(12), LATS, LONS))
+
+
+def test_big_endian_records(tmp_path: Path, years: Callable[..., list[str]]) -> None:
+    found = check(aa.open(years([3, 2], format="NETCDF3_CLASSIC", unlimited=True)), tmp_path)
+    meta = json.loads(found["refs"]["tas/.zarray"])
+    assert (meta["dtype"], meta["chunks"]) == (">f4", [1, 3, 2])
+
+
+@pytest.mark.parametrize("how", [{"fletcher32": True}, {"zlib": True, "shuffle": True}, {"compression": "zstd"}])
+def test_codecs(tmp_path: Path, years: Callable[..., list[str]], how: dict[str, Any]) -> None:
+    found = check(aa.open(years([4, 4, 3], how={**how, "chunksizes": (2, 3, 2)})), tmp_path)
+    np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(11), LATS, LONS))
+
+
+def test_chunks_never_written_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 8)
+        made = file.createVariable("v", "f4", ("x",), chunksizes=(2,), fill_value=-1.0)
+        made[2:4] = [1, 2]
+    found = check(aa.open(path), tmp_path)
+    assert [k for k in found["refs"] if k.startswith("v/") and "/." not in k] == ["v/1"]
+
+
+def test_holes_are_chunks_that_are_not_there(tmp_path: Path) -> None:
+    for number, (t, y) in enumerate([(0, 0), (0, 1), (1, 0)]):
+        times, lats = np.arange(2) + 2 * t, np.array(LATS) + 30 * y
+        write(tmp_path / f"{number}.nc", cube(times, lats), format="NETCDF3_CLASSIC")
+    agg = aa.open(tmp_path)
+    assert (agg["tas"]._matrix.refs < 0).sum() == 1
+    check(agg, tmp_path)
+
+
+def test_a_new_dimension_has_chunks_of_one(tmp_path: Path) -> None:
+    for member in range(3):
+        write(tmp_path / f"r{member}.nc", cube(np.arange(4)), {"member": f"r{member}"})
+    agg = aa.open(tmp_path, rules=aa.Rules(new_dimension="member"))
+    assert agg["tas"].shape == (3, 4, 3, 2)
+    found = check(agg, tmp_path)
+    assert json.loads(found["refs"]["tas/.zarray"])["chunks"] == [1, 4, 3, 2]
+
+
+def test_a_part_of_an_array(tmp_path: Path, years: Callable[..., list[str]]) -> None:
+    from dataclasses import replace
+
+    agg = aa.open(years([4, 4], how={"zlib": True, "chunksizes": (2, 3, 2)}))
+    part = agg["tas"].lazy[2:7]
+    found = check(replace(agg, arrays=(part,)), tmp_path)
+    np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(2, 7), LATS, LONS))
+    with pytest.raises(aa.AggregationError, match=r"partition \(0, 0, 0\).*it begins at 0 of 'time' \(at 1 of the file's\)"):
+        replace(agg, arrays=(agg["tas"].lazy[1:7],)).to_kerchunk()
+
+
+def test_stores_of_zarr_are_referred_to(tmp_path: Path) -> None:
+    for number in range(2):
+        ds = xr.Dataset({"v": (("time", "x"), np.arange(12.0).reshape(4, 3) + number)}, {"time": np.arange(4) + 4 * number})
+        ds.to_zarr(tmp_path / f"{number}.zarr", zarr_format=2, consolidated=False, encoding={"v": {"chunks": (2, 3)}})
+    agg = aa.open(str(tmp_path / "*.zarr"))
+    check(agg, tmp_path)
+
+
+def test_arrays_in_memory_are_held(tmp_path: Path) -> None:
+    made = [
+        aa.MasterArray.from_subarrays(
+            [([(0, n)], aa.SubArray.from_array(np.arange(float(n))))], dimensions=(f"n{n}",), name=f"a{n}"
+        )
+        for n in (1, 3)
+    ]
+    check(aa.Aggregation(tuple(made)), tmp_path)
+
+
+def test_empty_and_scalar_arrays(tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", {"none": (("n",), np.zeros(0, "f4")), "one": ((), np.float32(3))}, format="NETCDF3_CLASSIC")
+    check(aa.open(tmp_path / "a.nc"), tmp_path)
+
+
+def test_text_and_missing_coordinates_are_held(tmp_path: Path) -> None:
+    extra = {
+        "name": (("lat",), np.array(["a", "bcd", ""]), {}),
+        "height": (("lat",), np.array([1.0, -9.0, 3.0]), {"_FillValue": -9.0}),
+    }
+    variables = {**cube([0.0, 1.0]), **extra}
+    dimensions, values, attrs = variables["tas"]
+    variables["tas"] = (dimensions, values, {**attrs, "coordinates": "name height"})
+    agg = aa.open(write(tmp_path / "a.nc", variables))
+    found = check(agg, tmp_path)
+    assert json.loads(found["refs"]["tas/.zattrs"])["coordinates"].split() == ["name", "height"]
+
+
+@given(data=st.data())
+def test_any_grid_of_chunks(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """What is written reads back the same; what is refused says why."""
+    folder = tmp_path_factory.mktemp("grid")
+    sides = data.draw(st.sampled_from([None, (1, 2), (2, 2), (3, 4)]), "chunks")
+    sizes = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4), "sizes")
+    start = 0
+    for number, size in enumerate(sizes):
+        with netCDF4.Dataset(folder / f"{number}.nc", "w") as file:
+            file.createDimension("time", size)
+            file.createDimension("x", 5)
+            file.createVariable("time", "f8", ("time",)).units = "days since 2000-01-01"
+            file["time"][:] = start + np.arange(size)
+            how: Any = {"contiguous": True}
+            if sides:
+                how = {"chunksizes": tuple(map(min, sides, (size, 5))), "zlib": data.draw(st.booleans())}
+            file.createVariable("v", "i4", ("time", "x"), **how)[:] = np.arange(5 * size).reshape(size, 5) + 100 * start
+        start += size
+    agg = aa.open(folder)
+    try:
+        found = check(agg, folder)
+    except aa.AggregationError as error:
+        assert sides is not None and "no kerchunk reference" in str(error)
+    else:
+        np.testing.assert_array_equal(zarr_values(found, "v"), agg["v"][...])
+
+
+# What cannot be said
+
+DEFLATED = {"how": {"zlib": True, "chunksizes": (2, 3, 2)}}
+REFUSED: dict[str, tuple[Sequence[int], dict[str, Any], str]] = {
+    "chunks": (
+        (4, 4),
+        {**DEFLATED, "file1": {"how": {"zlib": True, "chunksizes": (1, 3, 2)}}},
+        r"chunks of \(1, 3, 2\) where .*f0\.nc has \(2, 3, 2\)",
+    ),
+    "edges": ((3, 4), DEFLATED, r"it ends at 3 of 'time' with chunks of 2"),
+    "codecs": (
+        (4, 4),
+        {**DEFLATED, "file1": {"how": {"zlib": True, "shuffle": False, "chunksizes": (2, 3, 2)}}},
+        "codecs deflate",
+    ),
+    "byte order": (
+        (4, 4),
+        {"file1": {"dtype": ">f4", "how": {"endian": "big"}}},
+        r"stored values of >f4 where .*f0\.nc has <f4",
+    ),
+    "dtype": ((4, 4), {"file1": {"dtype": "f8"}}, r"values of float32 where the array has float64|values of float64"),
+    "units": ((4, 4), {"file1": {"attrs": {"units": "degC"}}}, r"units 'degC' where the array has 'K'"),
+    "packing": (
+        (4, 4),
+        {"dtype": "i2", "attrs": {"scale_factor": 0.5}, "file1": {"attrs": {"scale_factor": 0.25}}},
+        r"scale_factor and add_offset 0\.25, None where .*f0\.nc has 0\.5, None",
+    ),
+    "missing values": ((4, 4), {"file1": {"how": {"fill_value": -9.0}}}, r"missing values and valid bounds"),
+    "direction": ((4, 4), {"file1": {"lats": LATS[::-1]}}, r"'lat' decreasing where the array has it increasing"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_takes_arithmetic_is_refused(tmp_path: Path, years: Callable[..., list[str]], case: str) -> None:
+    sizes, stored, message = REFUSED[case]
+    agg = aa.open(years(sizes, **stored))
+    assert len(agg) == 1
+    path = tmp_path / "out.json"
+    with pytest.raises(
+        aa.AggregationError, match=rf"^tas: partition .*f\d\.nc.*{message}.*no kerchunk reference; write the values"
+    ):
+        agg.to_kerchunk(path)
+    assert not path.exists()
+
+
+def test_what_numcodecs_does_not_undo_is_refused(tmp_path: Path) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.arange(64.0), chunks=(8,), compression="lzf")
+    with pytest.raises(aa.AggregationError, match=r"^v: .*a\.h5.*no kerchunk reference"):
+        aa.open(tmp_path / "a.h5").to_kerchunk()
+
+
+def test_holes_of_integers_that_nothing_marks_are_refused(tmp_path: Path) -> None:
+    for number, (t, y) in enumerate([(0, 0), (0, 1), (1, 0)]):
+        times, lats = np.arange(2) + 2 * t, np.array(LATS) + 30 * y
+        variables = cube(times, lats)
+        dimensions, values, *attrs = variables["tas"]
+        write(tmp_path / f"{number}.nc", {**variables, "tas": (dimensions, values.astype("i4"), *attrs)})
+    with pytest.raises(aa.AggregationError, match=r"^tas: some of its partitions are missing"):
+        aa.open(tmp_path).to_kerchunk()
+
+
+def test_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", cube([0.0], lats=(1.0, 2.0)))
+    write(tmp_path / "b.nc", cube([0.0], lats=(1.5, 2.5, 7.0)))
+    agg = aa.open(tmp_path)
+    assert len(agg) == 2
+    with pytest.raises(aa.AggregationError, match="one set of references has one"):
+        agg.to_kerchunk()
+
+
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
+    piece = aa.SubArray.from_array([1.0, 2.0])
+    for name in ("../x", ".zattrs", ""):
+        a = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("n",), name=name)
+        with pytest.raises(aa.AggregationError, match="is no name in a Zarr store"):
+            aa.Aggregation((a,)).to_kerchunk()
+
+
+def zarr_store(path: Path, version: int, fill: Any, **attrs: Any) -> aa.Aggregation:
+    """Write three chunks of which the middle one is left out."""
+    made = zarr.open_group(path, mode="w", zarr_format=version)  # type: ignore[arg-type]
+    names: dict[str, Any] = {"dimension_names": ["x"]} if version == 3 else {}
+    array = made.create_array("v", shape=(6,), chunks=(2,), dtype="f4", fill_value=fill, compressors=None, **names)
+    array.attrs.update({**({"_ARRAY_DIMENSIONS": ["x"]} if version == 2 else {}), **attrs})
+    array[:2], array[4:] = [1, 2], 3
+    return aa.open(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "fill", "attrs"),
+    [(3, 0.0, {}), (3, np.nan, {"_FillValue": np.nan}), (2, 0.0, {}), (2, 7.0, {}), (2, None, {}), (2, np.nan, {})],
+)
+def test_chunks_of_a_store_never_written(tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]) -> None:
+    agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
+    found = check(agg, tmp_path)
+    assert "v/1" not in found["refs"]
+    store = zarr.open_array(tmp_path / "a.zarr", path="v", mode="r")
+    np.testing.assert_array_equal(zarr_values(found, "v"), store[...])
+
+
+@pytest.mark.parametrize(("version", "fill", "attrs"), [(3, 7.0, {}), (3, 0.0, {"_FillValue": -1.0})])
+def test_chunks_of_a_store_that_would_read_otherwise_are_refused(
+    tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]
+) -> None:
+    agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
+    with pytest.raises(aa.AggregationError, match=rf"^v: partition.*a\.zarr.*not stored, so {fill}, where .*no kerchunk ref"):
+        agg.to_kerchunk()
+
+
+def test_a_value_held_is_never_taken_for_missing(tmp_path: Path) -> None:
+    first = aa.SubArray.from_array(np.array([1, -1], "i4"), fill_value=-1)
+    second = aa.SubArray.from_array(np.array([-1, -9], "i4"), fill_value=-9)
+    array = aa.MasterArray.from_subarrays([([(0, 2)], first), ([(2, 4)], second)], dimensions=("x",), name="v")
+    aa.Aggregation((array,)).to_kerchunk(tmp_path / "a.json")
+    again = aa.open(tmp_path / "a.json")["v"].read(masked=True)
+    assert again.tolist() == array.read(masked=True).tolist() == [1, None, -1, None]
+    every = aa.SubArray.from_array(np.arange(256).astype("u1"))
+    full = aa.MasterArray.from_subarrays([([(1, 257)], every)], dimensions=("x",), name="v")
+    with pytest.raises(aa.AggregationError, match=r"^v: all values of uint8 occur"):
+        aa.Aggregation((full,)).to_kerchunk()
+
+
+def test_errors_of_files_name_them(tmp_path: Path, years: Callable[..., list[str]]) -> None:
+    paths = years([4, 4])
+    agg = aa.open(paths)
+    os.unlink(paths[1])
+    with pytest.raises(aa.MissingFileError, match=r"f1\.nc, variable 'tas': no such file"):
+        agg.to_kerchunk()
+
+
+# Files
+
+
+def test_a_path_says_what_is_written(tmp_path: Path) -> None:
+    agg = aa.open(FOLDER / "y0.nc4")
+    with pytest.raises(aa.AggregationError, match=r"ends in \.json, \.parq or \.parquet"):
+        agg.to_kerchunk(tmp_path / "out.txt")
+    (tmp_path / "out.parq").mkdir()
+    (tmp_path / "out.parq" / "mine").write_text("mine")
+    with pytest.raises(aa.IndexFileError, match="no set of references"):
+        agg.to_kerchunk(tmp_path / "out.parq")
+    assert (tmp_path / "out.parq" / "mine").read_text() == "mine"
+
+
+def test_what_was_there_is_replaced_whole(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for name in ("out.json", "out.parquet"):
+        path = tmp_path / name
+        aa.open(FOLDER / "y0.nc4").to_kerchunk(path)
+        aa.open(FOLDER / "y1.nc4").to_kerchunk(path)
+        assert aa.open(path)["tas"].coords["time"][0] == 4.5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.json", "out.parquet"]
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "out.parq"
+    aa.open(FOLDER / "y0.nc4").to_kerchunk(path)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", full)
+    with pytest.raises(aa.IndexFileError, match="No space left"):
+        aa.open(FOLDER / "y1.nc4").to_kerchunk(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["out.parq"]
+    assert aa.open(path)["tas"].coords["time"][0] == 0.5
+
+
+# Real data
+
+
+def test_real_archives(tmp_path: Path, shared_data: Path) -> None:
+    """Every array of CMIP6 data either reads back the same or is refused with a reason."""
+    done = refused = 0
+    for folder in sorted({p.parent for p in (shared_data / "cmip6").rglob("*.nc")})[:12]:
+        for array in (agg := aa.open(folder)):
+            one = agg.select(array.name)
+            try:
+                found = one.to_kerchunk(tmp_path / "out.json")
+            except aa.AggregationError as error:
+                assert "no kerchunk reference" in str(error)
+                refused += 1
+                continue
+            again = aa.open(tmp_path / "out.json")[array.name or ""]
+            key = (slice(0, None, max(1, array.shape[0] // 3)), ...)
+            np.testing.assert_array_equal(array[key], again[key])
+            assert len(found["refs"]) > 2
+            done += 1
+    assert done

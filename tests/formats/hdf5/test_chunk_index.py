@@ -1,0 +1,355 @@
+"""Is where values are stored told alike without a library and by h5py, for whatever h5py and netCDF4 write?"""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggarray import memory
+from aggarray.errors import AggarrayError
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, Chunks
+from aggarray.formats.hdf5 import FORMAT
+from aggarray.formats.hdf5.h5py_files import opened
+from aggarray.formats.hdf5.library import Library
+from aggarray.formats.hdf5.metadata.chunk_index import piece_of, table_of
+from aggarray.formats.hdf5.metadata.data import LEFT
+from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.partial_scan import GLIMPSED, Wanted
+from tests.formats.hdf5.test_metadata import ROOT, files_in
+from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, implicit, scales, single, tree
+from tests.formats.test_chunk_indexes import datasets
+from tests.support.chunk_indexes import assembled
+from tests.support.scans import by_h5py as scanned
+from tests.support.scans import glimpse_without_library, same
+
+#: What a file is left to the libraries for.
+LEAVES = "left to the library"
+
+
+def directly(path: Path, name: str) -> Any:
+    """Return the table of a variable as it is told without a library, `LEAVES` where it is not."""
+    try:
+        file = H5File(os.fspath(path))
+        try:
+            return table_of(file, name)
+        finally:
+            file.close()
+    except LEFT:
+        return LEAVES
+
+
+def by_h5py(path: Path, name: str) -> Any:
+    """Return the table of a variable as h5py tells it; an exception where that fails."""
+    try:
+        with LIBRARY_LOCK, opened(os.fspath(path)) as file:
+            return Library(os.fspath(path), file).chunks(name)
+    except (AggarrayError, *LIBRARY_ERRORS) as error:
+        return error
+
+
+def alike(one: Chunks | None, other: Chunks | None) -> bool:
+    """Tell whether two tables are the same in every field."""
+    if one is None or other is None:
+        return one is other
+    fields = ("shape", "chunk", "dtype", "filters", "names")
+    if any(getattr(one, field) != getattr(other, field) for field in fields) or not same(one.fill, other.fill):
+        return False
+    return all(same(getattr(one, column), getattr(other, column)) for column in ("offsets", "sizes", "masks"))
+
+
+def names_in(path: Path) -> list[str]:
+    names: list[str] = []
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    return names
+
+
+def check(path: Path, least: int = 1) -> dict[str, Any]:
+    """Compare the tables of all variables of a file; ``least``: so many at least are told without a library."""
+    found = {name: directly(path, name) for name in names_in(path)}
+    for name, table in found.items():
+        if table is not LEAVES:
+            assert alike(table, by_h5py(path, name)), f"{path}, {name}: {table} and {by_h5py(path, name)}"
+    assert sum(table is not LEAVES for table in found.values()) >= least, path
+    return found
+
+
+@pytest.mark.parametrize("libver", VERSIONS, ids=str)
+@pytest.mark.parametrize("write", [single, implicit, fixed, extensible, tree])
+def test_every_index_of_chunks(tmp_path: Path, write: Callable[[h5py.File], None], libver: Any) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        write(file)
+        count = len(file)
+        write(file.create_group("g/h"))
+    check(path, 2 * count)
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+@pytest.mark.parametrize("maxshape", [(40_000, 2), (None, 2), (None, None)], ids=str)
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_many_chunks(tmp_path: Path, libver: str, maxshape: Any, compression: Any) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        made = file.create_dataset("v", (30_000, 2), "i2", chunks=(1, 2), maxshape=maxshape, compression=compression)
+        # Whole pages of the index are never written.
+        for part in (slice(0, 3000), slice(3001, 3002), slice(20_000, 29_000)):
+            made[part] = np.arange(2 * (part.stop - part.start)).reshape(-1, 2) + 1
+    table = check(path)["v"]
+    assert (table.offsets >= 0).sum() == 12_001
+
+
+@pytest.mark.parametrize("libver", VERSIONS, ids=str)
+@pytest.mark.parametrize("userblock", [0, 512, 2048])
+@pytest.mark.parametrize("storage", [{}, {"compression": "gzip", "shuffle": True}, {"compression": "lzf", "fletcher32": True}])
+def test_versions_and_user_blocks(tmp_path: Path, libver: Any, userblock: int, storage: dict[str, Any]) -> None:
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w", libver=libver, userblock_size=userblock) as file:
+        scales(file, **storage)
+        scales(file.create_group("z/inner"), **storage)
+    if not userblock:
+        check(path, 10)
+    with h5py.File(path) as file:
+        for name in names_in(path):
+            table = directly(path, name)
+            # With a user block h5py does not always know where offsets count from.
+            assert table is not LEAVES
+            np.testing.assert_array_equal(assembled(path, table), file[name][...])
+
+
+@given(data=st.data(), made=datasets(), libver=st.sampled_from(["earliest", "v108", "v110", "latest"]))
+def test_any_dataset(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, made: tuple[Any, str, Any], libver: str
+) -> None:
+    path = tmp_path_factory.mktemp("chunks") / "a.h5"
+    shape, dtype, options = made
+    box = tuple(slice(*sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))) for n in shape)
+    low = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    low.set_fill_time(
+        data.draw(st.sampled_from([h5py.h5d.FILL_TIME_ALLOC, h5py.h5d.FILL_TIME_NEVER, h5py.h5d.FILL_TIME_IFSET]))
+    )
+    low.set_alloc_time(data.draw(st.sampled_from([h5py.h5d.ALLOC_TIME_DEFAULT, h5py.h5d.ALLOC_TIME_EARLY])))
+    fill = data.draw(st.sampled_from([None, 9]))
+    with h5py.File(path, "w", libver=(libver, "latest") if libver == "earliest" else (libver, libver)) as file:
+        dataset = file.create_dataset("v", shape, dtype, fillvalue=fill, dcpl=low, **options)
+        if data.draw(st.booleans()):
+            dataset[box] = np.random.default_rng(1).integers(0, 3, dataset[box].shape)
+        if shape and options and data.draw(st.booleans()):
+            dataset.resize(tuple(max(n - 2, 0) for n in shape))
+    found, wanted = directly(path, "v"), by_h5py(path, "v")
+    if found is LEAVES:
+        # Half precision; a dimension that grows and is not the first, in the latest layout.
+        growing = [axis for axis, most in enumerate(options.get("maxshape", ())) if most is None]
+        assert dtype.endswith("f2") or (len(growing) == 1 and growing != [0])
+    elif wanted is None and found is not None:
+        # The library tells wrongly where such chunks are, and so is not asked.
+        assert [axis for axis, most in enumerate(options["maxshape"]) if most is None] not in ([], [0])
+        with h5py.File(path) as file:
+            np.testing.assert_array_equal(assembled(path, found), file["v"][...])
+    else:
+        assert alike(found, wanted)
+
+
+@given(data=st.data())
+def test_dimensions_that_other_variables_lengthened(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("long") / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        for name in "tu":
+            file.createDimension(name, None)
+        file.createDimension("x", 3)
+        if data.draw(st.booleans()):
+            file.createVariable("t", "f8", ("t",))[: data.draw(st.integers(0, 6))] = 2.0
+        groups = [file, file.createGroup("g"), file.createGroup("g/h")]
+        for number in range(data.draw(st.integers(1, 5))):
+            spans = data.draw(st.sampled_from([("t",), ("u",), ("t", "u"), ("t", "x"), ("x", "t"), ("t", "t"), ("x",), ()]))
+            group = data.draw(st.sampled_from(groups))
+            made = group.createVariable(f"v{number}", "i2", spans, zlib=data.draw(st.booleans()))
+            made.setncatts({f"a{n}": n for n in range(data.draw(st.sampled_from([1, 12])))})
+            box = tuple(slice(3 if d == "x" else data.draw(st.integers(0, 5))) for d in spans)
+            made[box or ...] = 7
+    check(path)
+
+
+def odd_filters(file: h5py.File) -> None:
+    made = file.create_dataset("masks", (8,), "f4", chunks=(4,), compression="gzip", shuffle=True)
+    made[:] = np.arange(8)
+    made.id.write_direct_chunk((4,), np.arange(4, 8, dtype="f4").tobytes(), 0b11)
+    file.create_dataset("scaled", data=np.arange(4), chunks=(2,), scaleoffset=0)
+    file.create_dataset("edges", data=np.arange(5.0), chunks=(2,), shuffle=True)
+    low = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    low.set_layout(h5py.h5d.COMPACT)
+    h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((4,)), low)
+    # Without an end: an array of so many chunks would be written, or HDF5 die over it.
+    file.create_dataset("claims", (10**12, 10**6), "f4", chunks=(1, 1), maxshape=(None, None))[5, 5] = 1
+    file.create_dataset("late", (5,), ">i4", fillvalue=3)
+    file.create_dataset("byte", data=np.arange(3), dtype=h5py.h5t.STD_I8BE)
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_what_has_no_table(tmp_path: Path, libver: str) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        odd_filters(file)
+    found = check(path, 7)
+    assert found["masks"].masks.tolist() == [0, 3]
+    assert [found[name] for name in ("scaled", "edges", "compact", "claims")] == [None] * 4
+    assert (found["late"].fill, found["late"].offsets.tolist()) == (3, [-1])
+    assert found["byte"].dtype == np.dtype("i1")
+
+
+def elsewhere(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(3.0)
+        file.create_dataset("external", (3,), "f4", external=[("values", 0, 12)])
+        layout = h5py.VirtualLayout((3,), "f8")
+        layout[:] = h5py.VirtualSource("other.h5", "x", (3,))
+        file.create_virtual_dataset("virtual", layout)
+        file["text"] = "abc"
+        file["bool"] = np.array([True])
+
+
+def test_what_is_left_to_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    elsewhere(path)
+    found = {name: directly(path, name) for name in names_in(path)}
+    assert {name for name, table in found.items() if table is LEAVES} == {"external", "virtual", "text", "bool"}
+    handle = FORMAT.open(str(path))
+    assert handle.elsewhere("x") == []
+    for name, file in (("external", "values"), ("virtual", "other.h5")):
+        assert str(tmp_path / file) in handle.elsewhere(name)
+        assert handle.chunks(name) is None
+    handle.close()
+
+
+def test_a_file_that_is_replaced_by_one_that_leads_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["external"] = np.arange(3.0, dtype="f4")
+    handle = FORMAT.open(str(path))
+    assert handle.elsewhere("external") == []
+    (tmp_path / "values").write_bytes(bytes(12))
+    elsewhere(tmp_path / "b.h5")
+    os.replace(tmp_path / "b.h5", path)
+    with pytest.raises(AggarrayError, match="changed while it was read"):
+        handle.read("external", (slice(0, 3, 1),))
+    handle.close()
+
+
+@pytest.mark.parametrize("path", files_in(ROOT / "sample_data"), ids=lambda p: p.name)
+def test_sample_data(path: Path) -> None:
+    check(path)
+
+
+def test_real_data(shared_data: Path) -> None:
+    tables = [table for path in files_in(shared_data) for table in check(path, 0).values()]
+    assert sum(isinstance(table, Chunks) for table in tables) > 20
+
+
+# Damage
+
+
+@pytest.mark.parametrize("write", [single, fixed, extensible, tree])
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_damaged_files(tmp_path: Path, write: Callable[[h5py.File], None], libver: str) -> None:
+    whole = tmp_path / "whole.h5"
+    with h5py.File(whole, "w", libver=libver) as file:
+        write(file)
+        file.create_dataset("plain", data=np.arange(6.0))
+    raw = whole.read_bytes()
+    names = names_in(whole)
+    wanted = {name: directly(whole, name) for name in names}
+    chance = random.Random(7)
+    path = tmp_path / "damaged.h5"
+    told = 0
+    for _ in range(150):
+        damaged = bytearray(raw)
+        for _ in range(chance.choice([1, 1, 3])):
+            at = chance.randrange(len(raw))
+            damaged[at] = chance.choice([damaged[at] ^ 1 << chance.randrange(8), chance.randrange(256), 0, 255])
+        path.write_bytes(damaged)
+        for name in names:
+            table = directly(path, name)
+            if table is LEAVES:
+                continue
+            told += 1
+            other = by_h5py(path, name)
+            # HDF5 may stumble over something that tables have no need of.
+            assert alike(table, wanted[name] if isinstance(other, Exception) else other), f"{name}: {table} and {other}"
+    assert told
+
+
+def test_damage_is_told_by_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=np.arange(40.0), chunks=(3,), compression="gzip")
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"TREE", b"XXXX"))
+    handle = FORMAT.open(str(path))
+    with pytest.raises(AggarrayError, match=r"a\.h5"):
+        handle.chunks("v")
+    handle.close()
+    path.write_bytes(raw[:-100])
+    with pytest.raises(AggarrayError, match=r"a\.h5.*truncated"):
+        FORMAT.open(str(path))
+
+
+# Glimpses and views
+
+
+@given(data=st.data())
+def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("glimpse") / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.title = "a"
+        file.setncatts({f"a{n}": float(n) for n in range(data.draw(st.sampled_from([1, 12])))})
+        file.createDimension("t", data.draw(st.sampled_from([None, 4])))
+        kept: dict[str, Any] = data.draw(st.sampled_from([{}, {"zlib": True}, {"fletcher32": True}]))
+        if data.draw(st.booleans()):
+            dtype, endian = data.draw(st.sampled_from([("f8", "native"), ("i1", "native"), (">i4", "big"), (">f4", "big")]))
+            made = file.createVariable("t", dtype, ("t",), endian=endian, **kept)
+            made[: data.draw(st.integers(0, 4))] = 3
+            if data.draw(st.booleans()):
+                made.setncatts({"units": "days since 2000-01-01", "calendar": "noleap"})
+        file.createVariable("height", "f8", ())[...] = 2.0
+    wanted = Wanted(data.draw(st.sampled_from([{"t": 1}, {"height": 0}, {"t": 1, "height": 0}, {"none": 1}])), ("title", "a0"))
+    found, whole = glimpse_without_library(path, wanted), scanned(path)
+    by_name = {v.name: v for v in whole.variables}
+    if found is None:
+        assert any(v is None or 0 in v.shape for v in map(by_name.get, wanted.coordinates))
+        return
+    assert dict(found.attrs) == {name: whole.attrs[name] for name in ("title", "a0")}
+    for one in found.variables:
+        other = by_name[one.name]
+        assert (one.name, one.dtype, one.shape) == (other.name, other.dtype, other.shape)
+        assert dict(one.attrs) == {name: other.attrs[name] for name in GLIMPSED if name in other.attrs}
+        with h5py.File(path) as file:
+            assert same(one.values, np.asarray(file[one.name][()]).astype(other.dtype))
+
+
+@pytest.mark.parametrize("userblock", [0, 512])
+def test_pieces_for_views(tmp_path: Path, userblock: int) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", userblock_size=userblock) as file:
+        file["v"] = np.arange(12, dtype=">i4").reshape(3, 4)
+        file["scalar"] = 5.0
+        file.create_dataset("chunked", data=np.arange(4), chunks=(4,))
+        file.create_dataset("empty", (0, 3), "f4")
+        file.create_dataset("late", (3,), "f4")
+    file, names = H5File(str(path)), names_in(path)
+    with LIBRARY_LOCK, opened(str(path)) as by_library:
+        for name in names:
+            assert piece_of(file, name) == Library(str(path), by_library).piece(name)
+    file.close()
+    handle = FORMAT.open(str(path))
+    view = handle.mapped("v")
+    handle.close()
+    assert view is not None and memory.view(view).block.kind == "memmap"
+    np.testing.assert_array_equal(view, np.arange(12).reshape(3, 4))

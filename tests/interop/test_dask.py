@@ -1,0 +1,188 @@
+"""Are arrays dask arrays that compute to what they read, in one lazy layer of small tasks, here and in other processes?"""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dask.array", reason="arrays become dask arrays: install the extra 'xarray'")
+pytest.importorskip("distributed", reason="tasks run in other processes: install the extra 'xarray'")
+
+import dask.array as da
+from dask.blockwise import Blockwise
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aggarray as aa
+from aggarray import MasterArray, SubArray
+from aggarray.interop.dask import chunked
+from aggarray.interop.pickling import Block, fingerprint
+from tests.support.netcdf import cube, write
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of three files along time, of which the second stores its latitudes the other way round."""
+    folder = tmp_path_factory.mktemp("days")
+    write(folder / "a.nc", cube([0, 1, 2]))
+    write(folder / "b.nc", cube([3, 4], lats=(30.0, 20.0, 10.0)))
+    write(folder / "c.nc", cube([5]))
+    aa.open([folder / f"{name}.nc" for name in "abc"]).save(folder / "days.nca")
+    return folder / "days.nca"
+
+
+def memory(values: Any = (1.5, 2.5, 3.5), **given: Any) -> MasterArray:
+    """Return an array of two pieces in memory and a hole."""
+    first, second = (SubArray.from_array(np.array(v), dimensions=("x",), **given) for v in (values[:2], values[2:]))
+    return MasterArray.from_subarrays([([(0, 2)], first), ([(3, 4)], second)], dimensions=("x",), name="m")
+
+
+def test_it_is_one_lazy_layer(index: Path) -> None:
+    for array in (aa.open(index)["tas"], aa.open(index.parent / "*.nc")["tas"], memory()):
+        made = array.to_dask()
+        (layer,) = made.dask.layers.values()
+        assert isinstance(layer, Blockwise) and not layer.is_materialized()
+        assert made.chunks == chunked(array) and made.shape == array.shape
+        assert isinstance(made._meta, np.ndarray) and made.dtype == array.dtype == made._meta.dtype
+        assert np.array_equal(made.compute(scheduler="sync"), array[...], equal_nan=True)
+        assert np.array_equal((made[1:] + 1).compute(), array[1:] + 1, equal_nan=True)
+
+
+def test_many_partitions_are_no_tasks_before_they_are_wanted() -> None:
+    piece = SubArray.from_array(np.zeros(1), dimensions=("x",))
+    array = MasterArray.from_subarrays([([(n, n + 1)], piece) for n in range(20_000)], dimensions=("x",))
+    made = array.to_dask()
+    assert made.numblocks == (20_000,) and not any(layer.is_materialized() for layer in made.dask.layers.values())
+    assert float(made[15_000:15_002].sum().compute()) == 0
+
+
+def test_tasks_pickle_small(index: Path) -> None:
+    size = len(pickle.dumps(Block(aa.open(index)["tas"], (slice(0, 3), slice(0, 3), slice(0, 2)))))
+    assert size < 1000
+    piece = SubArray.from_array(np.zeros(10_000), dimensions=("x",))
+    array = MasterArray.from_subarrays([([(n * 10_000, n * 10_000 + 10_000)], piece) for n in range(50)], dimensions=("x",))
+    for one, most in ((array, 100_000), (aa.open(index.parent / "*.nc")["tas"], 4000)):
+        tasks = dict(one.to_dask().dask)
+        sent = [pickle.dumps(task) for task in tasks.values()]
+        assert max(map(len, sent)) < most
+        for task, copy in zip(tasks.values(), map(pickle.loads, sent), strict=True):
+            assert np.array_equal(task(), copy())
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_any_chunks_give_the_same_values(index: Path, cuts: list[int]) -> None:
+    sizes = tuple(cuts)[: next(n for n in range(len(cuts), -1, -1) if sum(cuts[:n]) <= 6)]
+    rest = 6 - sum(sizes)
+    array = aa.open(index)["tas"]
+    made = array.to_dask(chunks=((*sizes, rest) if rest else sizes, 2, -1))
+    assert np.array_equal(made.compute(scheduler="sync"), array[...])
+
+
+def test_chunks(index: Path) -> None:
+    array = aa.open(index)["tas"]
+    days = (3, 2, 1)
+    for chunks, expected in (
+        (None, (days, (3,), (2,))),
+        ("auto", ((6,), (3,), (2,))),
+        (2, ((2, 2, 2), (2, 1), (2,))),
+        (-1, ((6,), (3,), (2,))),
+        ({"lat": 1}, (days, (1, 1, 1), (2,))),
+        ({0: 4, "lon": None}, ((4, 2), (3,), (2,))),
+        ((days, 3, "auto"), (days, (3,), (2,))),
+    ):
+        made = array.to_dask(chunks=chunks)
+        assert made.chunks == expected, chunks
+        assert all(type(size) is int for sizes in made.chunks for size in sizes)
+    with pytest.raises(aa.SelectionError, match="no dimension 'x'; the array has time, lat, lon"):
+        array.to_dask(chunks={"x": 1})
+    for wrong in ((1, 2), "often", ((5, 5), 1, 1), {"lat": "x"}, {3: 1}, object()):
+        with pytest.raises(aa.SelectionError, match=r"chunks=|no dimension"):
+            array.to_dask(chunks=wrong)
+    for size in (0, {"lat": 0}, {0: -5}, -5, (3, 0, 1), ((9, -3), 1, 1), True):
+        with pytest.raises(aa.SelectionError, match=r"^chunks=.* is no size: give a number from 1 on, -1 for all"):
+            array.to_dask(chunks=size)
+
+
+def test_edge_cases() -> None:
+    whole = memory().lazy[0]
+    assert whole.to_dask().compute() == 1.5 and whole.to_dask().shape == ()
+    empty = memory().lazy[2:2]
+    assert empty.to_dask().compute().shape == (0,)
+    integers = memory((1, 2, 3), fill_value=-1)
+    assert integers.to_dask().compute().tolist() == [1, 2, -1, 3]
+    texts = memory(np.array(["a", "bc", "d"]))
+    assert texts.to_dask().compute().tolist() == texts[...].tolist() == ["a", "bc", "", "d"]
+
+
+def test_names_tell_arrays_apart(index: Path) -> None:
+    array = aa.open(index)["tas"]
+    name = array.to_dask().name
+    assert name == aa.open(index)["tas"].to_dask().name and name.startswith("aggarray-tas-")
+    others = [
+        array.to_dask(chunks=2),
+        array.flip("lat").to_dask(),
+        array.lazy[:, [0, 1]].to_dask(),
+        array.to_units("degC").to_dask(),
+    ]
+    assert len({name, *(one.name for one in others)}) == 5
+    assert array.lazy[:, [0, 1]].to_dask().name == aa.open(index)["tas"].lazy[:, [0, 1]].to_dask().name
+    files = aa.open(index.parent / "*.nc")["tas"]
+    assert fingerprint(files) == fingerprint(aa.open(index.parent / "*.nc")["tas"]) != fingerprint(array)
+    assert len({fingerprint(files), fingerprint(files.astype("f8")), fingerprint(files.lazy[1:]), fingerprint(memory())}) == 4
+    assert fingerprint(memory((1.0, 2.0, 3.0))) != fingerprint(memory()) == fingerprint(memory())
+
+
+def test_saved_anew_it_is_another_array(index: Path, tmp_path: Path) -> None:
+    first = aa.open(index)
+    first.save(tmp_path / "copy.nca")
+    opened = aa.open(tmp_path / "copy.nca")
+    before = opened["tas"].to_dask()
+    opened.save(tmp_path / "copy.nca")
+    assert aa.open(tmp_path / "copy.nca")["tas"].to_dask().name != before.name
+
+
+# Other processes
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Two worker processes on this machine."""
+    from distributed import Client, LocalCluster
+
+    how: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": None, "worker_dashboard_address": None}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, silence_logs=50, **how) as cluster,
+        Client(cluster, timeout="60s") as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def test_two_worker_processes(client: Any, index: Path) -> None:
+    opened = aa.open(index)["tas"]
+    for array in (opened, opened.flip("time").lazy[::2], aa.open(index.parent / "*.nc")["tas"], memory()):
+        made = array.to_dask()
+        assert np.array_equal(client.compute(made).result(timeout=60), array[...], equal_nan=True)
+        assert np.allclose(client.compute(da.nanmean(made)).result(timeout=60), np.nanmean(array[...]))
+
+
+def test_datasets_in_two_worker_processes(client: Any, index: Path) -> None:
+    xr = pytest.importorskip("xarray")
+    from aggarray.xarray_engine import AggarrayBackendEntrypoint
+
+    lazy = xr.open_dataset(index, engine=AggarrayBackendEntrypoint, chunks={})
+    eager = xr.open_dataset(index, engine=AggarrayBackendEntrypoint).load()
+    assert lazy["tas"].chunks == ((3, 2, 1), (3,), (2,))
+    xr.testing.assert_identical(client.compute(lazy).result(timeout=60), eager)
+    xr.testing.assert_allclose(client.compute(lazy.mean("time")).result(timeout=60), eager.mean("time"))
+    unchunked = xr.open_dataset(index, engine=AggarrayBackendEntrypoint)
+    assert float(client.submit(lambda d: float(d["tas"].sum()), unchunked).result(timeout=60)) == float(eager["tas"].sum())
+
+
+def test_real_data_in_two_worker_processes(client: Any, shared_data: Path) -> None:
+    for array in aa.open(shared_data / "nemo"):
+        made = array.to_dask()
+        assert np.array_equal(client.compute(made).result(timeout=60), array[...], equal_nan=array.dtype.kind == "f")

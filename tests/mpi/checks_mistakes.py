@@ -1,0 +1,176 @@
+"""What if one of the processes does something else than the others, or fails? Checks that all workers run: nobody may wait."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import netCDF4
+import numpy as np
+import xarray
+import zarr
+
+import aggarray as aa
+from aggarray import mpi
+from aggarray.dap import Distribution, LocalArray
+from aggarray.mpi import AllSumReduce, Broadcast, ProcessGroup, Repartition
+from aggarray.mpi.transport import shared
+from aggarray.mpi.zarr_store import Store
+from tests.mpi.checks import refuses, section
+from tests.mpi.checks_files import Exporter, folder_of_all
+
+
+def check_other_calls(root: ProcessGroup) -> None:
+    """Another movement of the same class, arguments that are none: an error everywhere, and what follows is right."""
+    size, me = root.size, root.rank or 0
+    last, everybody = me == size - 1, root.grid((size,))
+    refuses(root, "include None: give a list", lambda: root.include(None))  # type: ignore[arg-type]
+    refuses(root, "shape 3: give a list", lambda: root.grid(3))  # type: ignore[arg-type]
+    refuses(root, "periodic True: give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
+    refuses(root, "keep 'x': give dimensions", lambda: everybody.subgrid("x"))  # type: ignore[arg-type]
+    refuses(root, "is no process group", lambda: Broadcast(None, everybody))  # type: ignore[arg-type]
+    if size == 1:
+        return
+    refuses(root, f"process {size - 1}: include None: give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
+    refuses(root, "is no process group", lambda: Broadcast(everybody, None if last else everybody))  # type: ignore[arg-type]
+    first, second = (Broadcast(root.include([rank]), root) for rank in (0, 1))
+    refuses(root, "do not want the same", lambda: (second if last else first)(me))
+    assert first(10 + me).item() == 10 and second(10 + me).item() == 11
+    d, c = (Distribution.regular((2 * size,), kind, (size,)) for kind in "bc")
+    there, back = Repartition(root, root, d, c), Repartition(root, root, c, d)
+    refuses(root, "do not want the same", lambda: (back if last else there)(np.ones(2)))
+    mine = section(np.arange(2 * size), d, me)
+    assert np.array_equal(back(there(mine)), mine)
+
+    class Broken:
+        """What another library has, and cannot hand on."""
+
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise RuntimeError("the device is gone")
+
+    refuses(root, "RuntimeError: the device is gone", lambda: first(Broken() if me == 0 else None))
+    assert first(me).item() == 0
+
+
+def check_sums_of_large_arrays(root: ProcessGroup) -> None:
+    """Large arrays are added up by all of them, a part each: the same everywhere."""
+    size, me = root.size, root.rank or 0
+    for count in (8192, 100_003):
+        values = np.random.default_rng(me).random((count, 2))
+        found = AllSumReduce(root.grid((size,)), axes_keep=())(values)
+        wanted = sum(np.random.default_rng(rank).random((count, 2)) for rank in range(size))
+        assert np.allclose(found, wanted, rtol=1e-13, atol=0)
+        assert len(set(root.link.allgather(found.tobytes()))) == 1
+
+
+NAMES = ["Uccle", "De Bilt", "", "Ålesund", "x" * 50]
+
+
+def _arrays(folder: Path) -> None:
+    """Two variables that look alike, later steps of one of them, stations with names."""
+    for name, start in (("tas", 0), ("pr", 0), ("later", 6)):
+        with netCDF4.Dataset(folder / f"{name}.nc", "w") as file:
+            file.createDimension("time", 6)
+            time = file.createVariable("time", "f8", ("time",))
+            time.units, time[:] = "days since 2000-01-01", np.arange(start, start + 6)
+            values = file.createVariable(name, "f8", ("time",))
+            values.units, values[:] = "1", np.arange(start, start + 6)
+    with netCDF4.Dataset(folder / "stations.nc", "w") as file:
+        file.createDimension("station", 5)
+        names = file.createVariable("name", str, ("station",))
+        names[:] = np.array(NAMES, object)
+        file.createVariable("owner", str, ("station",))[:] = np.array(NAMES[::-1], object)
+        height = file.createVariable("height", "f8", ("station",))
+        height.units, height.coordinates, height[:] = "m", "name", np.arange(5.0)
+
+
+def check_other_arrays(root: ProcessGroup) -> None:
+    """Processes that mean different arrays, files or operations are told; infinite values are no fault."""
+    size, me = root.size, root.rank or 0
+    last = me == size - 1
+    with folder_of_all(root) as folder:
+        shared(root.link, lambda: _arrays(folder))
+        tas, pr = (mpi.open(str(folder / f"{name}.nc"), root)[name] for name in ("tas", "pr"))
+        even = Distribution.regular((6,), "b", (size,))
+        locals_ = [mpi.local(a, even, root) for a in (tas, pr)]
+        if size > 1:
+            refuses(root, "do not want the same", lambda: mpi.open(str(folder / ("pr.nc" if last else "tas.nc")), root))
+            refuses(root, "local: .*do not want the same", lambda: mpi.local(pr if last else tas, even, root))
+            refuses(root, "reduce: .*do not want the same", lambda: mpi.reduce(locals_[last], "sum", None, root))
+            for operation in (np.ones(2), lambda: 0):
+                wanted = operation if last else "sum"
+                refuses(root, "give one of", lambda o=wanted: mpi.reduce(locals_[0], o, None, root))  # type: ignore[misc]
+        refuses(root, "dimensions 1.5: give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
+        # Text is read by one, like other small arrays.
+        with mock.patch.object(aa.MasterArray, "read", autospec=True, side_effect=aa.MasterArray.read) as reads:
+            owners = mpi.open(str(folder / "stations.nc"), root)["owner"]
+            dealt = mpi.local(owners, Distribution.regular((5,), "c", (size,)), root)
+            assert dealt.buffer.tolist() == NAMES[::-1][me::size]
+        assert sum(root.link.allgather(reads.call_count)) == 1
+    values = np.arange(4.0 * size)
+    values[-1] = np.inf
+    export = Exporter(section(values, d := Distribution.regular(values.shape, "b", (size,)), me), d.dim_data(me))
+    for given in (export, LocalArray.from_distarray(export)):
+        assert mpi.reduce(given, "sum", None, root).buffer == np.inf
+        assert np.isnan(mpi.reduce(given, "std", 0, root).buffer)
+        assert mpi.reduce(given, "min", "dim_0", root).buffer == 0
+
+
+def check_stores(root: ProcessGroup) -> None:
+    """A store is added to only where that can be read, and nothing is left of what could not be written."""
+    size = root.size
+    even = Distribution.regular((6,), "b", (size,))
+    with folder_of_all(root) as folder:
+        shared(root.link, lambda: _arrays(folder))
+        arrays = {name: mpi.open(str(folder / f"{name}.nc"), root)[name] for name in ("tas", "pr", "later")}
+        local = {name: mpi.local(a, even, root) for name, a in arrays.items()}
+        store = folder / "out.zarr"
+        mpi.write(local["tas"], root, store)
+        refuses(root, "coordinate 'time' there is not that of 'later'", lambda: mpi.write(local["later"], root, store))
+        mpi.write(local["pr"], root, store)
+        short = mpi.local(arrays["pr"].lazy[:3], Distribution.regular((3,), "b", (size,)), root)
+        refuses(root, "'time' of 'short' has size 3, that of '.*' 6", lambda: mpi.write(short, root, store, "short"))
+        refuses(root, "is no store of several", lambda: mpi.write(local["pr"], root, store / "pr"))
+        refuses(root, "TypeError", lambda: mpi.write(local["pr"], root, None))  # type: ignore[arg-type]
+        _failing(root, store, local["pr"], "again")
+        mpi.write(local["pr"], root, store, "again")
+        height = mpi.open(str(folder / "stations.nc"), root)["height"]
+        mpi.write(mpi.local(height, Distribution.regular((5,), "b", (size,)), root), root, store)
+        with xarray.open_zarr(store) as found:
+            assert set(found.variables) == {"time", "tas", "pr", "again", "height", "name"}
+            assert found["again"].values.tolist() == list(range(6)) and found["name"].values[3] == "Ålesund"
+        lazily = mpi.local(arrays["later"], even, root, collective=False)
+        shared(root.link, lambda: (folder / "later.nc").unlink())
+        words = _error(lambda: mpi.write(lazily, root, folder / "none.zarr"))
+        assert "later.nc" in words and len(set(root.link.allgather(words))) == 1 and not (folder / "none.zarr").exists()
+
+
+def _error(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except aa.AggarrayError as error:
+        return str(error)
+    return "no error"
+
+
+def _failing(root: ProcessGroup, store: Path, local: LocalArray, name: str) -> None:
+    """The disk of one process is full."""
+    put = Store.put
+
+    def full(self: Store, region: Any, values: np.ndarray) -> None:
+        if root.rank == root.size - 1:
+            raise OSError("disk full")
+        put(self, region, values)
+
+    with mock.patch.object(Store, "put", full):
+        refuses(root, "OSError: disk full", lambda: mpi.write(local, root, store, name))
+    assert name not in zarr.open_group(store, mode="r", use_consolidated=False)
+    root.link.allgather(None)
+
+
+MIXUP_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
+    check_other_calls,
+    check_sums_of_large_arrays,
+    check_other_arrays,
+    check_stores,
+)

@@ -1,0 +1,32 @@
+"""The program that tests start under MPI: runs checks (by name, else those of movements), and prints what passed on rank 0."""
+
+import sys
+import time
+
+from mpi4py import MPI
+
+from aggarray.mpi import ProcessGroup
+from tests.mpi import checks, checks_files, checks_mistakes, checks_ragged
+
+
+def main() -> None:
+    """Run the checks; an error ends the program on all ranks."""
+    comm = MPI.COMM_WORLD
+    wanted = [name for name in sys.argv[1:] if name.startswith("check_")]
+    for check in (*checks.CHECKS, *checks_files.FILE_CHECKS, *checks_mistakes.MIXUP_CHECKS, *checks_ragged.RAGGED_CHECKS):
+        if wanted and check.__name__ not in wanted:
+            continue
+        start = time.perf_counter()
+        with ProcessGroup(comm) as root:
+            assert root.size == comm.size and root.rank == comm.rank
+            check(root)
+        comm.Barrier()
+        if comm.rank == 0:
+            print(f"passed {check.__name__} {time.perf_counter() - start:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    if "hang" in sys.argv:
+        time.sleep(1000 if MPI.COMM_WORLD.rank else 0)
+        MPI.COMM_WORLD.Barrier()
+    main()

@@ -1,0 +1,26 @@
+"""Does everything work under MPI? Programs started by mpiexec on 1 to 12 ranks; one start runs all checks."""
+
+import time
+
+import pytest
+
+from tests.mpi.checks import CHECKS
+from tests.mpi.checks_files import FILE_CHECKS
+from tests.mpi.checks_mistakes import MIXUP_CHECKS
+from tests.mpi.checks_ragged import RAGGED_CHECKS
+from tests.support.mpi import run_mpi
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 7, 12])
+def test_movements(ranks: int) -> None:
+    printed = run_mpi(ranks, "tests/mpi/program.py")
+    assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
+        c.__name__ for c in (*CHECKS, *FILE_CHECKS, *MIXUP_CHECKS, *RAGGED_CHECKS)
+    ]
+
+
+def test_a_run_that_hangs_is_stopped_and_fails() -> None:
+    start = time.monotonic()
+    with pytest.raises(pytest.fail.Exception, match="takes more than"):
+        run_mpi(2, "tests/mpi/program.py", "hang", seconds=3)
+    assert time.monotonic() - start < 30

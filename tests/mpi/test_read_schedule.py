@@ -1,0 +1,139 @@
+"""Are chunks dealt out so that each is read once, by as many as can be, and does all arrive? Brute force, without processes."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggarray.dap import Block, Cyclic, Distribution, Unstructured
+from aggarray.mpi.schedule.chunk_grid import chunk_layout
+from aggarray.mpi.schedule.read_schedule import Units, deal, dealt_in, dealt_out, join_boxes
+from tests.support.distributions import maps
+
+
+@st.composite
+def chunked(draw: Any) -> tuple[tuple[int, ...], Units]:
+    """An array in chunks, cut along each dimension anywhere; some chunks in two units."""
+    shape = tuple(draw(st.lists(st.integers(1, 8), min_size=1, max_size=2)))
+    cuts = [sorted({0, n, *draw(st.sets(st.integers(0, n), max_size=3))}) for n in shape]
+    rows = [list(pairwise(c)) for c in cuts]
+    boxes = [[]]
+    for row in rows:
+        boxes = [[*box, ends] for box in boxes for ends in row]
+    numbers = draw(st.lists(st.integers(0, len(boxes)), min_size=len(boxes), max_size=len(boxes)))
+    costs = draw(st.lists(st.integers(0, 50), min_size=len(boxes), max_size=len(boxes)))
+    chunks = np.array([(number, 0) for number in numbers], np.int64)
+    return shape, Units(np.array(boxes, np.int64).reshape(len(boxes), len(shape), 2), np.array(costs, np.int64), chunks)
+
+
+@given(chunked(), st.integers(1, 5), st.integers(1, 20), st.data())
+def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units], count: int, most: int, data: Any) -> None:
+    shape, units = array
+    target = Distribution(tuple(data.draw(maps(n, "0.9.0")) for n in shape))
+    dealt = deal(units, target, count, most)
+    whole = np.arange(np.prod(shape)).reshape(shape)
+    if dealt is None:
+        _follows(units, target)
+        return
+    times = np.zeros(shape, int)
+    readers: dict[tuple[int, ...], set[tuple[int, int]]] = {}
+    found = [np.full(target.local_shape(rank), -1) for rank in range(target.nprocs)]
+    for number, boxes in enumerate(dealt):
+        assert len(boxes) == count
+        sent = {(rank, m.peer): m for rank in range(count) for m in dealt_out(boxes[rank], target)}
+        for rank, own in enumerate(boxes):
+            for box in own.tolist():
+                place = tuple(slice(a, b) for a, b in box)
+                times[place] += 1
+                for unit, chunk in zip(units.boxes.tolist(), units.chunks.tolist(), strict=True):
+                    if all(a <= u and v <= b for (a, b), (u, v) in zip(box, unit, strict=True)):
+                        readers.setdefault(tuple(chunk), set()).add((rank, number))
+        for rank in range(target.nprocs):
+            for message in dealt_in(boxes, target, rank):
+                twin = sent.pop((message.peer, rank))
+                for mine, theirs in zip(message.boxes, twin.boxes, strict=True):
+                    box = boxes[message.peer][theirs.array].tolist()
+                    values = whole[tuple(slice(a, b) for a, b in box)]
+                    taken = values[_index(theirs.source, values.shape)]
+                    found[rank][_index(mine.target, found[rank].shape)] = taken
+        assert not sent
+    assert times.max(initial=0) <= 1
+    assert all(len(who) == 1 for who in readers.values())
+    for rank in range(target.nprocs):
+        assert np.array_equal(found[rank], whole[np.ix_(*target.indices(rank))])
+
+
+def _index(selectors: Any, shape: tuple[int, ...]) -> Any:
+    return np.ix_(*[np.arange(n)[s] for s, n in zip(selectors, shape, strict=True)])
+
+
+def _follows(units: Units, target: Distribution) -> None:
+    """No chunk is wanted by two processes."""
+    for chunk in np.unique(units.chunks, axis=0):
+        boxes = units.boxes[(units.chunks == chunk).all(axis=1)]
+        wanting = set()
+        for rank in range(target.nprocs):
+            held = [set(i.tolist()) for i in target.indices(rank)]
+            if any(all(held[d] & set(range(*ends)) for d, ends in enumerate(box)) for box in boxes.tolist()):
+                wanting.add(rank)
+        assert len(wanting) <= 1
+
+
+def test_shares_are_even_and_near_who_wants_them() -> None:
+    starts = np.arange(40)
+    units = Units(
+        np.stack([starts, starts + 1], axis=-1)[:, np.newaxis], np.full(40, 10), np.stack([starts, starts * 0], axis=-1)
+    )
+    halo = Distribution.regular((40,), "b", (4,), padding={0: (1, 1)})
+    (boxes,) = deal(units, halo, 4, 1000) or []
+    assert [b.tolist() for b in boxes] == [[[[10 * r, 10 * r + 10]]] for r in range(4)]
+    assert deal(units, Distribution.regular((40,), "b", (4,)), 4, 1000) is None
+    assert len(deal(units, halo, 4, 3) or []) == 4
+    some = Distribution((Unstructured(2, [[7], [7, 8]]),))
+    (boxes,) = deal(units, some, 2, 1000) or []
+    assert [b.tolist() for b in boxes] == [[[[7, 8]]], [[[8, 9]]]]
+
+
+@given(st.integers(1, 30), st.integers(0, 2**31))
+def test_joined_boxes_cover_the_same(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = rng.permutation(36)[:count]
+    boxes = np.stack(np.unravel_index(cells, (6, 6)), axis=-1)
+    joined = join_boxes(np.stack([boxes, boxes + 1], axis=-1))
+    found = np.zeros((6, 6), int)
+    for (a, b), (c, d) in joined.tolist():
+        found[a:b, c:d] += 1
+    assert np.array_equal(np.flatnonzero(found.ravel() == 1), np.sort(cells)) and found.max() == 1
+
+
+@given(st.lists(st.integers(0, 12), max_size=3), st.data(), st.sampled_from([1, 8]))
+def test_blocks_are_cut_between_chunks(sizes: list[int], data: Any, itemsize: int) -> None:
+    distribution = Distribution(tuple(data.draw(maps(n, "0.9.0")) for n in sizes))
+    chunks, blocks = chunk_layout(distribution, itemsize)
+    assert blocks.shape == distribution.shape and blocks.grid == distribution.grid
+    for side, one in zip(chunks, blocks.maps, strict=True):
+        assert side >= 1 and isinstance(one, Block)
+        inner = np.asarray(one.bounds)[1:-1]
+        assert ((inner % side == 0) | (inner == one.size)).all()
+
+
+@pytest.mark.parametrize(
+    ("one", "side"),
+    [
+        (Block([0, 10, 20, 25]), 10),
+        (Block([0, 31, 59, 90]), 30),
+        (Cyclic(10, 3), 4),
+        (Block.even(10, 1), 10),
+        (Block([0, 0, 7]), 7),
+    ],
+)
+def test_sides_of_chunks(one: Any, side: int) -> None:
+    assert chunk_layout(Distribution((one,)), 8)[0] == (side,)
+
+
+def test_chunks_are_not_too_large() -> None:
+    chunks, _ = chunk_layout(Distribution.regular((4096, 4096), "bb", (1, 2)), 8)
+    assert np.prod(chunks) * 8 <= 16 << 20 and all(4096 % side == 0 for side in chunks)

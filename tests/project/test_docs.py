@@ -1,0 +1,70 @@
+"""Does the documentation build without a warning, lead everywhere, and describe every public name?"""
+
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aggarray
+from tests.support.pages import ROOT
+
+DOCS = ROOT / "docs"
+#: Modules whose public names the reference describes.
+PUBLIC = ("aggarray", "aggarray.dap", "aggarray.memory", "aggarray.mpi")
+
+
+def names() -> Iterator[str]:
+    """Yield every public name, and the public members of classes, by the module that users import it from."""
+    for module in PUBLIC:
+        home = importlib.import_module(module)
+        for name in home.__all__:
+            yield f"{module}.{name}"
+            found = getattr(home, name)
+            if inspect.isclass(found) and not issubclass(found, Exception):
+                members = (member for member in vars(found) if not member.startswith("_"))
+                yield from (f"{module}.{name}.{member}" for member in members)
+    yield from ("aggarray.exchange.halo_widths", "aggarray.exchange.broadcast_groups")
+
+
+def build(source: Path, target: Path) -> "subprocess.CompletedProcess[str]":
+    """Build pages as ``make docs`` does."""
+    pytest.importorskip("furo", reason="no Sphinx: the extra 'docs'")
+    pytest.importorskip("myst_parser", reason="no MyST: the extra 'docs'")
+    words = ["-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-q", str(source), str(target)]
+    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_documentation_builds_and_describes_everything(tmp_path: Path) -> None:
+    done = build(DOCS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    from sphinx.util.inventory import InventoryFile
+
+    with (tmp_path / "objects.inv").open("rb") as file:
+        inventory: Any = InventoryFile.load(file, "", lambda *parts: "/".join(parts))
+    kinds = getattr(inventory, "data", inventory)  # older and newer versions of Sphinx
+    described = {name for kind, found in kinds.items() if kind.startswith("py:") for name in found}
+    assert sorted(set(names()) - described) == []
+    for page in DOCS.rglob("*.md"):
+        assert (tmp_path / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    assert aggarray.__version__ in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("page", "warning"),
+    [
+        ("[away](nowhere.md)", "nowhere.md"),
+        ("[away](index.md#nothing)", "nothing"),
+        ("```{eval-rst}\n.. autofunction:: aggarray.nothing\n```", "'nothing'"),
+        ("![picture](images/none.svg)", "none.svg"),
+    ],
+)
+def test_what_leads_nowhere_is_an_error(tmp_path: Path, page: str, warning: str) -> None:
+    (tmp_path / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())
+    (tmp_path / "index.md").write_text(f"# Page\n\n{page}\n", encoding="utf-8")
+    done = build(tmp_path, tmp_path / "build")
+    assert done.returncode != 0 and warning in done.stderr

@@ -1,0 +1,211 @@
+"""Imports point down the layers, files import each other in no cycle, heavy libraries stay in their folders.
+
+`LAYERS` is the table of docs/contributing.md. Every import counts, those inside functions and under ``TYPE_CHECKING`` too. A
+module or folder without a layer fails the test.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PACKAGE = "aggarray"
+
+#: Folders from the bottom up. The modules of one folder may import each other, folders of one layer may not.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "options", "plugins"),
+    ("storage", "codecs", "cf", "memory"),
+    ("partition", "maps"),
+    ("formats",),
+    ("scan",),
+    ("read",),
+    ("arrays",),
+    ("aggregate", "index"),
+    ("opening",),
+    ("interop", "export", "display", "mpi"),
+)
+#: Above the layers: nothing imports these. They and the bottom layer are the only modules outside folders.
+ENTRY_POINTS = ("cli", "dap", "exchange", "report", "xarray_engine", "__main__", "__init__")
+LAYER = {name: number for number, names in enumerate((*LAYERS, ENTRY_POINTS)) for name in names}
+
+#: Methods such as `MasterArray.to_dask` import what carries them out when they are called: (from, to), inside functions only.
+DEFERRED = {("arrays", "interop"), ("arrays", "display"), ("opening", "interop"), ("opening", "display"), ("opening", "export")}
+#: Imports within a row of modules.
+SIDEWAYS = {("options", "errors"), ("plugins", "errors"), ("__main__", "cli")}
+
+#: The folders that may import a heavy or optional library; under ``TYPE_CHECKING`` any may.
+HOMES = {
+    "aiohttp": ("storage",),
+    "awkward": ("interop", "memory"),
+    "click": ("cli",),
+    "dask": ("interop",),
+    "fsspec": ("storage",),
+    "imagecodecs": ("codecs",),
+    "matplotlib": ("display",),
+    "mpi4py": ("mpi",),
+    "pyarrow": ("formats", "export"),
+    "rich": ("cli",),
+    "xarray": ("interop", "xarray_engine"),
+    "zarr": ("formats", "mpi"),
+}
+
+
+def parts_of(path: Path, root: Path) -> tuple[str, ...]:
+    """Return the parts of a module's name within the package: ("formats", "zarr"); ("__init__",) for the package itself."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts
+
+
+def nodes_in(tree: ast.AST, *kinds: type[ast.AST]) -> set[ast.AST]:
+    """Return every node inside nodes of the given kinds."""
+    return {inner for node in ast.walk(tree) if isinstance(node, kinds) for inner in ast.walk(node) if inner is not node}
+
+
+def typing_only(tree: ast.AST) -> set[ast.AST]:
+    """Return every node under ``if TYPE_CHECKING``."""
+    tests = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
+    return {inner for test in tests for statement in test.body for inner in ast.walk(statement)}
+
+
+def imported(node: ast.AST, package: tuple[str, ...]) -> list[str]:
+    """Return the absolute dotted names that a statement may import; ``package``: where relative imports start."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = [*package[: len(package) - node.level + 1]] if node.level else []
+        start = ".".join([*base, *([node.module] if node.module else [])])
+        return [f"{start}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__"):
+        return [a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return []
+
+
+def is_allowed(source: str, target: str, deferred: bool) -> bool:
+    """Return whether a folder may import another; ``deferred``: inside a function."""
+    if source == target or (source, target) in SIDEWAYS or (deferred and (source, target) in DEFERRED):
+        return True
+    return LAYER.get(target, len(LAYER)) < LAYER[source] and not (target in ENTRY_POINTS and source not in ("dap", "__init__"))
+
+
+def faults_of(path: Path, root: Path, folders: set[str]) -> Iterator[str]:
+    """Yield what is wrong with the imports of one module."""
+    parts = parts_of(path, root)
+    home = parts[0]
+    if home not in LAYER:
+        yield f"{path.name}: {home!r} has no layer: add it to LAYERS in tests/project/test_layers.py"
+        return
+    package = (PACKAGE, *(parts if path.name == "__init__.py" and parts != ("__init__",) else parts[:-1]))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    annotations = typing_only(tree)
+    in_functions = nodes_in(tree, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        for name in imported(node, package):
+            where = f"{'/'.join(path.relative_to(root).parts)}:{getattr(node, 'lineno', 0)}"
+            library, _, first = name.partition(".")
+            first = first.partition(".")[0]
+            if library == PACKAGE:
+                target = first if first in folders or first in LAYER else "__init__"
+                if not is_allowed(home, target, node in in_functions):
+                    way = "sideways" if LAYER.get(target) == LAYER[home] else "up"
+                    yield f"{where} imports {target}, which points {way}"
+            elif library in HOMES and home not in HOMES[library] and node not in annotations:
+                yield f"{where} imports {library}, which belongs in {' or '.join(HOMES[library])}"
+
+
+def faults(root: Path) -> list[str]:
+    """Return what is wrong with the imports of every module under a package folder."""
+    paths = sorted(root.rglob("*.py"))
+    folders = {parts_of(path, root)[0] for path in paths}
+    return [fault for path in paths for fault in faults_of(path, root, folders)]
+
+
+def file_imports(root: Path) -> dict[str, set[str]]:
+    """Return which modules of the package each module imports when it runs, in functions too."""
+    paths = {".".join((PACKAGE, *parts_of(path, root))).removesuffix(".__init__"): path for path in sorted(root.rglob("*.py"))}
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        annotations = typing_only(tree)
+        targets = {t for node in ast.walk(tree) if node not in annotations for t in imported(node, tuple(package))}
+        graph[name] = {t if t in paths else t.rpartition(".")[0] for t in targets} & set(paths) - {name}
+    return graph
+
+
+def cycles(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules that are left when those are taken away, again and again, that import none of the others."""
+    left = {name: set(targets) for name, targets in graph.items()}
+    while free := {name for name, targets in left.items() if not targets}:
+        left = {name: targets - free for name, targets in left.items() if name not in free}
+    while unused := set(left) - {target for targets in left.values() for target in targets}:
+        left = {name: targets for name, targets in left.items() if name not in unused}
+    return sorted(left)
+
+
+def test_imports_point_down() -> None:
+    wrong = faults(ROOT / PACKAGE)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_import_each_other_in_no_cycle() -> None:
+    assert cycles(file_imports(ROOT / PACKAGE)) == []
+
+
+def test_no_other_module_lies_at_the_top() -> None:
+    top = {path.stem for path in (ROOT / PACKAGE).glob("*.py")}
+    assert top == {"errors", "options", "plugins", *ENTRY_POINTS} - {"cli"}
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "words"),
+    [
+        ("maps/base.py", "from aggarray.cf import units", None),
+        ("maps/base.py", "from .fields import Entry", None),
+        ("formats/zarr.py", "from aggarray.formats.base import Handle\nfrom .base import Format\nfrom . import base", None),
+        ("formats/zarr.py", "from .. import errors", None),
+        ("formats/zarr.py", "from ..read import fetch", "formats/zarr.py:1 imports read, which points up"),
+        ("maps/base.py", "def f():\n    from aggarray import scan", "maps/base.py:2 imports scan, which points up"),
+        ("maps/base.py", "import aggarray.scan as s", "maps/base.py:1 imports scan, which points up"),
+        (
+            "maps/base.py",
+            "import importlib\nimportlib.import_module('aggarray.arrays')",
+            "maps/base.py:2 imports arrays, which points up",
+        ),
+        ("maps/base.py", "from aggarray import open", "maps/base.py:1 imports __init__, which points up"),
+        ("index/store.py", "from aggarray.aggregate import join", "index/store.py:1 imports aggregate, which points sideways"),
+        ("arrays/master.py", "def f():\n    from aggarray.interop import dask", None),
+        ("arrays/master.py", "from aggarray.interop import dask", "arrays/master.py:1 imports interop, which points up"),
+        ("opening/sources.py", "from aggarray.report import page", "opening/sources.py:1 imports report, which points up"),
+        ("formats/zarr.py", "def f():\n    import zarr", None),
+        ("formats/__init__.py", "from .base import Format\nfrom ..cf import units", None),
+        ("arrays/master.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import xarray", None),
+        (
+            "arrays/master.py",
+            "import xarray.core",
+            "imports xarray, which belongs in interop or xarray_engine",
+        ),
+        ("novel.py", "", "'novel' has no layer"),
+    ],
+)
+def test_the_walk_finds_faults(tmp_path: Path, module: str, text: str, words: str | None) -> None:
+    for name in ("__init__.py", "errors.py", "formats/__init__.py", "formats/base.py", module):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text if name == module else "", encoding="utf-8")
+    wrong = faults(tmp_path)
+    assert wrong == [] if words is None else len(wrong) == 1 and words in wrong[0]
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert cycles(graph) == ["b", "c"] and cycles({"a": {"b"}, "b": set()}) == []
+
+
+def test_import_loads_nothing_heavy() -> None:
+    script = f"import sys; from {PACKAGE} import *; print(*sorted({set(HOMES)!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

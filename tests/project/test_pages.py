@@ -1,0 +1,69 @@
+"""The examples of the README and of the documentation run as they stand, and give what they say."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import PAGES, ROOT, blocks, run_page
+
+
+# xarray announces other defaults for what other people's code on these pages leaves to it.
+@pytest.mark.filterwarnings("ignore::FutureWarning:xarray")
+@pytest.mark.parametrize("page", PAGES)
+def test_examples(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page((ROOT / page).read_text(encoding="utf-8"), page, tmp_path)
+
+
+@pytest.mark.parametrize(("page", "least"), [("README.md", 15), ("docs/distributed-arrays.md", 15), ("docs/parallel.md", 8)])
+def test_results_are_compared(page: str, least: int) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    code = [line for block in blocks(text) if block.language == "python" for line in block.text.splitlines()]
+    assert sum("  # " in line for line in code) >= least
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```python\n1 + 1  # 3\n```\n",
+        "```python\nimport no_such_module\n```\n",
+        "```pycon\n>>> 1 + 1\n3\n```\n",
+        "```sh\naggarray info nothing.nc\n```\n",
+        "```sh\nrm -r x\n```\n",
+        "```console\n$ aggarray --version\nanother\n```\n",
+        "```ruby\n1\n```\n",
+        "```\n1\n```\n",
+    ],
+)
+def test_wrong_examples_are_found(page: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, ImportError)):
+        run_page(page, "page", tmp_path)
+
+
+def test_right_examples_pass(tmp_path: Path) -> None:
+    page = """
+```python
+a = 2  # 3 would be wrong, but this is no expression
+a + 1  # 3: a comment
+```
+```pycon
+>>> a + 2
+4
+>>> print("1 2", "3")
+1 ... 3
+```
+```console
+$ aggarray info nothing.nc  # status 1
+aggarray: ...nothing.nc: no such file...
+```
+````{eval-rst}
+.. a directive
+````
+"""
+    assert run_page(page, "page", tmp_path) == 4
+    assert [b.language for b in blocks(page)] == ["python", "pycon", "console"]
+
+
+def test_a_page_skips_without_what_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(pytest.skip.Exception, match="needs no_such_module"):
+        run_page("<!-- needs: no_such_module -->\n```python\nraise ValueError\n```\n", "page", tmp_path)

@@ -1,0 +1,95 @@
+"""Does the project hold together: one version, commands that exist, files that speak of the project alone?"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aggarray
+from tests.support.paths import ROOT
+
+SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles", "corpus"}
+TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".json", ".html", ".css", ".ipynb", ".sh", ""}
+
+#: What only makes sense where the project was written, and no user could follow. Spelled so as not to find themselves.
+FOREIGN = re.compile(
+    r"\bissues?\s+#?\d+"
+    r"|(?<![\w.-])/(?:work|root)/"
+    r"|\b(?:pypi|pythonhosted|anaconda)\.(?:org|com)\b",
+    re.IGNORECASE,
+)
+
+
+def texts(folder: Path = ROOT) -> Iterator[Path]:
+    """Yield the text files of the project, written by hand, in every folder but those made by tools."""
+    for path in sorted(folder.iterdir()):
+        if path.name in SKIP or path.name.endswith((".egg-info", "_cache")) or path.name == ".hypothesis":
+            continue
+        if path.is_dir():
+            yield from texts(path)
+        elif path.suffix in TEXT:
+            yield path
+
+
+def targets() -> set[str]:
+    """Return the targets of the Makefile."""
+    return set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def project() -> dict[str, object]:
+    """Return the project table of pyproject.toml."""
+    table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return table
+
+
+def test_one_version() -> None:
+    assert project()["version"] == aggarray.__version__
+    assert f"## [{aggarray.__version__}]" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/contributing.md"])
+def test_commands_exist(page: str) -> None:
+    named = set(re.findall(r"\bmake ([a-z]+)\b(?= *(?:#|`|$))", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= named or page != "README.md"
+    assert named <= targets()
+
+
+def test_programs_of_the_makefile_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    modules = set(re.findall(r"-m ((?:sample_data|tests)[\w.]*)", makefile))
+    assert modules == {"sample_data.demo", "tests.bench", "tests.fuzz"}
+    for module in modules:
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), f"make runs {module}, which is not there"
+
+
+def test_extras_are_complete() -> None:
+    extras = project()["optional-dependencies"]
+    assert isinstance(extras, dict)
+    assert extras["all"] == [f"aggarray[{','.join(n for n in extras if n not in ('all', 'test', 'bench', 'docs', 'fuzz'))}]"]
+
+
+PAGES = ["README.md", "sample_data/README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_files_speak_of_the_project_alone() -> None:
+    found = []
+    for path in texts():
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if match := FOREIGN.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number} {match.group()!r}")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("text", ["see issue " + "12", "open('/" + "work/main/x')", "https://pypi" + ".org/simple"])
+def test_the_scan_finds(text: str) -> None:
+    assert FOREIGN.search(text)

@@ -1,0 +1,191 @@
+"""Small pieces of many files alike are read together, and give what each by itself would give."""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aggarray as aa
+import aggarray.read as reading
+from aggarray.read import close_files, small_chunks
+from aggarray.read.cache import chunk_tables
+from tests.support.netcdf import LAT, LON, NOLEAP, TAS, write
+
+FILES, STEPS, LATS, LONS = 40, 3, 4, 5
+
+
+def values(number: int) -> np.ndarray:
+    """Return what file ``number`` holds, every eleventh value missing."""
+    found = (number * 1000 + np.arange(STEPS * LATS * LONS)).reshape(STEPS, LATS, LONS).astype("f4")
+    found.ravel()[number % 11 :: 11] = np.nan
+    return found
+
+
+def made(path: Path, number: int) -> None:
+    """Write a file in one of several ways: packed, with latitudes downwards, in other units, transposed, chunked, plainly."""
+    kind, raw, attrs = number % 8, values(number), {**TAS, "_FillValue": np.float32(-1)}
+    lat, dimensions = np.arange(LATS, dtype="f8"), ("time", "lat", "lon")
+    raw = np.where(np.isnan(raw), np.float32(-1), raw)
+    if kind == 1:
+        raw, lat = raw[:, ::-1], lat[::-1]
+    elif kind == 2:
+        raw, attrs = np.where(raw == -1, -1, raw - 273.15).astype("f8"), {**TAS, "units": "degC", "_FillValue": -1.0}
+    elif kind == 3:
+        raw, attrs = np.where(raw == -1, -1, raw * 2).astype("i4"), {**TAS, "scale_factor": 0.5, "_FillValue": np.int32(-1)}
+    elif kind == 4:
+        raw, dimensions = raw.transpose(1, 0, 2), ("lat", "time", "lon")
+    given: dict[str, Any] = {
+        "time": (("time",), number * STEPS + np.arange(STEPS, dtype="f8"), NOLEAP),
+        "lat": (("lat",), lat, LAT),
+        "lon": (("lon",), np.arange(LONS, dtype="f8"), LON),
+        "tas": (dimensions, raw, attrs),
+    }
+    write(path, given, format="NETCDF3_CLASSIC" if kind == 5 else "NETCDF4")
+    if kind >= 6:
+        with h5py.File(path, "r+") as file:
+            attrs = dict(file["tas"].attrs)
+            del file["tas"]
+            how = {"compression": "gzip", "shuffle": kind == 6}
+            data = file.create_dataset("tas", data=raw, chunks=(1, 4, 2), maxshape=raw.shape, **how)
+            for axis, name in enumerate(dimensions):
+                data.dims[axis].attach_scale(file[name])
+            data.attrs.update({k: v for k, v in attrs.items() if k not in ("DIMENSION_LIST", "_Netcdf4Coordinates")})
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    folder = tmp_path_factory.mktemp("archive")
+    for number in range(FILES):
+        made(folder / f"{number:02}.nc", number)
+    aa.open(folder / "*.nc").save(folder / "index.nca")
+    return folder, np.concatenate([values(n) for n in range(FILES)])
+
+
+def keys(size: int) -> Any:
+    return st.one_of(st.slices(size), st.integers(-size, size - 1), st.lists(st.integers(0, size - 1), min_size=1, max_size=9))
+
+
+@settings(max_examples=80)
+@given(
+    key=st.tuples(keys(FILES * STEPS), keys(LATS), keys(LONS)),
+    threads=st.integers(1, 3),
+    light=st.booleans(),
+    masked=st.booleans(),
+    together=st.sampled_from([(1 << 18, 1 << 20, 256), (1 << 18, 500, 256), (0, 0, 0), (1 << 18, 1 << 20, 2)]),
+)
+def test_any_selection(
+    archive: tuple[Path, np.ndarray], key: Any, threads: int, light: bool, masked: bool, together: tuple[int, int, int]
+) -> None:
+    folder, wanted = archive
+    for axis in (2, 1, 0):
+        wanted = wanted[(*(slice(None),) * axis, key[axis])]
+    a = aa.open(folder / "index.nca")["tas"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in zip(("SMALL", "TOGETHER", "MOST"), together, strict=True):
+            patch.setattr(small_chunks, name, value)
+        patch.setattr(reading, "_LIGHT", 1 << 18 if light else 0)
+        patch.setattr(reading, "_MANY", 2)
+        found = a.read(key, threads=threads, masked=masked)
+    if masked:
+        np.testing.assert_array_equal(np.ma.getmaskarray(found), np.isnan(wanted))
+        found = found.filled(np.nan)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def alike(folder: Path, **how: Any) -> np.ndarray:
+    """Write files that are all alike."""
+    for number in range(FILES):
+        with h5py.File(folder / f"{number:02}.nc", "w") as file:
+            for name, axis in (("time", number + np.arange(1.0)), ("x", np.arange(6.0))):
+                file.create_dataset(name, data=axis).make_scale(name)
+            file["time"].attrs["units"] = "days since 2000-01-01"
+            data = file.create_dataset("v", data=number * 10 + np.arange(6.0)[np.newaxis], chunks=(1, 6), **how)
+            data.dims[0].attach_scale(file["time"])
+            data.dims[1].attach_scale(file["x"])
+    return np.arange(FILES)[:, np.newaxis] * 10 + np.arange(6.0)
+
+
+def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = alike(tmp_path, compression="gzip", shuffle=True)
+    counts = []
+    put = small_chunks.Sheaf._put
+    monkeypatch.setattr(
+        small_chunks.Sheaf,
+        "_put",
+        lambda self, outputs, pieces, *of: (counts.append(len(pieces)), put(self, outputs, pieces, *of)),
+    )
+    a = aa.open(tmp_path / "*.nc")["v"]
+    np.testing.assert_array_equal(a.read(threads=1), wanted)
+    assert counts == [FILES]
+    counts.clear()
+    np.testing.assert_array_equal(a.read((slice(None, None, -2), 3), threads=2), wanted[::-2, 3])
+    assert sum(counts) == FILES // 2 and len(counts) <= 2
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_that_is_out_of_the_ordinary_says_so(tmp_path: Path, threads: int) -> None:
+    wanted = alike(tmp_path, compression="gzip")
+    agg = aa.open(tmp_path / "*.nc")
+    agg.save(tmp_path / "index.nca")
+    a = aa.open(tmp_path / "index.nca", missing="fill")["v"]
+    with h5py.File(tmp_path / "07.nc") as file:
+        at = file["v"].id.get_chunk_info(0).byte_offset
+    data = bytearray((tmp_path / "07.nc").read_bytes())
+    damaged = bytes(data[:at] + b"\xff" * 4 + data[at + 4 :])
+    # Gone: filled; the others as ever.
+    (tmp_path / "07.nc").rename(tmp_path / "07.kept")
+    found = a.read(threads=threads, masked=True)
+    assert found.mask[7].all() and found.mask.sum() == 6
+    np.testing.assert_array_equal(np.delete(found.data, 7, 0), np.delete(wanted, 7, 0))
+    with pytest.raises(aa.MissingFileError, match=r"07\.nc, variable 'v': no such file"):
+        aa.open(tmp_path / "index.nca")["v"].read(threads=threads)
+    # Damaged: an error that names file and chunk.
+    (tmp_path / "07.nc").write_bytes(damaged)
+    chunk_tables._forget()
+    close_files()
+    with pytest.raises(aa.FormatError, match=r"07\.nc, variable 'v': changed since it was scanned"):
+        agg["v"].read(threads=threads)
+    with pytest.raises(aa.FormatError, match=rf"07\.nc, variable 'v': chunk \[0.*\] at byte {at}"):
+        aa.open(tmp_path / "*.nc")["v"].read(threads=threads)
+    # Truncated within the chunk.
+    (tmp_path / "07.nc").write_bytes(damaged[: at + 1])
+    with pytest.raises(aa.AggarrayError, match=r"07\.nc"):
+        agg["v"].read(threads=threads)
+
+
+def test_chunks_that_are_not_stored(tmp_path: Path) -> None:
+    wanted = alike(tmp_path, fillvalue=5.0)
+    with h5py.File(tmp_path / "09.nc", "r+") as file:
+        scales = [file["time"], file["x"]]
+        del file["v"]
+        data = file.create_dataset("v", shape=(1, 6), dtype="f8", chunks=(1, 6), fillvalue=5.0)
+        for axis, scale in enumerate(scales):
+            data.dims[axis].attach_scale(scale)
+    wanted[9] = 5
+    np.testing.assert_array_equal(aa.open(tmp_path / "*.nc")["v"].read(threads=1), wanted)
+
+
+def test_conversions_that_fail_name_the_file(tmp_path: Path) -> None:
+    for number in range(FILES):
+        units = "Tm" if number == 13 else "m"
+        data = (("time",), np.array([number], "i4"), {"units": units, "long_name": "length"})
+        write(tmp_path / f"{number:02}.nc", {"time": (("time",), [float(number)], NOLEAP), "v": data})
+    a = aa.open(tmp_path / "*.nc")["v"]
+    with pytest.raises(aa.UnitsError, match=r"13\.nc, variable 'v': value 13000000000000 m is beyond the int32"):
+        a.read(threads=1)
+    np.testing.assert_array_equal(a.read(slice(14, None), threads=1), np.arange(14, FILES))
+
+
+def test_uneven_indices_of_some_files_do_not_join(tmp_path: Path) -> None:
+    for number in range(3):
+        steps = np.arange(6 * number, 6 * number + 6)
+        write(
+            tmp_path / f"{number}.nc", {"time": (("time",), steps * 1.0, NOLEAP), "tas": (("time",), steps.astype("f4"), TAS)}
+        )
+    tas = aa.open(tmp_path)["tas"]
+    for key in ([0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 13], [0, 1, 3, 6, 7, 9, 12, 14, 15], [17, 0, 1, 6, 8, 9, 3]):
+        np.testing.assert_array_equal(tas.read(key, threads=1), np.array(key, "f4"))

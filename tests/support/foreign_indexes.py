@@ -1,0 +1,68 @@
+"""How do tests open aggregation files that other programs wrote? `opened` reads one as the public interface does."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray.aggregate.variables import arrays_of
+from aggarray.formats import open_file, scan
+from aggarray.formats.base import whole
+from aggarray.index.conventions.foreign import Foreign, convention_of, seated
+from aggarray.index.uris import NOWHERE, Moves
+from tests.support.netcdf import write
+
+
+def foreign(path: str | os.PathLike[str], moves: Moves = NOWHERE) -> Foreign:
+    """Read an aggregation file in whatever convention it is."""
+    structure = scan(path)
+    shapes = {v.name: v.shape for v in structure.variables}
+    convention = convention_of(structure)
+    assert convention is not None, f"{path} is of no convention"
+    handle = open_file(path)
+    try:
+        return convention.read(structure, lambda name: handle.read(name, whole(shapes[name])), moves)
+    finally:
+        handle.close()
+
+
+def opened(path: str | os.PathLike[str]) -> dict[str, aa.MasterArray]:
+    """Return the arrays of an aggregation file by name, their coordinates hung on them."""
+    found = foreign(path)
+    arrays, skipped = arrays_of(found.structure)
+    assert skipped == []
+
+    def put(array: aa.MasterArray) -> aa.MasterArray:
+        matrix = found.matrices.get(str(array.name))
+        return array if matrix is None else seated(array, matrix)
+
+    return {str(a.name): replace(put(a), coords={k: put(c) for k, c in a.coords.items()}) for a in arrays}
+
+
+def fragment(path: str | os.PathLike[str], values: Any, dimensions: tuple[str, ...] = ("time", "x"), **attrs: Any) -> str:
+    """Write one fragment: variable ``tas`` (units K, unless ``units`` says otherwise; None: none)."""
+    attrs = {"units": "K", **attrs}
+    return write(path, {"tas": (dimensions, np.asarray(values), {k: v for k, v in attrs.items() if v is not None})})
+
+
+def cfdm_library() -> ModuleType:
+    """Return cfdm, the reference implementation; skips where it or a library that it needs does not load."""
+    try:
+        import cfdm
+    except (ImportError, OSError) as error:  # FileNotFoundError where udunits2 is not installed
+        pytest.skip(f"cfdm does not load: {error}")
+    return cfdm
+
+
+def cfdm_values(path: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> np.ma.MaskedArray:
+    """Return what cfdm reads; it resolves relative names against the working directory, which is set to the index's."""
+    cfdm = cfdm_library()
+    monkeypatch.chdir(folder)
+    fields = [f for f in cfdm.read(path) if f.nc_get_variable() == name]
+    assert len(fields) == 1
+    return np.ma.asarray(fields[0].data.array)

@@ -1,0 +1,171 @@
+"""What does netCDF4 see in a netCDF-4 file? The oracle of the scans that read no library."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from aggarray.formats.base import (
+    LIBRARY_ERRORS,
+    Structure,
+    Variable,
+    has_coordinate,
+    is_characters,
+    stored_values,
+    stored_variable,
+    with_values,
+)
+from aggarray.formats.hdf5.h5py_files import opened
+from aggarray.formats.hdf5.refusals import refusal
+from aggarray.formats.limits import scannable
+
+NOT_COORDINATE = "_nc4_non_coord_"
+
+
+def scan(path: str) -> Structure | str:
+    """Scan with netCDF4; where it does not see all of the file, return the name of the format instead."""
+    import netCDF4
+
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            dataset = netCDF4.Dataset(path, "r")
+    except LIBRARY_ERRORS:
+        return "HDF5"
+    try:
+        dataset.set_auto_maskandscale(False)
+        dataset.set_auto_chartostring(False)
+        groups = dict(_netcdf_groups(dataset, ""))
+        dimensions = [name for group in groups.values() for name in group.dimensions]
+        if any(name.startswith("phony_dim_") for name in dimensions):
+            return "HDF5"
+        if not _written_by_netcdf(dataset):
+            if not dimensions:
+                return "HDF5"
+            if _unseen(path, groups):
+                return "netCDF4"
+        if any(issubclass(warning.category, UserWarning) for warning in warned):
+            # It warns of variables that it leaves out (opaque types): h5py names them.
+            return "netCDF4"
+        if any(_has_rows(source) for group in groups.values() for source in group.variables.values()):
+            return "netCDF4"  # h5py tells the sizes of rows without reading them
+        return _netcdf_structure(path, groups)
+    except (*LIBRARY_ERRORS, Warning):
+        # h5py either manages or names the variable at fault.
+        return "netCDF4"
+    finally:
+        dataset.close()
+
+
+def _netcdf_groups(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield a group and those in it, each with the beginning of the paths of what is in it."""
+    yield prefix, group
+    for name, child in group.groups.items():
+        yield from _netcdf_groups(child, f"{prefix}{name}/")
+
+
+def _written_by_netcdf(dataset: Any) -> bool:
+    """Tell whether the netCDF library itself wrote the file, so that it overlooks nothing in it."""
+    try:
+        return ",netcdf=" in dataset.getncattr("_NCProperties")
+    except LIBRARY_ERRORS:
+        return False
+
+
+def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
+    """Tell whether the file holds datasets that netCDF4 left out without a word (references, opaque types)."""
+    import h5py
+
+    seen = {f"{prefix}{name}" for prefix, group in groups.items() for name in (*group.variables, *group.dimensions)}
+    names: list[str] = []
+
+    def note(name: bytes, info: Any) -> None:
+        """Take down the name of a dataset."""
+        if info.type == h5py.h5o.TYPE_DATASET:
+            names.append(name.decode("utf-8", "replace"))
+
+    with opened(path) as file:
+        h5py.h5o.visit(file.id, note, info=True)
+    return not {name.replace(NOT_COORDINATE, "") for name in names} <= seen
+
+
+def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
+    """Return what netCDF4 shows of its groups, given by path."""
+    variables: list[Variable] = []
+    sources: dict[str, Any] = {}
+    skipped = []
+    every = {prefix + name: source for prefix, group in groups.items() for name, source in group.variables.items()}
+    spans = {name: source.dimensions for name, source in every.items()}
+    for name, source in every.items():
+        dtype = _netcdf_dtype(source)
+        if isinstance(dtype, str):
+            skipped.append((name, dtype))
+            continue
+        joined = not (is_characters(dtype, source.ndim) and _has_real_end(name, source, spans))
+        variables.append(stored_variable(name, dtype, source.shape, spans[name], _netcdf_attrs(source), joined))
+        sources[name] = source
+
+    def read(variable: Variable) -> np.ndarray | None:
+        """Return the values of a variable, None where a scan takes no such number of bytes."""
+        source = sources[variable.name]
+        if not scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
+            return None
+        if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
+            # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
+            raise ValueError("two unlimited dimensions: left to h5py")
+        try:
+            values = np.asarray(source[...])
+        except UnicodeDecodeError as error:
+            raise ValueError("text that is not in its encoding: left to h5py") from error
+        joined = len(variable.shape) < source.ndim
+        return stored_values(values, variable.attrs, joined).astype(variable.dtype, copy=False)
+
+    filled = with_values(variables, read)
+    attrs = {prefix[:-1]: _netcdf_attrs(group) for prefix, group in groups.items()}
+    sizes = {prefix + name: len(d) for prefix, group in groups.items() for name, d in group.dimensions.items()}
+    return Structure(path, "netCDF4", attrs.pop(""), filled, attrs, tuple(skipped), sizes=sizes)
+
+
+def _has_real_end(name: str, source: Any, spans: Mapping[str, tuple[str, ...]]) -> bool:
+    """Tell whether the last dimension of single characters is no string length: it can grow or has a coordinate."""
+    return bool(source.get_dims()[-1].isunlimited()) or has_coordinate(name, spans[name][-1], spans)
+
+
+def _has_rows(source: Any) -> bool:
+    """Tell whether a variable has rows of numbers, each of its own length."""
+    import netCDF4
+
+    return isinstance(source.datatype, netCDF4.VLType) and source.dtype is not str and source.ndim == 1
+
+
+def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:
+    """Return the stored dtype, or why it cannot be read."""
+    import netCDF4
+
+    kind = source.datatype
+    if isinstance(kind, netCDF4.EnumType):
+        # h5py's booleans, which it also reads as such.
+        boolean = kind.enum_dict == {"FALSE": 0, "TRUE": 1} and kind.dtype == np.int8
+        return np.dtype(bool) if boolean else np.dtype(kind.dtype)
+    if isinstance(kind, netCDF4.CompoundType):
+        return refusal("compound")
+    if source.dtype is str:
+        return np.dtypes.StringDType()
+    return refusal("variable-length") if isinstance(kind, netCDF4.VLType) else np.dtype(source.dtype)
+
+
+def _netcdf_attrs(source: Any) -> dict[str, Any]:
+    """Return the attributes of a variable or a group."""
+    found = {}
+    for name in source.ncattrs():
+        try:
+            found[name] = source.getncattr(name)
+            if "\ufffd" in str(found[name]):
+                raise UnicodeError(f"attribute {name!r}: text that is not UTF-8, which h5py gives as it is")
+        except UnicodeError:
+            raise
+        except LIBRARY_ERRORS:
+            # An attribute of a type that netCDF4 does not read says nothing that CF knows.
+            continue
+    return found
