@@ -6,6 +6,7 @@
 (4, 6)
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,3 +87,19 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _FormerModules:
+    """Finds modules under the names by which pickles of earlier releases refer to them."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        """Return how a former module is imported; None for any other."""
+        if not name.startswith("aggarray."):
+            return None
+        from aggarray.interop.former_names import find_spec
+
+        return find_spec(name)
+
+
+sys.meta_path.append(_FormerModules)

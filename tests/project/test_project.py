@@ -10,7 +10,7 @@ import pytest
 import aggarray
 from tests.support.paths import ROOT
 
-SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles", "corpus"}
+SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles", "corpus", "kept"}
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".json", ".html", ".css", ".ipynb", ".sh", ""}
 
 #: What only makes sense where the project was written, and no user could follow. Spelled so as not to find themselves.

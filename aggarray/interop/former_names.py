@@ -1,0 +1,73 @@
+"""Former names of modules and classes, by which pickles of earlier releases refer to them.
+
+Their modules are empty: each name is looked up where it is now. `aggarray` finds them when an import fails.
+"""
+
+from functools import partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+#: The present module of each former one that pickles name.
+_MODULES = {
+    "aggarray.access": "aggarray.storage.access",
+    "aggarray.adapters.datasets": "aggarray.interop.dataset",
+    "aggarray.adapters.to_dask": "aggarray.interop.dask",
+    "aggarray.adapters.travel": "aggarray.interop.pickling",
+    "aggarray.adapters.xarray_form": "aggarray.interop.xarray_encoding",
+    "aggarray.adapters.xarray_store": "aggarray.interop.xarray_store",
+    "aggarray.api.aggregation": "aggarray.opening.aggregation",
+    "aggarray.api.extracting": "aggarray.export.extract",
+    "aggarray.api.keeping": "aggarray.opening.persistence",
+    "aggarray.api.provenance": "aggarray.opening.provenance",
+    "aggarray.assumed": "aggarray.partition.signatures",
+    "aggarray.encoding": "aggarray.cf.encoding",
+    "aggarray.frozen": "aggarray.cf.frozen",
+    "aggarray.indexes": "aggarray.index",
+    "aggarray.indexes.uris": "aggarray.index.uris",
+    "aggarray.local": "aggarray.arrays.local",
+    "aggarray.master.array": "aggarray.arrays.master",
+    "aggarray.master.geometry": "aggarray.arrays.row_geometry",
+    "aggarray.master.origin": "aggarray.arrays.origin",
+    "aggarray.master.partitions": "aggarray.arrays.partitions",
+    "aggarray.master.ragged": "aggarray.arrays.ragged",
+    "aggarray.master.ragged_local": "aggarray.arrays.ragged_local",
+    "aggarray.master.subarray": "aggarray.arrays.subarray",
+    "aggarray.mpi.about": "aggarray.mpi.metadata",
+    "aggarray.remote.reach": "aggarray.storage.remote.credentials",
+    "aggarray.stored_sizes": "aggarray.partition.stored_sizes",
+    "aggarray.table": "aggarray.partition.matrix",
+}
+#: The present name of each class or function that was renamed, by former module and name.
+_RENAMED: dict[tuple[str, str], str] = {}
+
+
+def find_spec(name: str) -> ModuleSpec | None:
+    """Return how a former module, or the package that it was in, is imported; None for any other name.
+
+    >>> find_spec("aggarray.master.array").name
+    'aggarray.master.array'
+    >>> find_spec("aggarray.nothing") is None
+    True
+    """
+    known = name in _MODULES or any(former.startswith(f"{name}.") for former in _MODULES)
+    return ModuleSpec(name, _Loader(), is_package=True) if known else None
+
+
+class _Loader:
+    """Loads a former module: a module whose names are those of the present one."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave the creation to the import system."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Look each name up where it is now."""
+        vars(module)["__getattr__"] = partial(_present, module.__name__)
+
+
+def _present(former: str, name: str) -> Any:
+    """Return what a name of a former module stands for; AttributeError where there is no such name."""
+    if former not in _MODULES or name.startswith("__"):
+        raise AttributeError(f"module {former!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[former]), _RENAMED.get((former, name), name))
