@@ -19,7 +19,7 @@ import numpy as np
 import aggarray as aa
 from aggarray.display import report
 from aggarray.display.facts import conformed, table
-from aggarray.opening import extract
+from aggarray.export.extract import extract
 from sample_data.damaging import damaged
 from sample_data.foreign import foreign
 from sample_data.handing_on import distributed, elsewhere, four_ranks, profiles, shared, together

@@ -5,6 +5,7 @@ Their modules are empty: each name is looked up where it is now. `aggarray` find
 
 from functools import partial
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -55,7 +56,7 @@ def find_spec(name: str) -> ModuleSpec | None:
     return ModuleSpec(name, _Loader(), is_package=True) if known else None
 
 
-class _Loader:
+class _Loader(Loader):
     """Loads a former module: a module whose names are those of the present one."""
 
     def create_module(self, spec: ModuleSpec) -> None:

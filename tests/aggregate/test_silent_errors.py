@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray.scan.discovery import scan_files
 from tests.support.netcdf import TAS, TIME, check, cube, field, one, write
 
 DAYS = {"standard_name": "time", "units": "days since 2000-01-01"}
@@ -120,6 +121,6 @@ def test_equal_coordinates_are_held_once(tmp_path: Path) -> None:
     lats = np.linspace(-90, 90, 500)
     for number in range(3):
         write(tmp_path / f"{number}.nc", cube([number], lats))
-    scanned = aa.scan.scan_files([str(tmp_path / f"{n}.nc") for n in range(3)])
+    scanned = scan_files([str(tmp_path / f"{n}.nc") for n in range(3)])
     found = [next(v.values for v in structure.variables if v.name == "lat") for _, structure in scanned]
     assert found[0] is found[1] is found[2]

@@ -17,6 +17,7 @@ import aggarray as aa
 from aggarray import memory
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dap import Block, Cyclic, Distribution, validate_all
+from aggarray.export.extract import extract
 from aggarray.memory import Ragged
 from aggarray.memory.rows import contiguous, indexed, indexed_contiguous
 from sample_data.stations import CRUISES, SIZES, expected_profiles
@@ -203,10 +204,10 @@ def test_coordinates_in_time_and_other_forms(sample_stations: Path, tmp_path: Pa
     index = data["profile_index"].values
     for row, number in zip(a, range(18), strict=True):
         np.testing.assert_array_equal(row, data["temperature"].values[index == number])
-    aa.api.extract(a, tmp_path / "all.nc")
+    extract(a, tmp_path / "all.nc")
     again = aa.open(tmp_path / "all.nc")["temperature"]
     assert [r.tolist() for r in again] == [r.tolist() for r in a]
-    aa.api.extract(a.lazy[[4, 0]], tmp_path / "some.nc")
+    extract(a.lazy[[4, 0]], tmp_path / "some.nc")
     assert [r.tolist() for r in aa.open(tmp_path / "some.nc")["temperature"]] == [a[4].tolist(), a[0].tolist()]
 
 
@@ -294,7 +295,7 @@ def test_profiles_of_stations(tmp_path: Path) -> None:
         assert a.coords["time"][:].tolist() == [[1.0], [0.0, 2.0, 3.0], [101.0], [100.0, 102.0, 103.0]]
         assert a.coords["n"][:].tolist() == [[1], [2, 0, 3]] * 2 and a.coords["height"][:].tolist() == [0.0, 1.0, 5.0, 6.0]
         assert a.lazy[1].coords["time"][:].tolist() == [0.0, 2.0, 3.0]
-        aa.api.extract(a, tmp_path / "one.nc", exists="overwrite")
+        extract(a, tmp_path / "one.nc", exists="overwrite")
         assert aa.open(tmp_path / "one.nc")["v"][:].tolist() == a[:].tolist()
         assert aa.open(tmp_path / "one.nc")["v"].coords["time"][:].tolist() == a.coords["time"][:].tolist()
 

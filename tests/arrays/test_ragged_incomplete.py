@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dap import Distribution, validate_all
+from aggarray.export.extract import extract
 from aggarray.memory import Ragged, type_string
 
 FILL = -999.0
@@ -158,7 +159,7 @@ def test_sections_and_what_goes_elsewhere(tmp_path: Path) -> None:
     ds = agg.to_xarray()
     assert ds["temp"].dims == ("level",) and ds["temp"].values.tolist() == [x for row in told(rows) for x in row]
     assert ds["profile_size"].values.tolist() == [len(row) for row in told(rows)]
-    aa.api.extract(agg, tmp_path / "out.nc")
+    extract(agg, tmp_path / "out.nc")
     assert aa.open(tmp_path / "out.nc")["temp"][:].tolist() == told(rows)
     ak = pytest.importorskip("awkward", reason="ragged arrays in awkward: the extra 'ragged'")
     assert ak.to_list(a.to_awkward()) == told(rows)

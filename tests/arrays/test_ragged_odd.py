@@ -16,6 +16,7 @@ from aggarray.arrays.ragged_variables import unrolled
 from aggarray.dap import Distribution
 from aggarray.display.report import page
 from aggarray.display.report.data import packed
+from aggarray.export.extract import extract
 from aggarray.memory import Ragged
 from aggarray.memory.selection import Range
 from aggarray.partition.plan import along
@@ -183,7 +184,7 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
         rows = [along(Range(0, lazy.size), lazy._matrix.edges[0])]
         assert [len(group) for group in by_file(lazy._matrix, rows)] == [1]
         path = tmp_path / "out.nc"
-        aa.api.extract(a.lazy[key], path, exists="overwrite")
+        extract(a.lazy[key], path, exists="overwrite")
         again = aa.open(path)["v"][:]
         np.testing.assert_array_equal(again.flat, found)
 
@@ -209,7 +210,7 @@ def test_bounds_of_samples_go_with_their_rows(tmp_path: Path) -> None:
         wanted = times[::-2]
         for one, rows in ((some, wanted), (some.lazy[[2, 0]], [wanted[2], wanted[0]]), (a.lazy[1:3].lazy[:1], times[1:2])):
             assert one.coords["t_bnds"][:].tolist() == [*chain(*rows)] and "t_bnds" not in one.flat.coords
-            aa.api.extract(one, tmp_path / "some.nc", exists="overwrite")
+            extract(one, tmp_path / "some.nc", exists="overwrite")
             again = aa.open(tmp_path / "some.nc")["v"]
             assert again[:].tolist() == one[:].tolist() and again.coords["t_bnds"][:].tolist() == [*chain(*rows)]
         assert a.lazy[3].coords["t_bnds"].shape == (0, 2) and a.lazy[2].coords["t_bnds"][:].tolist() == times[2]
@@ -224,7 +225,7 @@ def test_names_of_files_tell_several_samplings_apart(tmp_path: Path) -> None:
     data = agg.to_xarray()
     assert data["n_a"].values.tolist() == [1, 2] and data["n_b"].values.tolist() == [4, 0]
     agg.to_kerchunk(tmp_path / "a.json")
-    aa.api.extract(list(agg), tmp_path / "b.nc")
+    extract(list(agg), tmp_path / "b.nc")
     for other in ("a.json", "b.nc"):
         assert [a[:].tolist() for a in aa.open(tmp_path / other)] == [a[:].tolist() for a in agg]
 
@@ -243,7 +244,7 @@ def test_rows_that_were_chosen_keep_what_belongs_to_their_runs(tmp_path: Path) -
     a = aa.open([tmp_path / "a.nc", tmp_path / "b.nc"])["v"]
     for key in ([3, 0], slice(None, None, -1), [2], slice(0, 0)):
         one = a.lazy[key]
-        aa.api.extract(one, tmp_path / "some.nc", exists="overwrite")
+        extract(one, tmp_path / "some.nc", exists="overwrite")
         again = aa.open(tmp_path / "some.nc")["v"]
         assert again[:].tolist() == one[:].tolist()
         for name, coordinate in one.coords.items():

@@ -276,7 +276,7 @@ import os, signal, sys
 import aggarray as aa
 from aggarray.export.extract import extract
 from aggarray.export.extract import layout, pieces
-from aggarray.mpi.schedule import blocks
+from aggarray.partition import block_shapes as blocks
 import zarr, netCDF4, h5py
 source, out, numbers = sys.argv[1], sys.argv[2], sys.argv[3:]
 for number in numbers:

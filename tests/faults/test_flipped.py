@@ -20,6 +20,7 @@ import pytest
 import aggarray as aa
 from aggarray import formats
 from aggarray.formats.hdf5 import FORMAT, isolated
+from aggarray.formats.hdf5 import format as hdf5_format
 from aggarray.formats.hdf5.metadata.data import DoubtfulError
 from aggarray.formats.hdf5.metadata.validation import survey
 from tests.faults.conftest import matching
@@ -133,7 +134,7 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
         isolated.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
-    monkeypatch.setattr(format, "scan_by_library", _here)
+    monkeypatch.setattr(hdf5_format, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.nc"):
         aa.open(path)
 
@@ -220,7 +221,7 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
     data = path.read_bytes()
     path.write_bytes(data.replace(b"GCOL", b"GCOW"))
 
-    monkeypatch.setattr(format, "scan_by_library", _here)
+    monkeypatch.setattr(hdf5_format, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)
 

@@ -18,6 +18,7 @@ PICKLES = {
         "storage/remote/credentials.py",
         "interop/pickling.py",
         "formats/hdf5/isolated.py",
+        "formats/hdf5/isolated_process.py",
     ),
     *("mpi/transport/base.py", "mpi/transport/agreement.py", "mpi/transport/trees.py"),
 }

@@ -256,8 +256,8 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
     assert agg.names == ("v",) and {s.variable for s in agg.skipped} == {"e", "q"}
     # Whoever waits for the pipe is given up.
     line = (
-        "import sys; from aggarray.formats import glimpses, hdf5; hdf5.scan_by_library(sys.argv[1]); "
-        "assert hdf5.FORMAT.glimpse(sys.argv[1], glimpses.Wanted({'q': 1})) is None"
+        "import sys; from aggarray.formats import partial_scan, hdf5; hdf5.format.scan_by_library(sys.argv[1]); "
+        "assert hdf5.FORMAT.glimpse(sys.argv[1], partial_scan.Wanted({'q': 1})) is None"
     )
     subprocess.run([sys.executable, "-c", line, str(path)], cwd=ROOT, timeout=60, check=True)
 

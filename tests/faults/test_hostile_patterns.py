@@ -30,42 +30,44 @@ cfa04_parts.parsed_part("[" + "1," * n)
 cfa04_parts.parsed_part("[[" + "1" * n + "]]")
 cfa04_parts.parsed_part("[[" + "1, " * n + "x]]")
 cfa04_parts.parsed_part("(1)" * n)
-_reference_text.rendered("{{" * n, {}, {})
-_reference_text.rendered("{{'" + "%" * 100 + "' % 1}}", {}, {})
-kerchunk._KEYS.search(b'"refs"' + b" " * n)
-kerchunk._KEYS.search(b'"refs" ' * n)
+templates.rendered("{{" * n, {}, {})
+templates.rendered("{{'" + "%" * 100 + "' % 1}}", {}, {})
+kerchunk_format._KEYS.search(b'"refs"' + b" " * n)
+kerchunk_format._KEYS.search(b'"refs" ' * n)
 web._LINK.findall("<a " * n)
 web._LINK.findall("<a" + " " * n)
 web._LINK.findall("<a href " * n)
 web._LINK.findall("<a x=" + " href" * n)
-systems.explained("s3://b/a", ValueError("key" * n))
-systems.explained("s3://b/a", ValueError("token " * n))
+filesystems.explained("s3://b/a", ValueError("key" * n))
+filesystems.explained("s3://b/a", ValueError("token " * n))
 uris.is_url("a" * n)
 uris.resolve_uri("%2e%2e/" * n, "/data")
 uris.moves({"/a": "/b"}).applied("file:" * n)
 urls.canonical("a" * n + "://")
 urls.canonical("s3://" + "@" * n)
-flat._FLAT.fullmatch("//rows of " * n)
+flattened._FLAT.fullmatch("//rows of " * n)
 rules.facet({"table_id": "Table" + " " * n}, "table_id")
-typetext.parse_type("1 * " * 5 * n + "int8")
-typetext.parse_type("'" + "\\" * n)
-typetext.parse_type(" " * n)
-meaning._DATE.fullmatch("2000-01-01T" + "0" * n)
-_references.Names("/a")["%" * n]
-_references.Names("/a")["../" * n]
+type_parser.parse_type("1 * " * 5 * n + "int8")
+type_parser.parse_type("'" + "\\" * n)
+type_parser.parse_type(" " * n)
+interpretation._DATE.fullmatch("2000-01-01T" + "0" * n)
+references.Names("/a")["%" * n]
+references.Names("/a")["../" * n]
 remote.canonical("zip://" + "::" * n)
 """
 
 HEAD = """
 import sys, warnings
-from aggarray import remote
 from aggarray.aggregate import rules
-from aggarray.formats import _reference_text, _references, flat, kerchunk
-from aggarray.index import cfa04_parts, uris
-from aggarray.cf.labels import meaning
-from aggarray.memory import typetext
-from aggarray.storage.remote import systems, urls, web
+from aggarray.cf.labels import interpretation
 from aggarray.cf.units import calendars, udunits
+from aggarray.formats import flattened
+from aggarray.formats.kerchunk import format as kerchunk_format, references, templates
+from aggarray.index import uris
+from aggarray.index.conventions import cfa04_parts
+from aggarray.memory import type_parser
+from aggarray.storage import remote
+from aggarray.storage.remote import filesystems, urls, web
 from aggarray.errors import AggarrayError
 n = 200_000
 for line in sys.stdin.read().splitlines():

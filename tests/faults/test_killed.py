@@ -176,7 +176,7 @@ def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
 
 SCAN = """
 import sys
-from aggarray import helpers
+from aggarray.scan import workers as helpers
 helpers.TRIAL, helpers.WORTH = 0.0, 0.0
 from aggarray.scan.discovery import scan_files
 from aggarray.formats.base import Structure

@@ -172,7 +172,7 @@ def test_writers_are_killed_and_nothing_is_lost(flocks: bool, tmp_path: Path, ap
 HOLDER = """
 import errno, fcntl, os, random, signal, sys, time
 path, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-from aggarray.index import locks
+from aggarray.storage import locks
 real = fcntl.flock
 def refused(*arguments):
     raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

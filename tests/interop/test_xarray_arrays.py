@@ -275,7 +275,7 @@ def test_arrays_in_memory_and_without_a_name() -> None:
 def test_without_xarray(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = SubArray.from_array(np.arange(3.0), dimensions=("x",))
     array = MasterArray.from_subarrays([([(0, 3)], piece)], dimensions=("x",))
-    for module in ("to_dask", "xarray_store"):
+    for module in ("dask", "xarray_store"):
         monkeypatch.setitem(__import__("sys").modules, f"aggarray.interop.{module}", None)
     for call in (array.to_dask, array.to_xarray):
         with pytest.raises(aa.AggregationError, match=r"pip install 'aggarray\[xarray\]'"):

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
+from aggarray.formats.hdf5 import format as hdf5_format
 from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from tests.support.paths import ROOT
@@ -34,7 +35,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the library is asked")
 
     monkeypatch.setattr(isolated, "ask", fail)
-    monkeypatch.setattr(format, "scan_by_library", fail)
+    monkeypatch.setattr(hdf5_format, "scan_by_library", fail)
 
 
 def test_netcdf_c_is_never_loaded(tmp_path: Path) -> None:
@@ -422,7 +423,7 @@ def test_what_the_own_reader_leaves_is_scanned_in_another_process(tmp_path: Path
     def here(path: str) -> None:
         raise AssertionError("in this process")
 
-    monkeypatch.setattr(format, "scan_by_library", here)
+    monkeypatch.setattr(hdf5_format, "scan_by_library", here)
     assert [v.name for v in formats.scan(path).variables] == ["v"]
     with pytest.raises(Exception, match=r"superblock|addresses of another size"):
         direct(path)

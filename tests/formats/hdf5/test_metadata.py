@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aggarray import formats
+from aggarray.formats.hdf5 import library
 from tests.support.paths import ROOT
 from tests.support.scans import check, check_against_h5py, differences
 
@@ -49,7 +50,7 @@ def test_netcdf4_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("netCDF4 was called")
 
     monkeypatch.setattr(netCDF4, "Dataset", fail)
-    monkeypatch.setattr(format, "scan_structure", fail)
+    monkeypatch.setattr(library, "scan_structure", fail)
     found = formats.scan(path)
     assert found.stamp == wanted.stamp
     assert not list(differences(found, wanted))

@@ -119,7 +119,7 @@ def two_without_end(path: Path) -> bool:
 
 _ORACLE = """
 import pickle, sys
-from tests import scans
+from tests.support import scans
 for path in sys.stdin.read().split():
     try:
         found = getattr(scans, sys.argv[1])(path)

@@ -26,7 +26,7 @@ def refused(path: str) -> Any:
 
 @pytest.fixture
 def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handle, "_open", refused)
+    monkeypatch.setattr(handle, "open_file", refused)
 
 
 def written(path: Path, rows: list[np.ndarray], dtype: str, libver: str, storage: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def test_rows_of_any_length(
         storage = {**storage, "chunks": (min(storage["chunks"][0], max(len(rows), 1)),), "maxshape": (None,)}
     written(path, rows, dtype, libver, storage)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(handle, "_open", refused)
+        patched.setattr(handle, "open_file", refused)
         check(path, rows, dtype, cut)
 
 

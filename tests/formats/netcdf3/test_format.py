@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from aggarray import formats
 from aggarray.errors import FormatError
 from aggarray.formats.base import whole
+from aggarray.formats.netcdf3 import format as netcdf3_format
 
 KINDS = {
     "NETCDF3_CLASSIC": ["i1", "i2", "i4", "f4", "f8"],
@@ -83,7 +84,7 @@ def test_boxes_equal_netcdf4(tmp_path_factory: pytest.TempPathFactory, data: st.
 
 @pytest.mark.parametrize("span", [1, 7, 64, 1 << 20])
 def test_sparse_boxes_are_read_in_short_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, span: int) -> None:
-    monkeypatch.setattr(format, "_SPAN", span)
+    monkeypatch.setattr(netcdf3_format, "_SPAN", span)
     path = tmp_path / "a.nc"
     write(path, ("NETCDF3_CLASSIC", 4, [5, 3], [("i2", True, 2), ("f8", True, 1), ("f4", False, 2)]))
     handle = formats.open_file(path)
