@@ -13,7 +13,7 @@ from xarray.backends import BackendEntrypoint
 from aggarray import index
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.formats import local_path, scan
-from aggarray.interop.dataset import Group, variable_name
+from aggarray.interop.dataset import DatasetGroup, variable_name
 from aggarray.interop.datasets import ROOT, datasets
 from aggarray.interop.xarray_store import DECODERS, dataset_of
 from aggarray.opening.sources import open as open_source
@@ -67,7 +67,7 @@ class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **given))
 
 
-def _opened(source: Source, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Group]]:
+def _opened(source: Source, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, DatasetGroup]]:
     """Return the arguments that are about decoding, and the arrays of a source in groups by path."""
     options = {key: value for key, value in given.items() if key not in DECODERS}
     unknown = [key for key in options if key not in OPTIONS]
@@ -86,7 +86,7 @@ def _opened(source: Source, given: Mapping[str, Any]) -> tuple[dict[str, Any], d
     return decoders, _split(found.arrays, given.get("drop_variables") or ())
 
 
-def _split(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, Group]:
+def _split(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, DatasetGroup]:
     """Return arrays in groups by path; those that will be dropped do not count where they are in the way of others."""
     groups = datasets(arrays)
     names = {dropped} if isinstance(dropped, str) else set(dropped)
@@ -95,7 +95,7 @@ def _split(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, Gro
     return datasets([array for array in arrays if variable_name(array) not in names])
 
 
-def _group(groups: Mapping[str, Group], path: str) -> Group:
+def _group(groups: Mapping[str, DatasetGroup], path: str) -> DatasetGroup:
     """Return a group by its path, with or without slashes around it."""
     found = groups.get(path.strip("/") or ROOT)
     if found is None:
@@ -103,7 +103,7 @@ def _group(groups: Mapping[str, Group], path: str) -> Group:
     return found
 
 
-def _several(source: Source, groups: Mapping[str, Group]) -> str:
+def _several(source: Source, groups: Mapping[str, DatasetGroup]) -> str:
     held = [f"{path!r} ({', '.join(variable_name(a) for a in one.arrays[:3])})" for path, one in groups.items()]
     listed = "; ".join(held[:8]) + ("; ..." if len(held) > 8 else "")
     way = "give one as group=, choose arrays by variables=[...] or select={...}, or use xarray.open_datatree"

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from aggarray.aggregate.candidate import Candidate, Seen, candidate, identity_of, uri_of
+from aggarray.aggregate.candidate import Candidate, CandidateCache, candidate, identity_of, uri_of
 from aggarray.aggregate.data_versions import by_version
 from aggarray.aggregate.differences import between, refusal
-from aggarray.aggregate.group import Ears, Joinable, split
+from aggarray.aggregate.group import Joinable, JoinObserver, split
 from aggarray.aggregate.join import join
 from aggarray.aggregate.new_dimension import check_names, with_dimension
-from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate, without_repeats
+from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate, without_duplicates
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
 from aggarray.arrays import MasterArray
@@ -61,8 +61,8 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
         arrays = with_dimension(arrays, rules.new_dimension)
     check_names(arrays, rules)
     ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
-    outcome, facets = _Outcome(rules), rules.facets
-    seen = Seen()
+    outcome, facets = _JoinResult(rules), rules.facets
+    seen = CandidateCache()
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
     rows: dict[str, list[Candidate]] = defaultdict(list)
     for number, (array, rank) in enumerate(ranked):
@@ -114,7 +114,7 @@ def _idle(one: Candidate) -> set[str]:
     return {key for key, p in one.places.items() if p.size == 1 and p.coordinate is None and not p.scalar}
 
 
-class _Outcome:
+class _JoinResult:
     """Collects joined arrays, refusals and repeats."""
 
     def __init__(self, rules: Rules) -> None:
@@ -139,7 +139,7 @@ class _Outcome:
 
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature; what cannot be joined after all stays apart with the reason."""
-        for joinable in split(group, self.rules, Ears(self.refuse, self.repeated)):
+        for joinable in split(group, self.rules, JoinObserver(self.refuse, self.repeated)):
             first, place = joinable.found[0], min((one.uri, one.number) for one in joinable.found)
             try:
                 try:
@@ -156,7 +156,7 @@ class _Outcome:
     def join_rows(self, group: list[Candidate]) -> None:
         """Join ragged arrays of one signature; where they cannot be joined after all they stay apart with the reason."""
         try:
-            kept, repeats = without_repeats(group)
+            kept, repeats = without_duplicates(group)
             place = min((one.uri, one.number) for one in kept)
             self.results.append((place, join_ragged(kept, self.rules)))
             for repeat, first in repeats:

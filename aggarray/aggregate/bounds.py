@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from aggarray.arrays import MasterArray
-from aggarray.cf.units import between
+from aggarray.cf.units import conversion_between
 from aggarray.errors import UnitsError
 from aggarray.partition.matrix import Step
 
@@ -17,7 +17,7 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
         return bounds
     wanted = replace(own, units=coordinate.units, calendar=coordinate.calendar)
     try:
-        change = between(own, replace(wanted, temperature=coordinate.temperature))
+        change = conversion_between(own, replace(wanted, temperature=coordinate.temperature))
     except UnitsError as error:
         raise UnitsError(f"bounds of {name!r}: {error}; give both the same units, or leave those of the bounds out") from error
     if not change.identity and own.dtype.kind in "iu":

@@ -16,12 +16,12 @@ from aggarray.aggregate.rules import facet
 from aggarray.arrays import MasterArray
 from aggarray.arrays.lazy import bounds_named
 from aggarray.cf.encoding import items_of
-from aggarray.cf.units import canonical, comparable, conversion, is_reference_time, reason_of
+from aggarray.cf.units import canonical_units, comparable_units, conversion, is_reference_time, temperature_difference
 from aggarray.formats.base import basename
 from aggarray.formats.templates import is_decreasing, naming, text_attribute
 
 Signature = dict[str, Any]
-#: How the values of coordinates run, by their identity: (flipped, monotonic, largest) as in a `Place`.
+#: How the values of coordinates run, by their identity: (flipped, monotonic, largest) as in a `AxisCoordinate`.
 Runs = dict[int, tuple[bool, bool, float]]
 
 #: Rounding of float64, relative.
@@ -70,7 +70,7 @@ def is_mapping(coordinate: MasterArray) -> bool:
 
 
 @dataclass(slots=True)
-class Place:
+class AxisCoordinate:
     """A dimension or scalar coordinate of an array: ``name`` as the array has it, ``scalar`` or not, its ``size``.
 
     ``flipped``: its values run downwards; ``monotonic``: they run one way; ``largest``: absolute, of its ends.
@@ -97,19 +97,19 @@ class Place:
         return values[::-1] if self.flipped else values
 
 
-def _place(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> Place:
+def _place(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> AxisCoordinate:
     if coordinate is None:
-        return Place(name, False, size, None)
+        return AxisCoordinate(name, False, size, None)
     values, mask = coordinate._values_and_mask()
     scalar = not coordinate._matrix.dimensions
     if mask is not None and mask.any():
-        return Place(name, scalar, size, coordinate, False, False)
+        return AxisCoordinate(name, scalar, size, coordinate, False, False)
     known = runs.get(id(values))
     if known is None:
         known = _run(values.reshape(1) if scalar else values)
         if coordinate._known is not None:  # values just read are soon gone, and their identity with them
             runs[id(values)] = known
-    return Place(name, scalar, size, coordinate, *known)
+    return AxisCoordinate(name, scalar, size, coordinate, *known)
 
 
 def _run(values: np.ndarray) -> tuple[bool, bool, float]:
@@ -139,7 +139,7 @@ class Candidate:
     number: int
     identities: dict[str, str] = field(default_factory=dict)
     bounds: dict[str, str] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, AxisCoordinate] = field(default_factory=dict)
     signature: Signature = field(default_factory=dict)
     rank: int = 0
     whole: "Candidate | None" = None
@@ -165,14 +165,14 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CandidateCache:
     """What is known of arrays seen before, by the identity of what they share; valid as long as they are alive."""
 
     descriptions: dict[tuple[Any, ...], Description] = field(default_factory=dict)
     runs: Runs = field(default_factory=dict)
 
 
-def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen: Seen) -> Candidate:
+def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen: CandidateCache) -> Candidate:
     """Describe an array; ``number``: its place in the input; ``seen``: what is known so far, for many arrays alike.
 
     Raises FormatError for a coordinate that cannot be read.
@@ -284,7 +284,7 @@ def quantity_of(array: MasterArray) -> str:
 @lru_cache(maxsize=4096)
 def _quantity(units: str | None, calendar: str | None, temperature: str | None) -> str:
     """Return how `units.comparable` spells a quantity; few are met, each in many files."""
-    return comparable(units, calendar, temperature)
+    return comparable_units(units, calendar, temperature)
 
 
 def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
@@ -338,8 +338,8 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
 
 def units_apart(*arrays: MasterArray) -> str:
     """Say that units do not convert, with the calendars that they have; of temperatures, which kind each is (CF 3.1.2)."""
-    if len({canonical(a.units, a.calendar) for a in arrays}) == 1:
-        told = " and ".join(f"{a.units!r} ({reason_of(a.units, a.attrs)})" for a in arrays)
+    if len({canonical_units(a.units, a.calendar) for a in arrays}) == 1:
+        told = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
         return f"{told}, which do not convert (CF 3.1.2); state units_metadata in both"
     texts = [f"{a.units!r}" + (f" of calendar {a.calendar!r}" if a.calendar else "") for a in arrays]
     return f"{' and '.join(texts)} do not convert"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Seen, candidate, quantity_of, units_apart
+from aggarray.aggregate.candidate import Candidate, CandidateCache, candidate, quantity_of, units_apart
 from aggarray.aggregate.equality import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orientation import oriented, unplaced_names
@@ -14,7 +14,7 @@ from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.arrays.master import require_array
 from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.cf.units import why_not
+from aggarray.cf.units import incompatibility
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.memory.selection import Range
 from aggarray.partition.tiling import relabel
@@ -36,7 +36,7 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
         raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}): give its name")
     if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
         raise AggregationError(f"arrays of type {type(arrays).__name__}: give a list of MasterArrays")
-    seen, given = Seen(), [require_array(array) for array in arrays]
+    seen, given = CandidateCache(), [require_array(array) for array in arrays]
     if any(isinstance(array, RaggedMasterArray) for array in given):
         return concat_ragged(given, dimension)
     found = [candidate(array, number, (), seen) for number, array in enumerate(given)]
@@ -61,7 +61,7 @@ def match_all(found: Sequence[Candidate]) -> list[dict[str, str]]:
 def _check(first: Candidate, other: Candidate, key: str) -> None:
     """Raise AggregationError unless two arrays differ along the dimension alone."""
     who = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
-    reason = why_not(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
+    reason = incompatibility(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
     if reason is None and quantity_of(first.array) != quantity_of(other.array):
         reason = units_apart(first.array, other.array)
     if reason is not None:

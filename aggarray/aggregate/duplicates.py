@@ -123,7 +123,7 @@ class _Alike:
         return mine is not None and other is not None and mine.equals(other) and _same_coordinates(found, one, fraction)
 
 
-def without_repeats(view: View, note: Note, chains: Chains) -> list[Candidate] | None:
+def without_duplicates(view: View, note: Note, chains: Chains) -> list[Candidate] | None:
     """Return the group without exact repeats, told to ``note`` (repeat, kept); None where there are none.
 
     ``chains``: what has been read before; it is added to.

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, Candidate, Place, is_mapping
+from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, AxisCoordinate, Candidate, is_mapping
 from aggarray.aggregate.orientation import oriented, unplaced_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.arrays import MasterArray
-from aggarray.cf.units import between, conversion
+from aggarray.cf.units import conversion, conversion_between
 from aggarray.errors import AggarrayError
 from aggarray.formats.templates import text_attribute
 
 Units = tuple[str | None, str | None]
 
 
-def reference_units(places: Iterable[Place]) -> Units:
+def reference_units(places: Iterable[AxisCoordinate]) -> Units:
     """Return units and calendar of the first of places that has a coordinate."""
     for place in places:
         if place.coordinate is not None:
@@ -28,7 +28,7 @@ def reference_units(places: Iterable[Place]) -> Units:
     return None, None
 
 
-def roundings(places: Sequence[Place], units: Units) -> list[float]:
+def roundings(places: Sequence[AxisCoordinate], units: Units) -> list[float]:
     """Return by how much the values of each place may be off: by the rounding of their dtype and of their conversion.
 
     These are powers of two, so that an archive has a few.
@@ -128,7 +128,7 @@ def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray
             if d not in keys and b.directions[order.index(d)] != a.directions[order.index(d)]:
                 b = b.flip(d)
     (x, x_mask), (y, y_mask) = a._values_and_mask(), b._values_and_mask()
-    change = between(b._step, a._step)
+    change = conversion_between(b._step, a._step)
     y = y if change.identity else change(y, y_mask)
     return _blanked(x, x_mask), _blanked(y, y_mask)
 

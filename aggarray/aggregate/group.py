@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
-from aggarray.aggregate.duplicates import Chains, Note, without_repeats
+from aggarray.aggregate.duplicates import Chains, Note, without_duplicates
 from aggarray.aggregate.equality import is_longitude
 from aggarray.aggregate.join import Frame
 from aggarray.aggregate.longitude import unwrapped
@@ -35,7 +35,7 @@ class Joinable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ears:
+class JoinObserver:
     """Who is told: ``refuse`` (array apart, its relative, rule, reason), ``repeated`` (repeat, kept); what they remember."""
 
     refuse: Refuse
@@ -44,7 +44,7 @@ class Ears:
     chains: Chains = field(default_factory=Chains)
 
 
-def split(found: list[Candidate], rules: Rules, ears: Ears) -> Iterator[Joinable]:
+def split(found: list[Candidate], rules: Rules, ears: JoinObserver) -> Iterator[Joinable]:
     """Yield groups that can be joined; everything that stays apart is told to ``ears``."""
     waiting = [sorted(found, key=lambda c: (c.uri, c.array.name or "", c.number))]
     while waiting:
@@ -63,25 +63,25 @@ def split(found: list[Candidate], rules: Rules, ears: Ears) -> Iterator[Joinable
             waiting.insert(0, runs)
             continue
         if division is not None:
-            waiting[:0] = [_wholes(part) for part in _apart(view, division, ears)]
+            waiting[:0] = [_complete_copies(part) for part in _separated(view, division, ears)]
             continue
         rounds, blocked = _served(view)
         if not blocked:
             yield _placed(view, rounds[0])
             continue
-        _tell_overlaps(view, rounds, blocked, ears)
-        waiting[:0] = [_wholes([view.group[row] for row in rows]) for rows in rounds]
+        _report_overlaps(view, rounds, blocked, ears)
+        waiting[:0] = [_complete_copies([view.group[row] for row in rows]) for rows in rounds]
 
 
-def _changed(view: View, ears: Ears) -> list[Candidate] | None:
+def _changed(view: View, ears: JoinObserver) -> list[Candidate] | None:
     """Return the group without repeats, or with longitudes turned; None where there is neither."""
     if view.broken is not None or any(one.whole for one in view.group):
         return None
-    kept = without_repeats(view, ears.repeated, ears.chains)
+    kept = without_duplicates(view, ears.repeated, ears.chains)
     return kept if kept is not None else unwrapped(view)
 
 
-def _apart(view: View, division: Division, ears: Ears) -> list[list[Candidate]]:
+def _separated(view: View, division: Division, ears: JoinObserver) -> list[list[Candidate]]:
     """Divide by class, the largest class first; each other one is told how it differs from that."""
     members: dict[int, list[Candidate]] = {}
     for number, candidate in zip(division.classes, view.group, strict=True):
@@ -94,7 +94,7 @@ def _apart(view: View, division: Division, ears: Ears) -> list[list[Candidate]]:
     return parts
 
 
-def _wholes(group: Sequence[Candidate]) -> list[Candidate]:
+def _complete_copies(group: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates with runs put back together: what is joined in the end is cut anew."""
     return list({c.number: c.whole or c for c in group}.values()) if any(c.whole for c in group) else list(group)
 
@@ -233,7 +233,7 @@ def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], block
     return kept
 
 
-def _tell_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], ears: Ears) -> None:
+def _report_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], ears: JoinObserver) -> None:
     """Tell why the first of each later round stays apart, each once."""
     for rows in rounds[1:]:
         row = next((r for r in rows if view.group[r].number not in ears.told), None)

@@ -18,7 +18,7 @@ from aggarray.arrays import MasterArray
 from aggarray.arrays.build import common_dtype
 from aggarray.arrays.lazy import bounds_named
 from aggarray.cf.encoding import items_of
-from aggarray.cf.units import between, normal_calendar
+from aggarray.cf.units import conversion_between, normal_calendar
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, Step
 from aggarray.partition.tiling import Cells, gather, tile
@@ -155,7 +155,7 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
     steps = dict.fromkeys(p._step for p in distinct.values())
     kinds = {step.temperature for step in steps}
     wanted = replace(first._step, units=units, calendar=calendar, temperature=kinds.pop() if len(kinds) == 1 else None)
-    changes = [between(step, wanted) for step in steps]
+    changes = [conversion_between(step, wanted) for step in steps]
     return replace(wanted, dtype=common_dtype(list({p.dtype: None for p in pieces}), changes))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.candidate import AxisCoordinate, Candidate
 from aggarray.aggregate.equality import is_longitude, reference_units
 from aggarray.aggregate.orientation import in_memory
 from aggarray.aggregate.view import Division, View
@@ -127,7 +127,7 @@ def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> C
             coords[bounds] = _shifted(coords[bounds], shift[..., np.newaxis])
     array = replace(array, coords=coords)
     moved = replace(place, coordinate=coords[names[0]])
-    places: dict[str, Place] = {**one.places, key: moved}
+    places: dict[str, AxisCoordinate] = {**one.places, key: moved}
     return replace(one, array=array, places=places)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.aggregate.candidate import identity_of
 from aggarray.aggregate.rules import ERA5_VERSIONS, FACETS, Rules, facet, parse_dimension
 from aggarray.arrays import MasterArray, SubArray
-from aggarray.cf.units import canonical, is_reference_time
+from aggarray.cf.units import canonical_units, is_reference_time
 from aggarray.cf.units.udunits import signature
 from aggarray.errors import AggregationError, UnitsError
 
@@ -126,5 +126,5 @@ def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> No
 def _parses(units: str) -> bool:
     """Tell whether units are known, those of times in some calendar: two calendars between them have every day there is."""
     if is_reference_time(units):
-        return any(canonical(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
+        return any(canonical_units(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
     return not units.strip() or signature(units.strip()) is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.candidate import AxisCoordinate, Candidate
 from aggarray.arrays import MasterArray, SubArray
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.tiling import expand, relabel, rename, reverse, transpose
@@ -77,7 +77,7 @@ def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[s
     return dict(zip(extra, wanted[max(0, len(wanted) - len(extra)) :], strict=False))
 
 
-def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: Place) -> tuple[Matrix, Any]:
+def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: AxisCoordinate) -> tuple[Matrix, Any]:
     """Make a dimension run as wanted; the label of its direction is put right where the coordinate says otherwise.
 
     Without a coordinate the label tells how it runs.
@@ -90,7 +90,7 @@ def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: Place) ->
     return (matrix if matrix.directions[axis] == upwards else relabel(matrix, axis)), known
 
 
-def _runs_against(matrix: Matrix, axis: int, upwards: bool, place: Place) -> bool:
+def _runs_against(matrix: Matrix, axis: int, upwards: bool, place: AxisCoordinate) -> bool:
     flipped = not matrix.directions[axis] if place.coordinate is None else place.flipped
     return upwards == flipped and place.size > 1
 

@@ -14,7 +14,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class PositionLayout:
     """Positions of coordinates in their union.
 
     ``classes``: per coordinate the number of its class, equal coordinates sharing one; ``positions``: per class strictly
@@ -55,7 +55,7 @@ def tolerance_of(spacing: float, fraction: float, rounding: float) -> float:
     return min(allowed, 0.49 * spacing) if spacing > 0 else allowed
 
 
-def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequence[float]) -> Layout:
+def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequence[float]) -> PositionLayout:
     """Find the positions of ascending coordinates in their union.
 
     ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: by how much those of each coordinate may
@@ -83,7 +83,9 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     classes: dict[bytes, int] = {}
     of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
     kept = {number: p for p, number in zip(positions, of, strict=True)}
-    return Layout([of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0))
+    return PositionLayout(
+        [of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0)
+    )
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
@@ -197,7 +199,7 @@ class _Cluster:
         self.lows[first:last], self.highs[first:last] = [low], [high]
 
 
-def clusters(layout: Layout) -> list[list[int]]:
+def clusters(layout: PositionLayout) -> list[list[int]]:
     """Return the classes in groups that can share the dimension, those of most arrays first.
 
     >>> thirds = [np.array([0.0, 3.0]), np.array([1.0, 4.0]), np.array([5.0])]

@@ -124,7 +124,7 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
     return join_ragged(found, Rules())
 
 
-def without_repeats(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
+def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
     """Return ragged arrays without those that repeat another exactly, and these with the one that is kept.
 
     Values are read only where all that is known of two from scanning is the same.

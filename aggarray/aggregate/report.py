@@ -18,10 +18,10 @@ from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.cf.units import is_reference_time
 from aggarray.errors import AggarrayError, MissingFileError, printable
-from aggarray.formats import checksum, open_file, telling_file
+from aggarray.formats import checksum, open_file, state_path
 from aggarray.formats.base import Stamp
 from aggarray.formats.templates import text_attribute
-from aggarray.storage.files import looks, resized, same_time
+from aggarray.storage.files import resized, same_time, stat_file
 from aggarray.storage.remote import is_remote
 
 #: A step counts as whole if it is this near to a multiple of the usual one.
@@ -164,7 +164,7 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
                     "gap",
                     file_at(array, axis, before),
                     f"{array.name}: {steps} of {dimension} missing between {date(times[before])} and {date(times[behind])}"
-                    f"{_between(file_at(array, axis, before), file_at(array, axis, behind))}",
+                    f"{_interval(file_at(array, axis, before), file_at(array, axis, behind))}",
                 )
 
 
@@ -175,7 +175,7 @@ def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
     yield from best[:1]
 
 
-def _between(one: str | None, other: str | None) -> str:
+def _interval(one: str | None, other: str | None) -> str:
     names = short_paths([f for f in dict.fromkeys((one, other)) if f])
     return f": {', '.join(names)}" if names else ""
 
@@ -293,8 +293,8 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
 
 def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
     """Say in what a file is not what it was; ``wanted``: look at its bytes too."""
-    told = telling_file(uri)
-    status = looks(told)
+    told = state_path(uri)
+    status = stat_file(told)
     change = resized(status, stamp[0])
     if change:
         return change

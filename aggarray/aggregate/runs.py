@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.candidate import AxisCoordinate, Candidate
 from aggarray.aggregate.equality import is_horizontal
-from aggarray.aggregate.positions import Layout
+from aggarray.aggregate.positions import PositionLayout
 from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
 from aggarray.arrays import MasterArray
@@ -67,11 +67,11 @@ def _pieces(one: Candidate, row: int, keys: list[str], view: View) -> Iterator[C
         yield Candidate(**{**same, "array": select(chosen, {"coords": coords}), "places": places})
 
 
-def _part(place: Place, coordinate: MasterArray) -> Place:
+def _part(place: AxisCoordinate, coordinate: MasterArray) -> AxisCoordinate:
     """Return the place of a run; it runs the way of the whole, even where it has one value."""
     values, _ = coordinate._values_and_mask()
     largest = max(abs(float(values[0])), abs(float(values[-1]))) if len(values) and values.dtype.kind in "iuf" else 0.0
-    return Place(place.name, False, len(values), coordinate, place.flipped, True, largest)
+    return AxisCoordinate(place.name, False, len(values), coordinate, place.flipped, True, largest)
 
 
 def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
@@ -104,7 +104,7 @@ def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str
     return select
 
 
-def _stretches(layout: Layout, row: int) -> list[tuple[int, int]]:
+def _stretches(layout: PositionLayout, row: int) -> list[tuple[int, int]]:
     """Return (start, stop) of the stretches of consecutive positions of a candidate, in its ascending elements."""
     positions = np.asarray(layout.positions[layout.classes[row]])
     cuts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)]

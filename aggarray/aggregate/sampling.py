@@ -41,11 +41,11 @@ def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable
     found, samplings = list(arrays), samplings_of(structure)
     told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
     for sampling in samplings:
-        found = _File(structure, sampling, told, array).applied(found)
+        found = _FileSamplings(structure, sampling, told, array).applied(found)
     return found
 
 
-class _File:
+class _FileSamplings:
     """One sampling of a file, and the variables around it; ``told``: those that say of any samples whose they are."""
 
     def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: Usable) -> None:

@@ -26,7 +26,7 @@ def conversion(view: View) -> Division | None:
     return view.broken
 
 
-def along(view: View) -> Division | None:
+def split_along(view: View) -> Division | None:
     """Arrays are joined along the dimensions that the rules allow."""
     allowed = view.rules.along
     if allowed is None:
@@ -34,11 +34,11 @@ def along(view: View) -> Division | None:
     for key in view.varying:
         if not {view.group[0].places[key].name, key} & set(allowed):
             only = f"and the rules join along {', '.join(allowed) or 'nothing'} only"
-            return Division(view.layouts[key].classes, "along", partial(_not_along, view, key, only))
+            return Division(view.layouts[key].classes, "along", partial(_is_not_along, view, key, only))
     return None
 
 
-def _not_along(view: View, key: str, only: str, one: Candidate, other: Candidate) -> str:
+def _is_not_along(view: View, key: str, only: str, one: Candidate, other: Candidate) -> str:
     return f"{_differ(view, key, one, other)}, {only}"
 
 
@@ -158,4 +158,13 @@ def _sizes(one: Candidate, other: Candidate, key: str) -> str:
 
 
 #: In this order: the first that divides has its way.
-RULES: tuple[Rule, ...] = (conversion, along, coordinate_needed, monotonic, whole_turns, interleaved, coordinates, coverage)
+RULES: tuple[Rule, ...] = (
+    conversion,
+    split_along,
+    coordinate_needed,
+    monotonic,
+    whole_turns,
+    interleaved,
+    coordinates,
+    coverage,
+)

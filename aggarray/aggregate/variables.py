@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.aggregate.bounds import in_units_of
 from aggarray.aggregate.sampling import with_rows
 from aggarray.arrays import MasterArray
-from aggarray.cf.frozen import FrozenDict, Itself, frozen, interned
+from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
 from aggarray.cf.units import normal_calendar, temperature_of
 from aggarray.cf.units.temperature import DIFFERENCE
 from aggarray.errors import AggarrayError
@@ -23,9 +23,9 @@ from aggarray.formats.flattened import flat_name
 from aggarray.formats.templates import is_decreasing, template_of, text_attribute
 from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Step, Template, single
-from aggarray.partition.signatures import Assumed
+from aggarray.partition.signatures import FileSignature
 from aggarray.scan.comparison import own_number
-from aggarray.scan.roles import Names, Roles, roles_of
+from aggarray.scan.roles import Roles, VariableNames, roles_of
 
 #: Attributes that are parameters of an array, not descriptions of it.
 PARAMETERS = frozenset(
@@ -41,7 +41,7 @@ def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray
 
     Also returns (variable, reason) for each one that cannot be used. ``rows``: those along samples are ragged arrays.
     """
-    file = _File(structure)
+    file = _FileVariables(structure)
     roles, data = _roles(file)
     skipped = list(structure.skipped)
     arrays = []
@@ -72,7 +72,7 @@ def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray
 
 
 @dataclass(slots=True)
-class _Kind:
+class _VariableGroup:
     """What is the same for files that are assumed to be alike: data variables, what hangs on each, arrays made of variables.
 
     ``arrays``: by name, with the variable that each was made of and what else it depends on.
@@ -83,11 +83,11 @@ class _Kind:
 
 
 @lru_cache(maxsize=64)
-def _kind(assumed: Assumed) -> _Kind:
-    return _Kind()
+def _kind(assumed: FileSignature) -> _VariableGroup:
+    return _VariableGroup()
 
 
-def _roles(file: "_File") -> Roles:
+def _roles(file: "_FileVariables") -> Roles:
     """Return the roles of the variables of a file: worked out once for files alike."""
     if file.kind is not None:
         if file.kind.roles is None:
@@ -96,24 +96,24 @@ def _roles(file: "_File") -> Roles:
     variables = file.structure.variables
     if any(type(v.attrs) is not FrozenDict for v in variables):
         return roles_of(file.names)
-    alike = tuple((v.name, v.shape, v.dimensions, Itself(v.attrs)) for v in variables)
-    known = _roles_of_alike(alike, tuple(words(file.structure.attrs.get("coordinates"))))
+    alike = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in variables)
+    known = _shared_roles(alike, tuple(words(file.structure.attrs.get("coordinates"))))
     if not known:
         known.append(roles_of(file.names))
     return known[0]
 
 
 @lru_cache(maxsize=64)
-def _roles_of_alike(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[Roles]:
+def _shared_roles(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[Roles]:
     """Return where the roles are kept in files that have these variables: an archive has many."""
     return []
 
 
-class _File:
+class _FileVariables:
     """The variables of one file by name, and the arrays made of them."""
 
     def __init__(self, structure: Structure) -> None:
-        self.structure, self.names = structure, Names(structure)
+        self.structure, self.names = structure, VariableNames(structure)
         self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
@@ -139,7 +139,7 @@ class _File:
         template = made._matrix.references.templates[0]
         return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
 
-    def _alike(self, variable: Variable, kind: _Kind) -> MasterArray:
+    def _alike(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
         """Return a variable as an array: that of another file of its kind but for the place, where both are one variable."""
         name, assumed = variable.name, self.structure.assumed
         own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
@@ -227,16 +227,16 @@ def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
     found, kind = _descriptions(attrs), template.temperature
     if kind is None or (kind == temperature_of(template.units, found) and (kind != DIFFERENCE or "units_metadata" in found)):
         return found
-    return interned({**found, "units_metadata": f"temperature: {template.temperature}"})
+    return intern_value({**found, "units_metadata": f"temperature: {template.temperature}"})
 
 
 def _descriptions(attrs: Attributes) -> FrozenDict[Any]:
     """Return the attributes that are no parameters."""
     if type(attrs) is FrozenDict:
-        return _descriptions_of_shared(Itself(attrs))
-    return interned({k: v for k, v in attrs.items() if k not in PARAMETERS})
+        return _descriptions_of_shared(Immutable(attrs))
+    return intern_value({k: v for k, v in attrs.items() if k not in PARAMETERS})
 
 
 @lru_cache(maxsize=1024)
-def _descriptions_of_shared(attrs: Itself[FrozenDict[Any]]) -> FrozenDict[Any]:
-    return interned({k: v for k, v in attrs.item.items() if k not in PARAMETERS})
+def _descriptions_of_shared(attrs: Immutable[FrozenDict[Any]]) -> FrozenDict[Any]:
+    return intern_value({k: v for k, v in attrs.item.items() if k not in PARAMETERS})

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, Place
+from aggarray.aggregate.candidate import AxisCoordinate, Candidate
 from aggarray.aggregate.equality import reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
-from aggarray.aggregate.positions import Layout, lay_out, natural
+from aggarray.aggregate.positions import PositionLayout, lay_out, natural
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.cf.units import equivalent, is_reference_time
@@ -39,7 +39,7 @@ class View:
 
     def __init__(self, group: list[Candidate], rules: Rules) -> None:
         self.group, self.rules = group, rules
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, PositionLayout] = {}
         self.varying: dict[str, int] = {}
         self.tied: dict[str, str] = {}
         self.broken: Division | None = None
@@ -75,7 +75,7 @@ class View:
         self.layouts[key] = replace(layout, classes=[layout.classes[n] for n in numbers])
         return None
 
-    def _by_order(self, key: str, sizes: list[int]) -> Layout:
+    def _by_order(self, key: str, sizes: list[int]) -> PositionLayout:
         """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size.
 
         Its positions are ranges, which take no memory: any file may claim any size.
@@ -83,12 +83,12 @@ class View:
         how = self.rules.order.get(self.group[0].places[key].name)
         if how is None:
             distinct = sorted(set(sizes))
-            return Layout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0, 0.0)
+            return PositionLayout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0, 0.0)
         given = how == "given"
         order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if given else natural(self.group[row].uri))
         ends = np.cumsum([sizes[row] for row in order])
         positions = {row: range(int(end) - sizes[row], int(end)) for row, end in zip(order, ends, strict=True)}
-        return Layout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
+        return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
 
     def _tie(self) -> None:
         """Take scalar coordinates that change along with another place for coordinates along it, not for dimensions.
@@ -143,10 +143,10 @@ class View:
         return str(position)
 
 
-def _distinct(places: Sequence[Place]) -> tuple[list[Place], list[int]]:
+def _distinct(places: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
     """Return one place of each that share their values, as those of files alike do, and which of these each one is."""
     known: dict[object, int] = {}
-    distinct: list[Place] = []
+    distinct: list[AxisCoordinate] = []
     numbers = []
     for place in places:
         c = place.coordinate
@@ -173,7 +173,7 @@ def either(reasons: dict[int, str]) -> Reason:
     return lambda one, other: reasons.get(id(other)) or reasons[id(one)]
 
 
-def _units(place: Place) -> str:
+def _units(place: AxisCoordinate) -> str:
     if place.coordinate is None:
         return "no coordinate"
     return f"{place.coordinate.units!r}" + (f", calendar {place.coordinate.calendar}" if place.coordinate.calendar else "")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.subarray import SubArray
-from aggarray.cf.units import Conversion, between, normal_calendar
+from aggarray.cf.units import Conversion, conversion_between, normal_calendar
 from aggarray.cf.units.temperature import MIXED, combined
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.conform import conform
@@ -23,7 +23,7 @@ Location = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MasterParameters:
     """What the caller fixed of a master: its units and calendar (None: the first piece's) and dtype (None: the common one)."""
 
     units: str | None = None
@@ -36,7 +36,7 @@ def from_subarrays(
     dimensions: tuple[str, ...],
     shape: Sequence[int] | None,
     directions: Sequence[bool] | None,
-    wanted: Wanted,
+    wanted: MasterParameters,
 ) -> tuple[Matrix, Step]:
     """Return the matrix of pieces at their locations, and units and dtype of the master.
 
@@ -176,7 +176,7 @@ def _piece_name(references: References, row: int) -> str:
     return f"piece {row} ({uri}, variable {references.variables[references.variable[row]]!r})"
 
 
-def _common_step(references: References, wanted: Wanted) -> Step:
+def _common_step(references: References, wanted: MasterParameters) -> Step:
     """Return units and dtype of the master; errors name the piece whose units or dtype do not convert."""
     units, calendar = wanted.units, wanted.calendar
     if units is None and len(references):
@@ -199,7 +199,7 @@ def _change(template: Template, step: Step) -> Conversion:
     """Return the conversion of a template; UnitsError where there is none, or where it is not the same quantity."""
     if combined(template.temperature, step.temperature) == MIXED:
         raise UnitsError(f"units {template.units!r}: a temperature difference and a temperature on its scale do not join")
-    return between(template, step)
+    return conversion_between(template, step)
 
 
 def _checked(references: References, template: Template, work: Callable[[], Any]) -> Any:

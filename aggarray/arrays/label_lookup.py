@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 
-def located(array: "MasterArray", dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
+def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
     """Return the positions of labels of the dimension's coordinate; without a coordinate labels are positions.
 
     ``method``, ``tolerance`` and what is returned as in `labels.locate`. Raises NotFoundError for a dimension or a label that

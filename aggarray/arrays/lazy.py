@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.values import Known
-from aggarray.cf.units import between
+from aggarray.arrays.values import KnownValues
+from aggarray.cf.units import conversion_between
 from aggarray.errors import SelectionError
 from aggarray.formats.base import basename
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.partition.matrix import Matrix, Step, Template
-from aggarray.partition.plan import along, runs
+from aggarray.partition.plan import plan_dimension, runs
 from aggarray.partition.tiling import reverse, select
 
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
     """Select along a dimension: runs of an index array become partitions, backward selections turn it round."""
     if isinstance(selector, int):
-        return select(matrix, axis, along(selector, matrix.edges[axis]))
+        return select(matrix, axis, plan_dimension(selector, matrix.edges[axis]))
     wanted = selector if isinstance(selector, Range) else as_range(selector)
     if wanted is not None and wanted.step > 0:
-        return select(matrix, axis, along(wanted, matrix.edges[axis]))
+        return select(matrix, axis, plan_dimension(wanted, matrix.edges[axis]))
     if wanted is not None:
-        return reverse(select(matrix, axis, along(wanted.reversed(), matrix.edges[axis])), axis)
+        return reverse(select(matrix, axis, plan_dimension(wanted.reversed(), matrix.edges[axis])), axis)
     indices = np.asarray(selector)
     if (np.diff(indices) < 0).all():
         return reverse(select(matrix, axis, runs(indices[::-1], matrix.edges[axis])), axis)
     return select(matrix, axis, runs(indices, matrix.edges[axis]))
 
 
-def select_known(known: Known | None, axis: int, selector: Selector) -> Known | None:
+def select_known(known: KnownValues | None, axis: int, selector: Selector) -> KnownValues | None:
     """Select from the values that are known of an array as `select_matrix` does from its matrix."""
     if known is None:
         return None
@@ -42,7 +42,7 @@ def select_known(known: Known | None, axis: int, selector: Selector) -> Known | 
     return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
 
 
-def needless(template: Template, now: Step, step: Step) -> bool:
+def is_unchanged_units(template: Template, now: Step, step: Step) -> bool:
     """Tell whether values come out the same without the step that they take now: integers merely become wider, say."""
     if template.guessed:
         return False  # nobody knows yet what its values are
@@ -51,7 +51,7 @@ def needless(template: Template, now: Step, step: Step) -> bool:
         return True
     if before.dtype.kind not in "iu" or now.dtype.kind not in "iu" or (now.units, now.calendar) != (step.units, step.calendar):
         return False
-    change = between(before, now)
+    change = conversion_between(before, now)
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
 
 

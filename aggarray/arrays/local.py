@@ -14,14 +14,14 @@ import numpy as np
 
 from aggarray.errors import AggregationError, ProtocolError
 from aggarray.maps import Distribution
-from aggarray.maps.dim_data import Faults, map_of
+from aggarray.maps.dim_data import FaultList, map_of
 from aggarray.maps.export import read_export
 from aggarray.maps.fields import NEWEST, check_exported, version_of
 from aggarray.memory.arrays import Array
 from aggarray.memory.creation import array_of, owned, shared
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.selection import Range
-from aggarray.memory.types import Type, Typed
+from aggarray.memory.types import SupportsDatashape, Type
 
 
 class LocalArray(Interchange):
@@ -80,7 +80,7 @@ class LocalArray(Interchange):
         >>> export["buffer"], local.distribution.shape
         (bytearray(b'Abc'), (3,))
         """
-        faults = Faults()
+        faults = FaultList()
         export = read_export(obj, faults)
         faults.raise_any()
         parts = [part for part in export.parts if part is not None] if export is not None else []
@@ -113,7 +113,7 @@ class LocalArray(Interchange):
         return "not read yet; its buffer is read when it is first used" if self._buffer is None else self.memory
 
     def __datashape__(self) -> Type:
-        option = self.source.__datashape__().option if isinstance(self.source, Typed) else False
+        option = self.source.__datashape__().option if isinstance(self.source, SupportsDatashape) else False
         if self._buffer is None:
             return Type(self.shape, self.dtype, option)
         return replace(Type.of(self._buffer), option=option)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.build import Wanted, declared_fill, from_subarrays
-from aggarray.arrays.label_lookup import located
-from aggarray.arrays.lazy import Lazy, bounds_named, bounds_turned, names_of, needless, select_known, select_matrix
+from aggarray.arrays.build import MasterParameters, declared_fill, from_subarrays
+from aggarray.arrays.label_lookup import locate_labels
+from aggarray.arrays.lazy import Lazy, bounds_named, bounds_turned, is_unchanged_units, names_of, select_known, select_matrix
 from aggarray.arrays.local import LocalArray
-from aggarray.arrays.origin import Origin, found_again
+from aggarray.arrays.origin import Origin, restore_array
 from aggarray.arrays.partitions import PartitionMatrix
 from aggarray.arrays.sections import sections
 from aggarray.arrays.subarray import SubArray
-from aggarray.arrays.values import Known, Reading, Viewable, read_known, read_or_view, with_nan
+from aggarray.arrays.values import KnownValues, ReadOptions, Viewable, read_known, read_or_view, with_nan
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units import datetime_kind, datetimes, is_reference_time, normal_calendar, temperature_of
 from aggarray.errors import AggregationError, SelectionError, UnitsError, printable
@@ -53,7 +53,7 @@ class MasterArray(Viewable):
     attrs: Mapping[str, Any] = field(default_factory=dict)
     file_attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: "Mapping[str, MasterArray]" = field(default_factory=dict)
-    _known: Known | None = None
+    _known: KnownValues | None = None
     _access: Access = ANYWHERE
     _origin: Origin | None = None
 
@@ -65,7 +65,7 @@ class MasterArray(Viewable):
         """An array of an index travels as its place there and what was done to it, others as they are."""
         origin = self._origin
         if origin is not None and origin.describes(self._witness):
-            return found_again, (origin.find, origin.place, origin.steps)
+            return restore_array, (origin.find, origin.place, origin.steps)
         return type(self), tuple(None if f.name == "_origin" else getattr(self, f.name) for f in fields(self))
 
     @property
@@ -106,7 +106,7 @@ class MasterArray(Viewable):
         Raises AggregationError for pieces that overlap, do not fit their location or cut the array into more than 10
         million partitions; UnitsError for units that do not convert.
         """
-        wanted = Wanted(units, calendar, None if dtype is None else plain_dtype(dtype))
+        wanted = MasterParameters(units, calendar, None if dtype is None else plain_dtype(dtype))
         names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
         matrix, step = from_subarrays(list(pieces), names, shape, directions, wanted)
         declared = fill_value if fill_value is not None else declared_fill(matrix)
@@ -196,7 +196,7 @@ class MasterArray(Viewable):
         FormatError, MissingFileError and UnitsError naming file and variable.
         """
         selectors = normalise(key, self.shape, self.dimensions)
-        wish = Reading(masked, out, copy, threads)
+        wish = ReadOptions(masked, out, copy, threads)
         if self._known is not None and copy is True:
             return read_known(self._known, self._target, selectors, wish)
         return read_or_view(self._matrix, self._target, selectors, wish)
@@ -246,7 +246,7 @@ class MasterArray(Viewable):
         values = self.read(key, masked=True)
         return datetimes(with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), self.units, self.calendar, kind)
 
-    def _values_and_mask(self) -> Known:
+    def _values_and_mask(self) -> KnownValues:
         """The whole array: what is known of it from scanning, else read."""
         if self._known is not None:
             return self._known
@@ -345,7 +345,7 @@ class MasterArray(Viewable):
         """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
         now = self._step
         references = self._matrix.references
-        templates = [t if needless(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
+        templates = [t if is_unchanged_units(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
         matrix = replace(self._matrix, references=references.with_templates(templates))
         known = self._known and convert(*self._known, now, step)
         fill = fill_for(step.dtype, self.fill_value if self.dtype.kind in "iu" else None)
@@ -368,7 +368,7 @@ class MasterArray(Viewable):
         [0.0]
         """
         wanted, method = ({**given, **labels}, method) if isinstance(given, Mapping) else (labels, given or method)
-        selectors = {d: located(self, d, label, method=method, tolerance=tolerance) for d, label in wanted.items()}
+        selectors = {d: locate_labels(self, d, label, method=method, tolerance=tolerance) for d, label in wanted.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
 
     # Elsewhere

@@ -30,7 +30,7 @@ class Origin:
         return replace(self, steps=(*self.steps, (name, arguments)), witness=witness)
 
 
-def found_again(find: Callable[..., Any], place: tuple[Any, ...], steps: tuple[tuple[str, Any], ...]) -> Any:
+def restore_array(find: Callable[..., Any], place: tuple[Any, ...], steps: tuple[tuple[str, Any], ...]) -> Any:
     """Return the array that an `Origin` describes. Raises what ``find`` raises: IndexFileError where the index has changed."""
     array = find(*place)
     for name, arguments in steps:

@@ -13,7 +13,7 @@ from aggarray.arrays.subarray import SubArray, subarray_at
 from aggarray.errors import SelectionError, printable
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.partition.plan import part_of
-from aggarray.scan.resolution import recalled
+from aggarray.scan.resolution import known_references
 from aggarray.storage.access import ANYWHERE, Access
 
 _ANY = np.dtype("f8")
@@ -111,7 +111,7 @@ class PartitionMatrix:
         virtual = not all(map(_is_whole, part, template.shape))
         data = subarray_at(matrix.references, ref, self._access)
         # A file that an index names is opened at its first use; what it is like is known from then on.
-        known = recalled(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
+        known = known_references(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
         if known is not None:
             shown = dict(zip(template.dimensions, part, strict=True))
             template, data = known.template_of(0), subarray_at(known, 0, self._access)

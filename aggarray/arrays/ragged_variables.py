@@ -31,7 +31,7 @@ def unrolled(array: MasterArray) -> MasterArray:
             coords[name] = coordinate
         elif geometry.stored or coordinate._matrix.dimensions == own or _has_runs(geometry):
             coords[name] = _unrolled(coordinate)
-    return replace(_unrolled(array), coords={**coords, **_told(array)})
+    return replace(_unrolled(array), coords={**coords, **_described(array)})
 
 
 def _has_runs(geometry: Geometry) -> bool:
@@ -47,7 +47,7 @@ def _unrolled(array: RaggedMasterArray) -> MasterArray:
     return flat._selected({flat.dimensions[0]: selector_of(array._rows.places())})
 
 
-def _told(array: RaggedMasterArray) -> dict[str, MasterArray]:
+def _described(array: RaggedMasterArray) -> dict[str, MasterArray]:
     """Return what says whose samples are which, in the order that `_unrolled` has them."""
     geometry, samples = array._instances, array._matrix.dimensions[0]
     if _has_runs(geometry):

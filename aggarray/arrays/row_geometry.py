@@ -14,11 +14,11 @@ from aggarray.memory.rows import (
     Rows,
     check_counts,
     check_index,
+    concatenate_rows,
     contiguous,
     incomplete,
     indexed,
     indexed_contiguous,
-    one_after_the_other,
 )
 from aggarray.memory.selection import Range, compose, length
 from aggarray.storage.access import Access
@@ -111,7 +111,7 @@ class Geometry:
     def rows(self, access: Access) -> Rows:
         """Return where the rows lie, found once. FormatError names file and variable of what does not fit."""
         if not self._found:
-            rows = one_after_the_other([(part.rows(access), int(part.cuts[-1, 2])) for part in self.parts])
+            rows = concatenate_rows([(part.rows(access), int(part.cuts[-1, 2])) for part in self.parts])
             self._found.append(rows if self.chosen is None else rows.take(self.chosen))
         return self._found[0]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
-from aggarray.arrays.values import Reading, Viewable, read_or_view
+from aggarray.arrays.values import ReadOptions, Viewable, read_or_view
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units import epoch, is_reference_time, normal_calendar
 from aggarray.errors import AggregationError, NotFoundError, printable
@@ -21,7 +21,7 @@ from aggarray.memory.selection import normalise
 from aggarray.partition.matrix import Matrix, References, Template, single
 from aggarray.read import Target
 from aggarray.read.open_files import with_borrowed
-from aggarray.scan.resolution import settled
+from aggarray.scan.resolution import resolve_references
 from aggarray.storage.access import ANYWHERE, Access
 
 
@@ -161,7 +161,7 @@ class SubArray(Viewable):
             return self.settled().read(key, masked, copy)
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
-        wish = Reading(masked=masked, copy=copy)
+        wish = ReadOptions(masked=masked, copy=copy)
         return read_or_view(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, wish)
 
     def __datashape__(self) -> Type:
@@ -171,7 +171,9 @@ class SubArray(Viewable):
         """Return what the file has, where so far only an index has told of it; errors as in `read`."""
         if not self.template.declared:
             return self
-        return subarray_at(settled(self.matrix(), None, self.template.last_step, self._access).references, 0, self._access)
+        return subarray_at(
+            resolve_references(self.matrix(), None, self.template.last_step, self._access).references, 0, self._access
+        )
 
     def matrix(self) -> Matrix:
         """Return the matrix of one partition that shows the whole sub-array."""

@@ -15,11 +15,11 @@ from aggarray.partition.matrix import Matrix
 from aggarray.read import Target, output, read, view
 
 #: The values of a whole array that scanning has read, and which of them are missing (None: none).
-Known = tuple[np.ndarray, np.ndarray | None]
+KnownValues = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How a selection is wanted: with the mask, into an array, as a view, by so many threads.
 
     Raises AggregationError or SelectionError for values that are none of those.
@@ -38,7 +38,7 @@ class Reading:
             raise SelectionError(f"threads={self.threads!r}: give a whole number of at least 1, or None for the option")
 
 
-def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: Reading) -> np.ndarray:
+def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], wish: ReadOptions) -> np.ndarray:
     """Read a selection as wished; a masked array carries the mask of the files."""
     if wish.copy is not True and wish.out is None:
         found = view(matrix, target, selectors, wish.masked)
@@ -74,7 +74,7 @@ def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:
     return fill if dtype.kind in "iufcbmM" else None
 
 
-def read_known(known: Known, target: Target, selectors: Sequence[Selector], wish: Reading) -> np.ndarray:
+def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector], wish: ReadOptions) -> np.ndarray:
     """Read a selection of values that are in memory already, as `read_or_view` reads those of files: always a copy."""
     values, mask = (None if k is None else _taken(k, selectors) for k in known)
     result = output(wish.out, result_shape(selectors), target.step.dtype)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.frozen import FrozenDict, Itself
+from aggarray.cf.frozen import FrozenDict, Immutable
 from aggarray.errors import FormatError
 
 Bounds = tuple[Any, Any]
@@ -148,12 +148,12 @@ def encoding(dtype: np.dtype[Any], attrs: Mapping[str, Any], name: str = "") -> 
     dtype('float32')
     """
     if type(attrs) is FrozenDict:
-        return _encoding_of_shared(np.dtype(dtype), Itself(attrs), name)
+        return _encoding_of_shared(np.dtype(dtype), Immutable(attrs), name)
     return _encoding(np.dtype(dtype), _Stated(attrs), name)
 
 
 @lru_cache(maxsize=1024)
-def _encoding_of_shared(dtype: np.dtype[Any], attrs: Itself[FrozenDict[Any]], name: str) -> Encoding:
+def _encoding_of_shared(dtype: np.dtype[Any], attrs: Immutable[FrozenDict[Any]], name: str) -> Encoding:
     """Read the encoding of attributes that many variables share."""
     return _encoding(dtype, _Stated(attrs.item), name)
 

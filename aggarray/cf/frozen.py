@@ -39,7 +39,7 @@ def frozen(mapping: Mapping[str, _V]) -> FrozenDict[_V]:
     return mapping if type(mapping) is FrozenDict else FrozenDict(mapping)
 
 
-def interned(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
+def intern_value(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
     """Return a mapping as a FrozenDict: of text alone, the same object for equal ones, as most of thousands of files have.
 
     >>> interned({"units": "K"}) is interned({"units": "K"})
@@ -50,7 +50,7 @@ def interned(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
     return frozen(mapping)
 
 
-class Itself(Generic[_T]):
+class Immutable(Generic[_T]):
     """A value as a key that is equal to nothing but the same object: what follows from it is worked out once.
 
     The value must not change, as no FrozenDict does.
@@ -69,7 +69,7 @@ class Itself(Generic[_T]):
         return id(self.item)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and other.item is self.item
+        return isinstance(other, Immutable) and other.item is self.item
 
 
 @lru_cache(maxsize=4096)

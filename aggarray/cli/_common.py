@@ -136,14 +136,14 @@ def sparing(output: str, source: Sequence[str], agg: "Aggregation") -> Iterator[
 
 def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
     """Raise AggregationError where the output would replace what SOURCE names, of which only a part may be read."""
-    from aggarray.export.extract.target import check_apart
+    from aggarray.export.extract.target import check_not_source
     from aggarray.formats import given_path
     from aggarray.scan.discovery import named_files
 
-    check_apart(output, named_files(list(map(given_path, source))))
+    check_not_source(output, named_files(list(map(given_path, source))))
     if os.path.lexists(output):
         files = {str(uri) for array in agg for uri in array._matrix.references.uris}
-        check_apart(output, files | {s.file for s in agg.skipped} | {d.file for d in agg.duplicates})
+        check_not_source(output, files | {s.file for s in agg.skipped} | {d.file for d in agg.duplicates})
 
 
 def pairs(texts: Sequence[str], option: str, wanted: str) -> dict[str, str]:
@@ -204,12 +204,12 @@ def chosen(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
 def distinct(arrays: "Sequence[MasterArray]", how: str) -> "list[MasterArray]":
     """Return arrays of which no two have one name; AggregationError says ``how`` to choose among those that have."""
     from aggarray.errors import AggregationError
-    from aggarray.opening.aggregation import telling_apart
+    from aggarray.opening.aggregation import distinguishing_text
 
     for name in dict.fromkeys(a.name for a in arrays):
         same = [a for a in arrays if a.name == name]
         if len(same) > 1:
-            raise AggregationError(f"{len(same)} arrays are named {name!r}: choose one {how}; {telling_apart(same)}")
+            raise AggregationError(f"{len(same)} arrays are named {name!r}: choose one {how}; {distinguishing_text(same)}")
     return list(arrays)
 
 

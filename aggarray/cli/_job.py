@@ -137,7 +137,7 @@ def _check_not_read(where: str, job: Job) -> None:
     there = [path for path in job.outputs() if path != job.log and os.path.lexists(path) and not _was_made(job, path)]
     if not there:
         return
-    from aggarray.export.extract.target import check_apart
+    from aggarray.export.extract.target import check_not_source
     from aggarray.scan.discovery import find_files
 
     try:
@@ -146,7 +146,7 @@ def _check_not_read(where: str, job: Job) -> None:
         return  # the run says what is wrong with it
     for path in there:
         try:
-            check_apart(path, files)
+            check_not_source(path, files)
         except AggarrayError as error:
             raise click.UsageError(f"{where}: {error}") from error
 

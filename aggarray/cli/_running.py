@@ -220,12 +220,12 @@ def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":
 
 def _reaching(job: Job) -> dict[str, Any]:
     """Return how the index of a job is opened: it may name what the job names, remote files too."""
-    from aggarray.index.uris import moves, near
+    from aggarray.index.uris import near, path_map
     from aggarray.storage.remote import is_remote
 
     if job.opening["roots"] is not None or not any(map(is_remote, job.source)):
         return job.opening
-    return {**job.opening, "roots": list(near([job.index["path"], *job.source], moves(job.opening["relocate"])))}
+    return {**job.opening, "roots": list(near([job.index["path"], *job.source], path_map(job.opening["relocate"])))}
 
 
 def _rules(job: Job) -> Any:

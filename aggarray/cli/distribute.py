@@ -49,7 +49,7 @@ def command(source: tuple[str, ...], variable: str | None, processes: int | None
     array = only_array(agg, variable)
     if prod(grid[array.ndim :]) > 1:
         raise click.UsageError(f"{len(grid)} numbers in the grid for {array.ndim} dimensions: {' '.join(array.dimensions)}")
-    wanted = facts.Wanted(grid, how["dist"], how["block_size"], how["partitions"])
+    wanted = facts.DistributionRequest(grid, how["dist"], how["block_size"], how["partitions"])
     try:
         found = facts.distribution_facts(array, wanted, how["protocol"])
     except ProtocolError as error:

@@ -26,7 +26,7 @@ from aggarray.partition.matrix import Template
 
 
 @dataclass(frozen=True, slots=True)
-class Conformed:
+class Conformance:
     """One way in which sub-arrays differ from their master: ``kind``, both sides in words, how many, and an example file."""
 
     kind: str
@@ -36,7 +36,7 @@ class Conformed:
     example: str | None
 
 
-def conformed(array: MasterArray) -> list[Conformed]:
+def conformed(array: MasterArray) -> list[Conformance]:
     """List the differences between the sub-arrays of an array and the array itself, most frequent first."""
     array = flat_of(array)
     references = array._matrix.references
@@ -48,7 +48,7 @@ def conformed(array: MasterArray) -> list[Conformed]:
         for difference in differences(references.templates[number], array):
             count, example = counts.get(difference, (0, references.uri_of(int(rows[0]))))
             counts[difference] = (count + len(rows), example)
-    found = [Conformed(*difference, count, example) for difference, (count, example) in counts.items()]
+    found = [Conformance(*difference, count, example) for difference, (count, example) in counts.items()]
     return sorted(found, key=lambda c: (-c.count, c.kind))
 
 
@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-class Wanted(NamedTuple):
+class DistributionRequest(NamedTuple):
     """How an array is to be distributed: over a grid, 'b' or 'c' for each dimension (None: blocks), or whole partitions.
 
     Dimensions that are not mentioned are not divided.
@@ -197,7 +197,7 @@ class Wanted(NamedTuple):
     partitions: str | None = None
 
 
-def distributed(array: MasterArray, wanted: Wanted) -> Distribution:
+def distributed(array: MasterArray, wanted: DistributionRequest) -> Distribution:
     """Return the distribution that is wanted of an array; ProtocolError where it does not fit."""
     types = (wanted.dist or "").replace(",", "").replace(" ", "")
     if len(types) > array.ndim:
@@ -214,7 +214,7 @@ def distributed(array: MasterArray, wanted: Wanted) -> Distribution:
     return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, wanted.block_size or 1))
 
 
-def distribution_facts(array: MasterArray, wanted: Wanted, version: str) -> dict[str, Any]:
+def distribution_facts(array: MasterArray, wanted: DistributionRequest, version: str) -> dict[str, Any]:
     """Return what `aggarray distribute` says: the array, the process grid, and the dim_data of every rank in that version.
 
     ``samples``: of every rank of a ragged array the dim_data of its samples, which it exports.

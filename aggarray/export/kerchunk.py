@@ -21,11 +21,11 @@ from aggarray.arrays.ragged_variables import unrolled
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
-from aggarray.export.kerchunk_grid import Layout, check_absent, layout_of, places, refuse
+from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, chunk_places, layout_of, refuse
 from aggarray.formats.base import basename
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
-from aggarray.index.generation import replacing
-from aggarray.storage.atomic import beside, unwritten
+from aggarray.index.generation import replace_index
+from aggarray.storage.atomic import replace_atomically, write_errors
 
 #: What numcodecs calls the codecs that it undoes as HDF5 and Zarr mean them; shuffle is told its size.
 _CODECS: Mapping[str, Mapping[str, Any]] = {
@@ -123,7 +123,7 @@ def _located(array: MasterArray) -> Refs:
     return refs
 
 
-def _check_filters(array: MasterArray, layout: Layout) -> None:
+def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
     """Refuse filters that numcodecs does not undo, or not in this order.
 
     numcodecs shuffles whole elements only. HDF5 leaves the bytes of an incomplete last one in place.
@@ -142,10 +142,10 @@ def _check_filters(array: MasterArray, layout: Layout) -> None:
         size = None if size is None else codecs()[step.name].grown(size, step.parameters)
 
 
-def _places(array: MasterArray, layout: Layout, piece: Any) -> Refs:
+def _places(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
     """Return the references of one partition; chunks of a store that are not there are not stored."""
     table, found = piece.table, Refs()
-    for place, number, offset, size in places(layout, piece):
+    for place, number, offset, size in chunk_places(layout, piece):
         key = ".".join(map(str, place)) or "0"
         if table.inline and number in table.inline:
             found[key] = _base64(table.inline[number])
@@ -155,7 +155,7 @@ def _places(array: MasterArray, layout: Layout, piece: Any) -> Refs:
             name = table.names(number)
             uri = name if name.startswith("/") or "://" in name else f"{piece.uri}/{name}"
             if uri is not name and "://" not in uri and not os.path.exists(uri):
-                check_absent(array, layout, piece)
+                check_missing_pieces(array, layout, piece)
                 continue
         found[key] = [uri] if (offset, size) == (0, 0) else [uri, offset, size]
     return found
@@ -275,7 +275,7 @@ def _base64(data: bytes) -> str:
 def write(references: Mapping[str, Any], path: str) -> None:
     """Write references as JSON or, by the name's end (.parq, .parquet), as Parquet; what was there stays until all is."""
     if path.endswith(".json"):
-        with replacing(path, None) as (temporary, _), open(temporary, "w", encoding="utf-8") as file:
+        with replace_index(path, None) as (temporary, _), open(temporary, "w", encoding="utf-8") as file:
             json.dump(references, file)
     elif path.endswith((".parq", ".parquet")):
         _write_tables(references["refs"], os.path.realpath(path))
@@ -286,7 +286,7 @@ def write(references: Mapping[str, Any], path: str) -> None:
 def _write_tables(refs: Mapping[str, Any], path: str) -> None:
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ".zmetadata")):
         raise IndexFileError(f"{path}: there is something that is no set of references: give another path")
-    with unwritten(path), beside(path, folder=True) as temporary:
+    with write_errors(path), replace_atomically(path, folder=True) as temporary:
         _fill_folder(refs, temporary)
 
 

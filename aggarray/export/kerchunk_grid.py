@@ -14,13 +14,13 @@ import numpy as np
 
 from aggarray.arrays import MasterArray
 from aggarray.cf.encoding import Encoding
-from aggarray.cf.units import between
+from aggarray.cf.units import conversion_between
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, AggregationError
-from aggarray.formats.base import Chunks, grid_of
+from aggarray.formats.base import ChunkIndex, grid_of
 from aggarray.partition.matrix import Template
 from aggarray.partition.plan import Indices, part_of
-from aggarray.read.chunk_index import find_table, gather
+from aggarray.read.chunk_index import find_chunk_index, gather_chunk_indexes
 from aggarray.read.library import raise_named
 
 #: So many references at most are made of an array by cutting chunks without codecs.
@@ -28,7 +28,7 @@ _MOST = 10_000_000
 _WAY_OUT = "write the values by `aggarray extract`, or open the files by aggarray"
 
 
-class Piece(NamedTuple):
+class GridPiece(NamedTuple):
     """One partition: its file, where it begins in the master and in its sub-array, its shape there, its stored chunks.
 
     All per dimension of the master; one that the sub-array lacks has side 1. ``whole``: up to the sub-array's end.
@@ -41,15 +41,15 @@ class Piece(NamedTuple):
     shape: tuple[int, ...]
     sides: tuple[int, ...]
     sizes: tuple[int, ...]
-    table: Chunks
+    table: ChunkIndex
     template: Template
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ChunkGrid:
     """The one grid of chunks that all pieces share; ``fill``: what chunks that are not stored hold, None where all are."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[GridPiece]
     dtype: np.dtype[Any]
     chunk: tuple[int, ...]
     filters: tuple[Filter, ...]
@@ -57,7 +57,7 @@ class Layout:
     fill: Any
 
 
-def layout_of(array: MasterArray) -> Layout:
+def layout_of(array: MasterArray) -> ChunkGrid:
     """Return how an array is laid out in its files. AggregationError says why it is no Zarr array as it lies there."""
     pieces = list(_pieces(array))
     if not pieces:
@@ -67,10 +67,10 @@ def layout_of(array: MasterArray) -> Layout:
         _alike(array, first, piece)
     chunk = _chunk_of(array, pieces)
     fill = _fill_of(array, pieces)
-    return Layout(pieces, first.table.dtype, chunk, first.table.filters, first.template.encoding, fill)
+    return ChunkGrid(pieces, first.table.dtype, chunk, first.table.filters, first.template.encoding, fill)
 
 
-def places(layout: Layout, piece: Piece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
+def chunk_places(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
     """Yield the chunks of a piece that are stored: place in the master's grid, number in the table, offset, size.
 
     Offset and size 0: the whole file. Chunks of the table are cut where those of the layout are smaller.
@@ -96,15 +96,15 @@ def places(layout: Layout, piece: Piece) -> Iterator[tuple[tuple[int, ...], int,
             yield place, number, offset, int(table.sizes[number])
 
 
-def refuse(array: MasterArray, piece: Piece, what: str) -> NoReturn:
+def refuse(array: MasterArray, piece: GridPiece, what: str) -> NoReturn:
     """Raise AggregationError that names the array, the partition, its file, and the way out."""
     raise AggregationError(f"{array.name}: partition {piece.cell} ({piece.uri}): {what}: no kerchunk reference; {_WAY_OUT}")
 
 
-def _pieces(array: MasterArray) -> Iterator[Piece]:
+def _pieces(array: MasterArray) -> Iterator[GridPiece]:
     matrix, access = array._matrix, array._access
     references = matrix.references
-    known = {(e.uri, e.variable): e.chunks for e in gather([(references, access)])}
+    known = {(e.uri, e.variable): e.chunks for e in gather_chunk_indexes([(references, access)])}
     for number in np.flatnonzero(matrix.refs >= 0).tolist():
         row, cell = int(matrix.refs[number]), tuple(int(i) for i in np.unravel_index(number, matrix.cells))
         uri, template = references.uri_of(row), references.template_of(row)
@@ -113,13 +113,13 @@ def _pieces(array: MasterArray) -> Iterator[Piece]:
         ones = (1,) * len(at)
         if uri is None:
             raise AggregationError(f"{array.name}: partition {cell} is in memory: no kerchunk reference; {_WAY_OUT}")
-        bare = Piece(uri, cell, at, ones, shape, ones, ones, _NO_CHUNKS, template)
+        bare = GridPiece(uri, cell, at, ones, shape, ones, ones, _NO_CHUNKS, template)
         _conforms(array, bare)
         variable = references.variables[int(references.variable[row])]
         table = known.get((uri, variable))
         if table is None or table.names is not None:
             try:
-                found = find_table(references, row, access)
+                found = find_chunk_index(references, row, access)
             except AggarrayError as error:
                 raise_named(error, uri, variable)
             if found is None:
@@ -129,15 +129,15 @@ def _pieces(array: MasterArray) -> Iterator[Piece]:
         yield _placed(array, bare._replace(table=table), part)
 
 
-_NO_CHUNKS = Chunks((), (), np.dtype("u1"), (), np.uint8(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NO_CHUNKS = ChunkIndex((), (), np.dtype("u1"), (), np.uint8(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def _conforms(array: MasterArray, piece: Piece) -> None:
+def _conforms(array: MasterArray, piece: GridPiece) -> None:
     """Refuse a piece whose values take arithmetic, or another order, to become those of the array."""
     template, matrix = piece.template, array._matrix
     if template.steps:
         refuse(array, piece, "values converted by to_units, astype or an aggregation variable")
-    if not between(template, array._step).identity:
+    if not conversion_between(template, array._step).identity:
         ours, theirs = (" ".join(filter(None, (o.units, o.calendar))) or "none" for o in (array, template))
         refuse(array, piece, f"units {theirs!r} where the array has {ours!r}")
     order = [d for d in matrix.dimensions if d in template.dimensions]
@@ -152,7 +152,7 @@ def _conforms(array: MasterArray, piece: Piece) -> None:
         refuse(array, piece, f"values of {template.encoding.dtype} where the array has {array.dtype}")
 
 
-def _placed(array: MasterArray, piece: Piece, part: Mapping[str, Indices]) -> Piece:
+def _placed(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]) -> GridPiece:
     """Return a piece with what it shows of its sub-array, in the dimensions of the array."""
     if piece.table.masks is not None and piece.table.masks.any():
         refuse(array, piece, "chunks for which a filter was skipped when they were written")
@@ -171,7 +171,7 @@ def _placed(array: MasterArray, piece: Piece, part: Mapping[str, Indices]) -> Pi
     )
 
 
-def _alike(array: MasterArray, first: Piece, piece: Piece) -> None:
+def _alike(array: MasterArray, first: GridPiece, piece: GridPiece) -> None:
     """Refuse a piece that is stored in another way than the first."""
     for what, find in _STORED.items():
         here, there = find(piece), find(first)
@@ -185,7 +185,7 @@ def _shown(value: Any) -> str:
     return f"{value.name}{list(value.parameters)}" if isinstance(value, Filter) else str(value)
 
 
-def _missing(piece: Piece) -> str:
+def _missing(piece: GridPiece) -> str:
     encoding = piece.template.encoding
     return repr((*map(str, encoding.missing), encoding.missing_nan, str(encoding.valid), str(encoding.valid_unpacked)))
 
@@ -199,7 +199,7 @@ _STORED: Mapping[str, Any] = {
 }
 
 
-def _chunk_of(array: MasterArray, pieces: Sequence[Piece]) -> tuple[int, ...]:
+def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
     """Return the shape of the chunks, cut smaller where there are no codecs; AggregationError where there is none."""
     first = pieces[0]
     problem = next((found for piece in pieces if (found := _misfit(array, first, piece)) is not None), None)
@@ -214,7 +214,7 @@ def _chunk_of(array: MasterArray, pieces: Sequence[Piece]) -> tuple[int, ...]:
     return chunk
 
 
-def _misfit(array: MasterArray, first: Piece, piece: Piece) -> tuple[Piece, str] | None:
+def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[GridPiece, str] | None:
     """Return in what a piece does not lie on the grid of chunks of the first, None where it does."""
     if piece.sides != first.sides:
         return piece, f"chunks of {piece.sides} where {first.uri} has {first.sides}"
@@ -227,7 +227,7 @@ def _misfit(array: MasterArray, first: Piece, piece: Piece) -> tuple[Piece, str]
     return None
 
 
-def _cut(array: MasterArray, pieces: Sequence[Piece]) -> tuple[int, ...]:
+def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
     """Return the largest chunk that divides all pieces, and the chunks that these have, into contiguous ranges of bytes."""
     columns = zip(*((p.at, p.start, p.shape, p.sides) for p in pieces), strict=True)
     common = [[math.gcd(*numbers) for numbers in zip(*rows, strict=True)] for rows in columns]
@@ -240,7 +240,7 @@ def _cut(array: MasterArray, pieces: Sequence[Piece]) -> tuple[int, ...]:
     return (*(1,) * max(0, axis - 1), *steps[max(0, axis - 1) : axis], *kept)
 
 
-def _fill_of(array: MasterArray, pieces: Sequence[Piece]) -> Any:
+def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
     """Return what chunks that are not stored hold, None where all are; it has to mean missing, or readers take it so."""
     encoding = pieces[0].template.encoding
     declared = encoding.missing[0] if encoding.missing else None
@@ -259,12 +259,12 @@ def _fill_of(array: MasterArray, pieces: Sequence[Piece]) -> Any:
             if not _same(piece.table.fill, declared):
                 refuse(array, piece, f"chunks that are not stored, so {piece.table.fill}, where {declared} means missing")
             stated = True
-        # Which chunks of a store are there is seen when they are referred to: see `check_absent`.
+        # Which chunks of a store are there is seen when they are referred to: see `check_missing_pieces`.
         stated = stated or (piece.table.names is not None and _same(piece.table.fill, declared))
     return declared if stated else None
 
 
-def check_absent(array: MasterArray, layout: Layout, piece: Piece) -> None:
+def check_missing_pieces(array: MasterArray, layout: ChunkGrid, piece: GridPiece) -> None:
     """Refuse a chunk of a store that was never written, unless it reads as the same through the references.
 
     Without a fill value, which would mean missing, it reads as 0.

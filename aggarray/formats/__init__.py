@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, ChangedFileError, FormatError, MissingFileError
-from aggarray.formats.base import Format, Handle, Stamp, Structure, blaming
+from aggarray.formats.base import Format, Handle, Stamp, Structure, naming_errors
 from aggarray.formats.flattened import understanding
-from aggarray.formats.partial_scan import Glimpse, Tables, Wanted, WantedTables
+from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.formats.unsupported import is_unfinished, kind_above, kind_of_folder, kind_of_head, lost_link
 from aggarray.plugins import foreign_objects, own_objects
-from aggarray.storage.files import File, absolute, is_folder, looks, missing, store_mark
+from aggarray.storage.files import ByteSource, absolute, is_folder, missing, stat_file, store_mark
 from aggarray.storage.remote import canonical, is_remote, join
 
 #: Bytes of a file that formats are shown.
@@ -140,8 +140,8 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     try:
         head, stamp = _look(path)
         found = _identified(path, head)
-        with blaming(path):
-            told = path if stamp else telling_file(path)
+        with naming_errors(path):
+            told = path if stamp else state_path(path)
             stamp = stamp or stamp_of(path)
             structure = replace(found.scan(path), stamp=stamp)
             _check_unchanged(path, told, stamp)
@@ -157,47 +157,47 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
 
 def _check_unchanged(path: str, told: str, stamp: Stamp) -> None:
     """Raise ChangedFileError where a file was written to while it was scanned: what was found may be of two versions."""
-    status = looks(told)
+    status = stat_file(told)
     # promise: changed-during-scan
     if (status.st_size, status.st_mtime_ns) != stamp[:2]:
         raise ChangedFileError(f"{path}: changed while it was scanned; open it again")
 
 
-def glimpse(path: str, wanted: Wanted) -> Glimpse | Structure:
+def scan_partially(path: str, wanted: PartialScanRequest) -> PartialScan | Structure:
     """Return what is wanted of a file, or all that a scan finds, where its format does not make that quicker or sure.
 
     ``path`` is absolute. Raises what `scan` does.
     """
     head, stamp = _look(path)
     found = _identified(path, head)
-    with blaming(path):
-        told = path if stamp else telling_file(path)
+    with naming_errors(path):
+        told = path if stamp else state_path(path)
         stamp = stamp or stamp_of(path)
         # Formats of other packages need not have it.
-        quick = getattr(found, "glimpse", None)
-        seen: Glimpse | None = None if quick is None else quick(path, wanted)
+        quick = getattr(found, "scan_partially", None)
+        seen: PartialScan | None = None if quick is None else quick(path, wanted)
         outcome = replace(found.scan(path) if seen is None else seen, stamp=stamp)
         _check_unchanged(path, told, stamp)
         return outcome
 
 
-def locate(path: str, wanted: WantedTables) -> Tables:
+def locate(path: str, wanted: ChunkIndexRequest) -> ScannedChunkIndexes:
     """Return where the chunks of variables of a file are stored. Raises what `open_file` does."""
     handle = open_file(path)
     try:
-        with blaming(path):
-            status = looks(path)
+        with naming_errors(path):
+            status = stat_file(path)
             # Handles of other packages may not know.
             asked = {name: getattr(understanding(handle, name), "chunks", lambda name: None)(name) for name in wanted.names}
             found = {name: chunks for name, chunks in asked.items() if chunks is not None}
-            if looks(path) != status:
+            if stat_file(path) != status:
                 raise ChangedFileError(f"{path}: changed while it was looked at; open it again")
-            return Tables(path, (status.st_mtime_ns, status.st_size, status.st_ino), found)
+            return ScannedChunkIndexes(path, (status.st_mtime_ns, status.st_size, status.st_ino), found)
     finally:
         handle.close()
 
 
-def telling_file(path: str) -> str:
+def state_path(path: str) -> str:
     """Return the file whose size and time tell whether a data file has changed: itself, or the metadata of a Zarr store."""
     mark = store_mark(path, _STORE_MARKS) if is_folder(path) else ""
     return join(path, mark) if mark else path
@@ -205,8 +205,8 @@ def telling_file(path: str) -> str:
 
 def stamp_of(path: str) -> Stamp:
     """Return size, modification time and checksum of a file (of a Zarr store: of its metadata). OSError where it is gone."""
-    told = telling_file(path)
-    status = looks(told)
+    told = state_path(path)
+    status = stat_file(told)
     return status.st_size, status.st_mtime_ns, checksum(told)
 
 
@@ -245,14 +245,14 @@ def open_file(path: str | os.PathLike[str]) -> Handle:
     """Open a file for reading values. Raises MissingFileError or FormatError."""
     path = absolute(path)
     found = identify(path)
-    with blaming(path):
+    with naming_errors(path):
         return found.open(path)
 
 
 def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
     """Return the first bytes of a file, and its stamp if it is to be ``checked``; of a folder neither."""
     if is_remote(path):
-        there = looks(path)
+        there = stat_file(path)
         if there.folder:
             return b"", None
         head, digest = _look_far(path) if there.st_size else (b"", 0)
@@ -285,6 +285,6 @@ def _begins(path: str, head: bytes) -> bytes:
 
 def _look_far(path: str) -> tuple[bytes, int]:
     """Return the head of a remote file and the checksum of both its ends."""
-    with File(path) as file:
+    with ByteSource(path) as file:
         head, tail = file.preads([(0, _CHECKED[0]), (max(0, file.size - _CHECKED[1]), _CHECKED[1])])
     return head, _digest(head, tail)

@@ -20,7 +20,7 @@ from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats.library_lock import h5py_file as h5py_file
-from aggarray.partition.signatures import Assumed
+from aggarray.partition.signatures import FileSignature
 from aggarray.storage.ranges import Versions
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
@@ -88,13 +88,13 @@ class Structure:
     skipped: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
-    assumed: Assumed | None = None
+    assumed: FileSignature | None = None
     borrowed: bool = False
     elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunks:
+class ChunkIndex:
     """Where the values of a variable are stored: a grid of chunks, each a range of bytes of a file.
 
     ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole); ``dtype``: as
@@ -142,8 +142,8 @@ class Handle(Protocol):
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the whole variable as a read-only memory-mapped view, or None where it is not stored that way."""
 
-    def chunks(self, variable: str) -> Chunks | None:
-        """Return where the values are stored, or None where that cannot be told as `Chunks`: they are read by `read`.
+    def chunks(self, variable: str) -> ChunkIndex | None:
+        """Return where the values are stored, or None where that cannot be told as `ChunkIndex`: they are read by `read`.
 
         That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
         """
@@ -162,8 +162,9 @@ class Handle(Protocol):
 class Format(Protocol):
     """A file format: one object per module of this package.
 
-    It may have a method ``glimpse(path: str, wanted: Wanted) -> Glimpse | None`` (`formats.glimpses`), where a few coordinates
-    are read faster than all: it opens the file once, and returns None where it is not sure, so that the file is scanned.
+    It may have a method ``scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None``, where a few
+    coordinates are read faster than all: it opens the file once, and returns None where it is not sure, so that the file is
+    scanned.
     """
 
     name: str
@@ -187,7 +188,7 @@ def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
     return tuple(-(-n // c) for n, c in zip(shape, chunk, strict=True))
 
 
-def worth_a_table(grid: Sequence[int], stored: int) -> bool:
+def needs_chunk_index(grid: Sequence[int], stored: int) -> bool:
     """Tell whether a table of chunks may take the memory it needs: what a file claims must be borne out by what it stores.
 
     >>> worth_a_table((1000, 1000), 0), worth_a_table((10**6, 10**6), 500)
@@ -196,7 +197,7 @@ def worth_a_table(grid: Sequence[int], stored: int) -> bool:
     return math.prod(grid) <= FREE_CHUNKS + 16 * stored
 
 
-def one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, offset: int | None) -> Chunks:
+def one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, offset: int | None) -> ChunkIndex:
     """Describe values that lie in one piece at an offset, None where they were never written.
 
     >>> one_chunk((2, 3), np.dtype("f4"), np.float32(0), 100).sizes
@@ -205,7 +206,7 @@ def one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, offset: i
     count = 0 if 0 in shape else 1
     offsets = np.full(count, -1 if offset is None or not count else offset, np.int64)
     sizes = np.full(count, math.prod(shape) * dtype.itemsize, np.int64)
-    return Chunks(shape, tuple(max(n, 1) for n in shape), dtype, (), fill, offsets, sizes)
+    return ChunkIndex(shape, tuple(max(n, 1) for n in shape), dtype, (), fill, offsets, sizes)
 
 
 def basename(name: str) -> str:
@@ -276,20 +277,20 @@ def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Seq
 
 
 @contextmanager
-def blaming(path: str, variable: str | None = None) -> Iterator[None]:
+def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
     """Turn what a library raises inside the block into one line that names file and variable (FormatError)."""
     try:
         yield
     except AggarrayError:
         raise
     except LIBRARY_ERRORS as error:
-        raise FormatError(f"{path}{f', variable {variable!r}' if variable else ''}: {reason(error)}") from error
+        raise FormatError(f"{path}{f', variable {variable!r}' if variable else ''}: {error_text(error)}") from error
     except MemoryError as error:
         of = f", variable {variable!r}" if variable else ""
         raise FormatError(f"{path}{of}: wants more memory than there is; read less of it, or restore the file") from error
 
 
-def reason(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Say in one line what an exception of a library says."""
     if isinstance(error, UnicodeDecodeError):
         return f"text that is not {error.encoding} (byte {error.object[error.start]:#04x}); set the attribute _Encoding"

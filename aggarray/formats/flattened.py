@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.formats.base import Box, Chunks, Handle
+from aggarray.formats.base import Box, ChunkIndex, Handle
 
 # No part of a path is empty: no variable has such a name.
 _FLAT = re.compile(r"(?P<name>.*)//rows of (?P<width>\d+)", re.DOTALL)
@@ -66,11 +66,11 @@ class Flat:
         found = self._handle.mapped(_parts(variable)[0])
         return found.reshape(-1) if found is not None and found.flags.c_contiguous else None
 
-    def chunks(self, variable: str) -> Chunks | None:
+    def chunks(self, variable: str) -> ChunkIndex | None:
         """Return where the flat values are stored, None where chunks do not hold whole rows."""
         name, width = _parts(variable)
         # Handles of other packages may not know.
-        table: Chunks | None = getattr(self._handle, "chunks", lambda name: None)(name)
+        table: ChunkIndex | None = getattr(self._handle, "chunks", lambda name: None)(name)
         if table is None or table.chunk[1:] != (width,) or table.shape[1:] != (width,):
             return None
         return replace(table, shape=(table.shape[0] * width,), chunk=(table.chunk[0] * width,))

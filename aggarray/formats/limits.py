@@ -9,7 +9,7 @@ _SCAN_BYTES = 1 << 26
 MOST_INFLATED = 1100
 
 
-def scannable(shape: Sequence[int], itemsize: int) -> bool:
+def is_scannable(shape: Sequence[int], itemsize: int) -> bool:
     """Tell whether a scan may read values that are stored in this shape, so many bytes each.
 
     >>> scannable((1000, 8), 1), scannable((1000, 1 << 20), 1)
@@ -18,7 +18,7 @@ def scannable(shape: Sequence[int], itemsize: int) -> bool:
     return math.prod(shape) * itemsize <= _SCAN_BYTES
 
 
-def believable(size: int, stored: int) -> bool:
+def is_plausible(size: int, stored: int) -> bool:
     """Tell whether so many ``stored`` bytes may decode to as many as are claimed, or these are few.
 
     >>> believable(1000, 0), believable(1 << 40, 1 << 30), believable(1 << 40, 1 << 20)

@@ -1,6 +1,7 @@
 """What is asked of a file whose kind is known, and what is the answer?
 
-Files of one kind differ in a few coordinates. A format that can tell these without reading the rest has a method ``glimpse``.
+Files of one kind differ in a few coordinates. A format that can tell these without reading the rest has a method
+``scan_partially``.
 """
 
 import math
@@ -9,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Chunks, Stamp, Variable
+from aggarray.formats.base import SCAN_ELEMENTS, Attributes, ChunkIndex, Stamp, Variable
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PartialScanRequest:
     """What is wanted of a file whose kind is known.
 
     ``coordinates``: {name of a coordinate: its number of dimensions, 0 or 1}, with values, units and calendar;
@@ -25,7 +26,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
+class PartialScan:
     """What was wanted of a file, and is there: global attributes; variables with values, units and calendar, nothing else.
 
     ``stamp``: as in `Structure`.
@@ -38,28 +39,32 @@ class Glimpse:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTables:
+class ChunkIndexRequest:
     """What is wanted of a file that is to be read: where the chunks of some variables are stored."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ScannedChunkIndexes:
     """Where the chunks of variables of a file are stored, of those that have any; ``state``: time, size and inode before."""
 
     uri: str
     state: tuple[int, int, int]
-    tables: Mapping[str, Chunks]
+    tables: Mapping[str, ChunkIndex]
 
 
-#: What a `Glimpse` has of the attributes of a coordinate.
-GLIMPSED = ("units", "calendar")
+#: What a `PartialScan` has of the attributes of a coordinate.
+MAX_VALUES = ("units", "calendar")
 
 
-def glimpsed(
-    path: str, attrs: Attributes, variables: Iterable[Variable], wanted: Wanted, read: Callable[[Variable], np.ndarray | None]
-) -> Glimpse | None:
+def select_partial(
+    path: str,
+    attrs: Attributes,
+    variables: Iterable[Variable],
+    wanted: PartialScanRequest,
+    read: Callable[[Variable], np.ndarray | None],
+) -> PartialScan | None:
     """Return what is wanted of a file out of what its metadata tell; None where a coordinate is not plainly there.
 
     ``variables``: those of other names are passed over; ``read`` gives the stored values of one.
@@ -71,14 +76,14 @@ def glimpsed(
         # An empty one may be longer in truth: an unlimited dimension is as long as the longest of its variables.
         if not 0 < math.prod(variable.shape) <= SCAN_ELEMENTS:
             continue
-        kept = {name: variable.attrs[name] for name in GLIMPSED if name in variable.attrs}
+        kept = {name: variable.attrs[name] for name in MAX_VALUES if name in variable.attrs}
         values = read(variable) if variable.values is None else variable.values
         found.append(replace(variable, attrs=kept, values=values))
     if len(found) != len(wanted.coordinates):
         return None
-    return Glimpse(path, {name: attrs[name] for name in wanted.attributes if name in attrs}, tuple(found))
+    return PartialScan(path, {name: attrs[name] for name in wanted.attributes if name in attrs}, tuple(found))
 
 
 def unread(variable: Variable) -> np.ndarray:
-    """Refuse to read a variable, for `glimpsed`: values were read with the rest."""
+    """Refuse to read a variable, for `select_partial`: values were read with the rest."""
     raise LookupError(variable.name)

@@ -16,32 +16,32 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.formats import open_file, scan, stamp_of
 from aggarray.formats.base import Structure, whole
-from aggarray.index.chunk_tables import StoredTables, pack_tables
+from aggarray.index.chunk_tables import StoredChunkIndexes, pack_chunk_indexes
 from aggarray.index.columns import Decoder, Encoder
 from aggarray.index.container import Container
 from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
-from aggarray.index.conventions.foreign import Convention, Foreign, Values, convention_of
-from aggarray.index.generation import replacing
+from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values, convention_of
+from aggarray.index.generation import replace_index
 from aggarray.index.netcdf import created
 from aggarray.index.records import pack, unpack
 from aggarray.index.store import GROUP, Reader, Writer, stored_generation
-from aggarray.index.uris import NOWHERE, Files, Moves, check_roots, home_of, moves, real_path, written
+from aggarray.index.uris import NOWHERE, Files, PathMap, check_roots, home_of, path_map, real_path, written
 from aggarray.partition.matrix import References
-from aggarray.read.chunk_index import gather
+from aggarray.read.chunk_index import gather_chunk_indexes
 from aggarray.storage.access import ANYWHERE, Access
 
 __all__ = [
     "CONVENTIONS",
     "GROUP",
     "OURS",
-    "Contents",
-    "Loaded",
+    "IndexContents",
+    "LoadedIndex",
     "Opening",
     "kind_of",
     "load",
     "may_be_replaced",
-    "moves",
+    "path_map",
     "read_foreign",
     "save",
     "stored_generation",
@@ -60,7 +60,7 @@ class _Ours:
         """Tell whether a file has our group."""
         return kind_of(structure) is self
 
-    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
         """Refuse: `load` reads it."""
         raise IndexFileError(f"{structure.uri}: an index of this library; open it by itself")
 
@@ -77,11 +77,11 @@ class Opening:
     """How an index is opened: which of its files may be read, and where they are if not where it says."""
 
     access: Access = ANYWHERE
-    moves: Moves = NOWHERE
+    path_map: PathMap = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class IndexContents:
     """What an index holds.
 
     ``arrays``; ``structures``: what the scan found in each file; ``others``: arrays that were joined but no scan gave;
@@ -98,7 +98,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedIndex:
     """An index that was opened; ``structures`` and ``others`` are read when they are called."""
 
     arrays: tuple[MasterArray, ...]
@@ -110,7 +110,7 @@ class Loaded:
 
 
 def save(
-    path: str, contents: Contents, convention: str = "CF-1.13", relative: bool = True, expected: int | None = None
+    path: str, contents: IndexContents, convention: str = "CF-1.13", relative: bool = True, expected: int | None = None
 ) -> tuple[list[tuple[str, str]], int]:
     """Write an index; ``expected``: the generation that it updates, None to write whatever is there.
 
@@ -128,7 +128,7 @@ def save(
     def references(table: References) -> np.ndarray:
         return np.asarray(names[encoder.file_codes(table)], object)
 
-    with replacing(path, expected) as (temporary, generation), created(temporary) as dataset:
+    with replace_index(path, expected) as (temporary, generation), created(temporary) as dataset:
         if convention == CFA04.name:
             container: Container = CFA04(dataset, references, home if relative else None)
         else:
@@ -138,7 +138,7 @@ def save(
     return left_out, generation
 
 
-def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
+def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Lay out everything but the arrays; return the two documents that say where it lies."""
     for structure in contents.structures:
         code = encoder.files.setdefault(structure.uri, len(encoder.files))
@@ -165,8 +165,8 @@ def _documents(contents: Contents, encoder: Encoder) -> tuple[dict[str, Any], di
         "named": encoder.writer.column(np.array(named, np.int64)),
     }
     if contents.chunk_table:
-        found = gather(_tables(contents.arrays))
-        document["chunks"] = pack_tables(found, encoder.files, encoder.stamps, encoder.writer)
+        found = gather_chunk_indexes(_tables(contents.arrays))
+        document["chunks"] = pack_chunk_indexes(found, encoder.files, encoder.stamps, encoder.writer)
     return document, pack(contents.structures, encoder.files, encoder.writer)
 
 
@@ -178,23 +178,23 @@ def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]
         yield from _tables(tuple(array.coords.values()))
 
 
-def load(path: str, how: Opening) -> Loaded:
+def load(path: str, how: Opening) -> LoadedIndex:
     """Open an index; no data file is touched. Raises IndexFileError for a damaged one, and for files outside the roots."""
     with how.access.reach():
         return _loaded(path, how)
 
 
-def _loaded(path: str, how: Opening) -> Loaded:
+def _loaded(path: str, how: Opening) -> LoadedIndex:
     path, home = real_path(path), home_of(path)
     reader = Reader(path)
     with reader.opened(), reader.blaming():
         document = reader.document()
-        files = Files(reader.texts(document["files"]), home, how.moves)
+        files = Files(reader.texts(document["files"]), home, how.path_map)
         if how.access.roots is not None:
             check_roots(files, how.access.roots, path)
         decoder = Decoder(reader, document, files, how.access)
         if "chunks" in document:  # indexes of old have none
-            decoder.tables = StoredTables(reader, document["chunks"], files, decoder.stamps)
+            decoder.tables = StoredChunkIndexes(reader, document["chunks"], files, decoder.stamps)
         arrays = tuple(map(decoder.array, document["arrays"]))
         details, generation = document["details"], reader.generation
         named = [files[i] for i in reader.column(document["named"]).tolist()]
@@ -211,7 +211,7 @@ def _loaded(path: str, how: Opening) -> Loaded:
         with later.opened(), later.blaming():
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
-    return Loaded(arrays, details, named, generation, structures, others)
+    return LoadedIndex(arrays, details, named, generation, structures, others)
 
 
 def kind_of(structure: Structure) -> "Convention | None":
@@ -231,7 +231,7 @@ def may_be_replaced(path: str) -> bool:
         return False
 
 
-def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreign:
+def read_foreign(structure: Structure, kind: Convention, how: Opening) -> ForeignArrays:
     """Read an index that another program wrote; its fragments are opened when they are first read.
 
     Raises IndexFileError naming the variable and the value at fault, and for files outside the roots.
@@ -249,7 +249,7 @@ def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreig
         finally:
             handle.close()
 
-    found = kind.read(structure, values, how.moves)
+    found = kind.read(structure, values, how.path_map)
     if how.access.roots is not None:
         for matrix in found.matrices.values():
             check_roots(matrix.references.uris, how.access.roots, structure.uri)

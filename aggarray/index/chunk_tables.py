@@ -12,14 +12,14 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import Chunks, grid_of
+from aggarray.formats.base import ChunkIndex, grid_of
 from aggarray.index.columns import plain, unplain
 from aggarray.index.store import Reader, Writer, plain_dtype, stored_generation
-from aggarray.read.chunk_index import Entry
+from aggarray.read.chunk_index import CachedChunkIndex
 
 
-def pack_tables(
-    known: Iterable[Entry], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
+def pack_chunk_indexes(
+    known: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
 ) -> dict[str, Any]:
     """Encode chunk tables; ``files``: {path: number}, ``stamps``: {number: bytes, time, checksum}.
 
@@ -27,7 +27,7 @@ def pack_tables(
     """
     layouts: dict[str, int] = {}
     shown: list[Any] = []
-    rows: dict[tuple[int, str], tuple[int, Chunks]] = {}
+    rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
     for uri, variable, state, table in known:
         code = files.get(uri)
         stamp = None if code is None else stamps.get(code)
@@ -57,11 +57,11 @@ def pack_tables(
 #: No chunk of HDF5 has more bytes, decoded.
 _LARGEST = (1 << 32) - 1
 
-#: Shape, chunk shape, dtype, filters and fill value, as `Chunks` has them.
+#: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
 
 
-class StoredTables:
+class StoredChunkIndexes:
     """The chunk tables of an index, read when the first one is asked for."""
 
     def __init__(self, reader: Reader, found: Mapping[str, Any], files: Sequence[str], stamps: np.ndarray | None) -> None:
@@ -75,7 +75,7 @@ class StoredTables:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # sub-arrays are pickled with the sizes of theirs alone
 
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Chunks | None:
+    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
         """Return the chunks of a variable of a file, None where they are not known of it with this time and size."""
         row = self._loaded().get((uri, variable))
         return None if row is None or row[0] != scanned else self._table(row)
@@ -121,10 +121,10 @@ class StoredTables:
             rows[self._files[code], names[name]] = ((time, size), kind, start, start + number)
         return rows
 
-    def _table(self, row: tuple[tuple[int, int], int, int, int]) -> Chunks:
+    def _table(self, row: tuple[tuple[int, int], int, int, int]) -> ChunkIndex:
         _, kind, start, stop = row
         offsets, sizes, masks = (c[start:stop] for c in self._columns)
-        return Chunks(*self._layouts[kind], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
+        return ChunkIndex(*self._layouts[kind], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
 
 
 def _layout(found: Any) -> Layout:

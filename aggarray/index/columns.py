@@ -15,14 +15,14 @@ from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, ragged
 from aggarray.arrays.row_geometry import Geometry, Part
 from aggarray.cf.encoding import Encoding
-from aggarray.cf.frozen import FrozenDict, interned
-from aggarray.index.lazy_values import StoredValues
+from aggarray.cf.frozen import FrozenDict, intern_value
+from aggarray.index.lazy_values import LazyValues
 from aggarray.index.store import EAGER, Reader, Writer, check_cells, plain_dtype
 from aggarray.index.uris import Files
 from aggarray.index.validation import check_array, check_geometry, check_partitions, check_template
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Parts, References, Step, Template, used_rows
-from aggarray.partition.stored_sizes import Tables
+from aggarray.partition.stored_sizes import ChunkIndexes
 from aggarray.storage.access import Access
 
 #: Kinds of values that attributes have; text has its length in its dtype there.
@@ -224,12 +224,12 @@ class Decoder:
         self.reader = reader
         self.files = files
         self.access = access
-        self.tables: Tables | None = None
+        self.tables: ChunkIndexes | None = None
         self.stamps = np.stack([reader.column(c) for c in document["stamps"]], axis=-1) if len(files) else None
         if self.stamps is not None and self.stamps.shape != (len(files), 3):
             raise ValueError(f"stamps of shape {self.stamps.shape} for {len(files)} files")
         self.templates = tuple(map(_untemplate, document["templates"]))
-        self.attributes = [interned({k: unplain(v) for k, v in pairs}) for pairs in document["attributes"]]
+        self.attributes = [intern_value({k: unplain(v) for k, v in pairs}) for pairs in document["attributes"]]
         self.geometries: list[Geometry] = []
         for one in document.get("geometries", ()):
             self.geometries.append(self._geometry(one))
@@ -265,7 +265,7 @@ class Decoder:
         dtype, matrix = _dtype(found["dtype"]), self.matrix(found["matrix"])
         known = None
         if "known" in found:
-            known = StoredValues(self.reader, found["known"], matrix.shape, dtype)
+            known = LazyValues(self.reader, found["known"], matrix.shape, dtype)
             known = known.load() if math.prod(matrix.shape) * dtype.itemsize <= EAGER else known  # type: ignore[assignment]
         made = MasterArray(
             found["name"],

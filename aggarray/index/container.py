@@ -47,7 +47,7 @@ def _permitted(name: str) -> str:
 
 
 @dataclass(slots=True)
-class Names:
+class VariableNames:
     """Names in the file, of dimensions and variables alike: equal things share one, others that want the same get suffixes."""
 
     known: dict[Any, str] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Container:
 
     def __init__(self, dataset: Any, references: Located) -> None:
         self.dataset, self.references = dataset, references
-        self.names = Names()
+        self.names = VariableNames()
         self.left_out: list[tuple[str, str]] = []
         self._count = 0
 

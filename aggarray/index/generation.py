@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from aggarray.errors import IndexFileError
 from aggarray.index.store import stored_generation
-from aggarray.storage.atomic import beside, unwritten
+from aggarray.storage.atomic import replace_atomically, write_errors
 
 
 @contextlib.contextmanager
-def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
+def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     """Give (the path to write to, the generation to write) for the length of a block; afterwards the file is in its place.
 
     ``expected``: the generation that is updated, None to write whatever is there. Raises IndexFileError where the index has
@@ -26,7 +26,7 @@ def replacing(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
         # promise: index-generation-compared
         _check_generation(path, before[0])
 
-    with unwritten(path), beside(path, check) as temporary:
+    with write_errors(path), replace_atomically(path, check) as temporary:
         now = _generation(path)
         if expected is not None:
             _check_generation(path, expected)

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.values import Known
+from aggarray.arrays.values import KnownValues
 from aggarray.index.store import Reader
 
 
-class StoredValues(Sequence[Any]):
+class LazyValues(Sequence[Any]):
     """A pair (values, mask or None), like the one that scanning gives, which is read on first use."""
 
     __slots__ = ("_dtype", "_pair", "_reader", "_shape", "_spec")
 
     def __init__(self, reader: Reader, spec: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._reader, self._spec, self._shape, self._dtype = reader, spec, shape, dtype
-        self._pair: Known | None = None
+        self._pair: KnownValues | None = None
 
-    def load(self) -> Known:
+    def load(self) -> KnownValues:
         """Return values and mask. Raises IndexFileError where the index has gone or been saved anew."""
         if self._pair is None:
             with self._reader.opened(), self._reader.blaming():

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, reason
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, error_text
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.partition.grid import MAX_CELLS
-from aggarray.storage.files import is_file, looks
-from aggarray.storage.remote import Reach, current, given
+from aggarray.storage.files import is_file, stat_file
+from aggarray.storage.remote import RemoteAccess, current_access, with_access
 
 #: The group of an index file that is ours.
 GROUP = "aggarray"
@@ -123,11 +123,11 @@ class Reader:
     saved anew since.
     """
 
-    def __init__(self, path: str, generation: int | None = None, reach: Reach | None = None) -> None:
+    def __init__(self, path: str, generation: int | None = None, reach: RemoteAccess | None = None) -> None:
         self.path = path
         self.generation = generation
         # Of a remote index more is read later.
-        self.reach = current() if reach is None else reach
+        self.reach = current_access() if reach is None else reach
         self._group: Any = None
         self._implied = 0
         self._loaded: dict[str, np.ndarray] = {}
@@ -139,7 +139,7 @@ class Reader:
         from aggarray.formats.hdf5.format import opened
 
         # Under the lock: another thread may have it open, and will close it.
-        with given(self.reach), LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
+        with with_access(self.reach), LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
             if self._group is not None:
                 yield self
                 return
@@ -187,7 +187,7 @@ class Reader:
                 raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
                 raise ValueError(f"{name} has {len(dataset)} elements, not {start} to {start} + {count}")
-            if count * dataset.dtype.itemsize > MOST_INFLATED * looks(self.path).st_size:
+            if count * dataset.dtype.itemsize > MOST_INFLATED * stat_file(self.path).st_size:
                 raise ValueError(f"{name} claims {count} elements, more than the file can hold")
             if len(dataset) > _SMALL or name == "blocks":
                 return np.asarray(dataset[start : start + count])
@@ -341,7 +341,7 @@ def stored_generation(path: str) -> int | None:
             return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
     except KeyError as error:
         # promise: index-damaged
-        raise IndexFileError(f"{path}: damaged: {reason(error)}; restore the index or save it again") from error
+        raise IndexFileError(f"{path}: damaged: {error_text(error)}; restore the index or save it again") from error
     except LIBRARY_ERRORS:
         return None
 

@@ -123,7 +123,7 @@ def _unquoted(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class PathMap:
     """Prefixes that are replaced in URI references before these are resolved: (old, new), the longest old one first.
 
     A prefix ends where a name in the path ends. It is compared with a reference as it is written and, encoded characters
@@ -146,10 +146,10 @@ class Moves:
 
 
 #: Nothing is replaced.
-NOWHERE = Moves()
+NOWHERE = PathMap()
 
 
-def moves(relocate: Mapping[str, str] | None) -> Moves:
+def path_map(relocate: Mapping[str, str] | None) -> PathMap:
     """Return what a user wishes to be replaced; AggregationError where it is no mapping of prefixes."""
     given = {} if relocate is None else relocate
     if not isinstance(given, Mapping):
@@ -158,7 +158,7 @@ def moves(relocate: Mapping[str, str] | None) -> Moves:
         pairs = [(os.fspath(old), os.fspath(new)) for old, new in given.items()]
     except TypeError as error:
         raise AggregationError(f"relocate={relocate!r}: give {{old prefix: new prefix}}, both text or paths") from error
-    return Moves(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
+    return PathMap(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
 
 
 def _path_of(reference: str) -> str:
@@ -191,7 +191,7 @@ class Files(Sequence[str]):
 
     __slots__ = ("_folder", "_moves", "references")
 
-    def __init__(self, references: Sequence[str], folder: str, moves: Moves) -> None:
+    def __init__(self, references: Sequence[str], folder: str, moves: PathMap) -> None:
         self.references, self._folder, self._moves = references, folder, moves
 
     def take(self, rows: Sequence[int]) -> "Files":
@@ -268,7 +268,7 @@ def _root(name: str) -> str:
     return os.path.realpath(os.path.expanduser(local_path(name))) if address is None else address.rstrip("/")
 
 
-def near(named: Sequence[str], moves: Moves) -> tuple[str, ...]:
+def near(named: Sequence[str], moves: PathMap) -> tuple[str, ...]:
     """Return what files may be read from where no roots are given: where the user named files, or has them moved to.
 
     Any local file, once a local one was named; remote ones from the same host or bucket.

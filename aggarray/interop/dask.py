@@ -13,12 +13,12 @@ from dask.blockwise import BlockwiseDep, blockwise
 from dask.highlevelgraph import HighLevelGraph
 
 from aggarray.errors import SelectionError
-from aggarray.interop.pickling import Block, fingerprint
+from aggarray.interop.pickling import LazyBlock, fingerprint
 
 Chunks = tuple[tuple[int, ...], ...]
 
 
-class Blocks(BlockwiseDep):  # type: ignore[misc]
+class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
     """Gives each task of a layer the block that it reads, when the task is made; ``told``: what tells it from others."""
 
     produces_tasks = False
@@ -28,9 +28,9 @@ class Blocks(BlockwiseDep):  # type: ignore[misc]
         self.numblocks = tuple(map(len, chunks))
         self._starts = [np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist() for sizes in chunks]
 
-    def __getitem__(self, idx: tuple[int, ...]) -> Block:
+    def __getitem__(self, idx: tuple[int, ...]) -> LazyBlock:
         key = (slice(starts[i], starts[i + 1]) for i, starts in zip(idx, self._starts, strict=True))
-        return Block(self.array, tuple(key))
+        return LazyBlock(self.array, tuple(key))
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         return type(self).__name__, self._told
@@ -81,7 +81,7 @@ def _check_sizes(chunks: Any) -> None:
                 raise SelectionError(f"chunks={chunks!r}: {size!r} is no size: give a number from 1 on, -1 for all, or 'auto'")
 
 
-def read_block(block: Block) -> np.ndarray:
+def read_block(block: LazyBlock) -> np.ndarray:
     """Read a block: what each task does."""
     return block.read()
 
@@ -101,6 +101,6 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
     token = tokenize(fingerprint(array), sizes)
     name = f"aggarray-{array.name or 'array'}-{token}"
     order = tuple(range(array.ndim))
-    layer = blockwise(read_block, name, order, Blocks(array, sizes, (token,)), order, numblocks={}, _data_producer=True)
+    layer = blockwise(read_block, name, order, DaskBlocks(array, sizes, (token,)), order, numblocks={}, _data_producer=True)
     graph = HighLevelGraph.from_collections(name, layer)
     return da.Array(graph, name, sizes, meta=np.empty((0,) * array.ndim, array.dtype))

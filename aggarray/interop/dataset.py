@@ -25,13 +25,13 @@ def variable_name(array: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class DatasetGroup:
     """Arrays that share dimensions and coordinates, and the variables of their dataset by name."""
 
     arrays: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
 
-    def joined(self, array: Any) -> "Group | None":
+    def joined(self, array: Any) -> "DatasetGroup | None":
         """Return the group with one more array; None where that would lose something.
 
         None if another array has its name, or a dimension another size, or a coordinate other values.
@@ -48,7 +48,7 @@ class Group:
             if other is not None and not same(other, one):
                 return None
             found[key] = one if other is None else _agreed(other, one)
-        return Group((*self.arrays, array), found)
+        return DatasetGroup((*self.arrays, array), found)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
         """Return the attributes of all variables, units included.
@@ -68,7 +68,7 @@ class Group:
         return attrs
 
 
-def decodable_times(group: Group) -> Group:
+def decodable_times(group: DatasetGroup) -> DatasetGroup:
     """Return a group whose times are in units that xarray decodes."""
     found = {}
     for name, array in group.variables.items():
@@ -79,9 +79,9 @@ def decodable_times(group: Group) -> Group:
     return replace(group, variables=found)
 
 
-def grouped(arrays: Iterable[Any]) -> list[Group]:
+def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
     """Put each array into the first group that it goes into."""
-    groups: list[Group] = []
+    groups: list[DatasetGroup] = []
     for array in arrays:
         for number, group in enumerate(groups):
             more = group.joined(array)
@@ -93,9 +93,9 @@ def grouped(arrays: Iterable[Any]) -> list[Group]:
     return groups
 
 
-def alone(array: Any) -> Group:
+def alone(array: Any) -> DatasetGroup:
     """Return the group of one array; AggregationError where its coordinates do not fit it."""
-    group = Group().joined(array)
+    group = DatasetGroup().joined(array)
     if group is None:
         raise AggregationError(f"{variable_name(array)}: its coordinates have dimensions of other sizes: no dataset holds both")
     return group

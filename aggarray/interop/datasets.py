@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged_variables import unrolled
-from aggarray.interop.dataset import Group, grouped, variable_name
+from aggarray.interop.dataset import DatasetGroup, grouped, variable_name
 
 #: The path of the only dataset, or of that in no group of its file.
 ROOT = "/"
 
 
-def datasets(arrays: Sequence[MasterArray]) -> dict[str, Group]:
+def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     """Return the groups of arrays that make a dataset each, by their path in a tree; one at ``/`` where that is enough.
 
     >>> from aggarray import MasterArray, SubArray
@@ -25,12 +25,12 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, Group]:
     >>> list(datasets([array(a, "tas"), array(a, "pr")])), list(datasets([array(a, "tas"), array(b, "pr")]))
     (['/'], ['tas', 'pr'])
     """
-    found: dict[str, Group] = {}
+    found: dict[str, DatasetGroup] = {}
     arrays = [unrolled(array) for array in arrays]
     for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
         for path, group in _of_folder(inside).items():
             found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group
-    return found or {ROOT: Group()}
+    return found or {ROOT: DatasetGroup()}
 
 
 def _sorted(arrays: Sequence[MasterArray], keys: Sequence[str]) -> dict[str, list[MasterArray]]:
@@ -40,12 +40,12 @@ def _sorted(arrays: Sequence[MasterArray], keys: Sequence[str]) -> dict[str, lis
     return found
 
 
-def _of_folder(arrays: Sequence[MasterArray]) -> dict[str, Group]:
+def _of_folder(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     """Split the arrays of one group of the files."""
     whole = grouped(arrays)
     if len(whole) == 1:
         return {"": whole[0]}
-    found: dict[str, Group] = {}
+    found: dict[str, DatasetGroup] = {}
     for path, inside in _sorted(arrays, _facets(arrays)).items():
         groups = grouped(inside)
         names = _names(groups) if len(groups) > 1 else [""]
@@ -61,7 +61,7 @@ def _facets(arrays: Sequence[MasterArray]) -> list[str]:
     return ["/".join(_plain(values[n] or "none") for values in parts) for n in range(len(arrays))]
 
 
-def _names(groups: Sequence[Group]) -> list[str]:
+def _names(groups: Sequence[DatasetGroup]) -> list[str]:
     """Name groups of the same facets: by an attribute that tells arrays of one name apart, else by their variables."""
     common = set.intersection(*({variable_name(a) for a in group.arrays} for group in groups))
     if not common:
@@ -79,7 +79,7 @@ def _plain(text: str) -> str:
     return text.replace("/", "_").strip(". ") or "none"
 
 
-def _unused(path: str, used: dict[str, Group]) -> str:
+def _unused(path: str, used: dict[str, DatasetGroup]) -> str:
     """Return a path that no other group has: with a number where one has it."""
     number, found = 2, path
     while found in used:

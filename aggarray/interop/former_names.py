@@ -41,7 +41,22 @@ _MODULES = {
     "aggarray.table": "aggarray.partition.matrix",
 }
 #: The present name of each class or function that was renamed, by former module and name.
-_RENAMED: dict[tuple[str, str], str] = {}
+_RENAMED = {
+    ("aggarray.adapters.datasets", "Group"): "DatasetGroup",
+    ("aggarray.adapters.to_dask", "Blocks"): "DaskBlocks",
+    ("aggarray.adapters.travel", "Block"): "LazyBlock",
+    ("aggarray.adapters.travel", "_block"): "_lazy_block",
+    ("aggarray.adapters.xarray_form", "Form"): "XarrayForm",
+    ("aggarray.adapters.xarray_store", "Store"): "ArrayStore",
+    ("aggarray.adapters.xarray_store", "Values"): "LazyValues",
+    ("aggarray.assumed", "Assumed"): "FileSignature",
+    ("aggarray.assumed", "Fact"): "VariableSignature",
+    ("aggarray.indexes.uris", "Moves"): "PathMap",
+    ("aggarray.master.origin", "found_again"): "restore_array",
+    ("aggarray.mpi.about", "About"): "ArrayMetadata",
+    ("aggarray.mpi.about", "Result"): "ReducedArray",
+    ("aggarray.remote.reach", "Storage"): "StorageOptions",
+}
 
 
 def find_spec(name: str) -> ModuleSpec | None:

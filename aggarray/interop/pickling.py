@@ -30,7 +30,7 @@ def bare(array: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LazyBlock:
     """A block of an array that is yet to be read; pickled, it holds what this block needs and nothing else."""
 
     array: Any
@@ -42,12 +42,12 @@ class Block:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if from_index(self.array):
-            return _block, (pickle.dumps(self.array), self.key)
-        return Block, (bare(self.array).lazy[self.key], (slice(None),) * self.array.ndim)
+            return _lazy_block, (pickle.dumps(self.array), self.key)
+        return LazyBlock, (bare(self.array).lazy[self.key], (slice(None),) * self.array.ndim)
 
 
-def _block(array: bytes, key: Key) -> Block:
-    return Block(_again(array), key)
+def _lazy_block(array: bytes, key: Key) -> LazyBlock:
+    return LazyBlock(_again(array), key)
 
 
 @lru_cache(maxsize=16)

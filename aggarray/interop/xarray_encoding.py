@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import Encoding, default_fill, encoding
-from aggarray.cf.units import between, is_reference_time
+from aggarray.cf.units import conversion_between, is_reference_time
 from aggarray.partition.matrix import used_rows
 from aggarray.storage.remote import is_remote
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class XarrayForm:
     """How the values of an array are handed over.
 
     ``stored``: the common encoding of the pieces, where values are handed over as stored; ``dtype`` of what is handed over;
@@ -33,34 +33,34 @@ class Form:
     whole: bool = False
 
 
-def form_of(array: Any, mask_and_scale: bool = True) -> Form:
+def form_of(array: Any, mask_and_scale: bool = True) -> XarrayForm:
     """Return the form of an array; ``mask_and_scale``: whether xarray will resolve packing and missing values."""
     holes = _has_holes(array)
     form = _form(array, mask_and_scale, holes)
     return replace(form, whole=array._access.missing == "fill" and not holes and form.dtype.kind not in "fc")
 
 
-def _form(array: Any, mask_and_scale: bool, holes: bool) -> Form:
+def _form(array: Any, mask_and_scale: bool, holes: bool) -> XarrayForm:
     common = _common(array)
     floating = array.dtype.kind in "fc"
     wanted = array._known is None and (not floating or not mask_and_scale or (common is not None and common.packed))
     if common is not None and wanted and _simple(common, holes):
-        return Form(common.stored, common, _packing(common, holes))
+        return XarrayForm(common.stored, common, _packing(common, holes))
     limits = _limits(array)
     # Times are encoded by xarray, which takes an integer type for one of whole units.
     again = _packing_again(common, holes) if mask_and_scale and not is_reference_time(array.units) else {}
     if array.dtype.kind not in "iufc" or not (holes or any(t.guessed or t.may_miss for t in _templates(array))):
-        return Form(array.dtype, attrs=limits, encoding=again)
+        return XarrayForm(array.dtype, attrs=limits, encoding=again)
     if floating and mask_and_scale:
         # Missing values are NaN already: xarray need not look for them, only write them back.
-        return Form(array.dtype, attrs=limits, encoding=again or {"_FillValue": _fill(array)})
+        return XarrayForm(array.dtype, attrs=limits, encoding=again or {"_FillValue": _fill(array)})
     if floating or not mask_and_scale or _unambiguous(array, array.fill_value):
-        return Form(array.dtype, attrs={**limits, "_FillValue": array.fill_value})
+        return XarrayForm(array.dtype, attrs={**limits, "_FillValue": array.fill_value})
     # A real value may equal the one fill value that integers have: masked here, and promoted as xarray does.
-    return Form(np.dtype("f4" if array.dtype.itemsize <= 2 else "f8"), attrs=limits, encoding={"_FillValue": np.nan})
+    return XarrayForm(np.dtype("f4" if array.dtype.itemsize <= 2 else "f8"), attrs=limits, encoding={"_FillValue": np.nan})
 
 
-def in_form(array: Any, form: Form) -> Any:
+def in_form(array: Any, form: XarrayForm) -> Any:
     """Return the array whose values are those that are handed over."""
     if form.whole:
         array = replace(array, _access=replace(array._access, missing="raise"))
@@ -157,7 +157,7 @@ def _only_missing(array: Any, template: Any, fill: Any) -> bool:
     found = template.encoding
     same = found.dtype == array.dtype or (found.dtype.kind in "iu" and array.dtype.kind in "iu")
     plain = same and not (template.declared or template.steps or found.packed)
-    if not plain or not between(template, array._step).identity:
+    if not plain or not conversion_between(template, array._step).identity:
         return False
     if found.dtype.kind in "iu" and not np.iinfo(found.dtype).min <= fill <= np.iinfo(found.dtype).max:
         return True

@@ -13,9 +13,9 @@ from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_da
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
 from xarray.core import indexing
 
-from aggarray.interop.dataset import Group, alone, common_attributes, decodable_times, variable_name
+from aggarray.interop.dataset import DatasetGroup, alone, common_attributes, decodable_times, variable_name
 from aggarray.interop.pickling import bare, fingerprint
-from aggarray.interop.xarray_encoding import Form, form_of, in_form
+from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 
 DECODERS = (
     *("mask_and_scale", "decode_times", "concat_characters", "decode_coords"),
@@ -23,10 +23,10 @@ DECODERS = (
 )
 
 
-class Values(BackendArray):  # type: ignore[misc]
+class LazyValues(BackendArray):  # type: ignore[misc]
     """The values of an array, read when xarray asks for some: by any thread, and in any process that it is pickled to."""
 
-    def __init__(self, array: Any, form: Form) -> None:
+    def __init__(self, array: Any, form: XarrayForm) -> None:
         self._array, self.form, self.shape = array, form, array.shape
         text = form.dtype.kind == "T"
         self.dtype = np.dtype("O", metadata={"element_type": str}) if text else form.dtype
@@ -44,16 +44,16 @@ class Values(BackendArray):  # type: ignore[misc]
         return in_form(self._array, self.form)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Values, (bare(self._array), self.form)
+        return LazyValues, (bare(self._array), self.form)
 
 
-class Store(AbstractDataStore):  # type: ignore[misc]
+class ArrayStore(AbstractDataStore):  # type: ignore[misc]
     """Arrays that share a grid, with all that hangs on them, as xarray's backends see a file.
 
     ``masked``: which variables xarray will unpack and mask: all, none, or by name.
     """
 
-    def __init__(self, group: Group, masked: bool | Mapping[str, bool] = True) -> None:
+    def __init__(self, group: DatasetGroup, masked: bool | Mapping[str, bool] = True) -> None:
         self.group, self.masked = decodable_times(group), masked
 
     def get_variables(self) -> dict[str, Variable]:
@@ -83,7 +83,7 @@ class Store(AbstractDataStore):  # type: ignore[misc]
         encoding = {"preferred_chunks": preferred_chunks(array), **form.encoding}
         if form.dtype.kind == "T":
             encoding["dtype"] = str
-        values = indexing.LazilyIndexedArray(Values(array, form))
+        values = indexing.LazilyIndexedArray(LazyValues(array, form))
         return Variable(array.dimensions, values, {**attrs, **form.attrs}, encoding)
 
 
@@ -98,10 +98,10 @@ def preferred_chunks(array: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class GivenGroups:
     """What is handed to xarray in place of a file: groups of arrays by the path of their node."""
 
-    groups: Mapping[str, Group]
+    groups: Mapping[str, DatasetGroup]
 
     def __dask_tokenize__(self) -> list[Any]:
         return [(path, fingerprint(array)) for path, group in self.groups.items() for array in group.arrays]
@@ -113,23 +113,23 @@ class ArraysEntrypoint(BackendEntrypoint):  # type: ignore[misc]
     open_dataset_parameters = ("filename_or_obj", *DECODERS)
     supports_groups = True
 
-    def open_dataset(self, filename_or_obj: Given, **decoders: Any) -> Dataset:
+    def open_dataset(self, filename_or_obj: GivenGroups, **decoders: Any) -> Dataset:
         """Return the dataset of the one group."""
         (group,) = filename_or_obj.groups.values()
         return dataset_of(group, **decoders)
 
-    def open_groups_as_dict(self, filename_or_obj: Given, **decoders: Any) -> dict[str, Dataset]:
+    def open_groups_as_dict(self, filename_or_obj: GivenGroups, **decoders: Any) -> dict[str, Dataset]:
         """Return the datasets of all groups by path."""
         return {path: dataset_of(group, **decoders) for path, group in filename_or_obj.groups.items()}
 
-    def open_datatree(self, filename_or_obj: Given, **decoders: Any) -> DataTree:
+    def open_datatree(self, filename_or_obj: GivenGroups, **decoders: Any) -> DataTree:
         """Return the datasets of all groups as a tree."""
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **decoders))
 
 
-def dataset_of(group: Group, **decoders: Any) -> Dataset:
+def dataset_of(group: DatasetGroup, **decoders: Any) -> Dataset:
     """Return a lazy dataset, decoded by xarray as ``decoders`` say (the arguments of ``xarray.open_dataset``)."""
-    store = Store(group, decoders.get("mask_and_scale", True))
+    store = ArrayStore(group, decoders.get("mask_and_scale", True))
     return StoreBackendEntrypoint().open_dataset(store, **decoders)
 
 
@@ -142,13 +142,13 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
     >>> found.name, found.attrs, found.values.tolist()
     ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
     """
-    dataset = open_dataset(Given({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
+    dataset = open_dataset(GivenGroups({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
     return dataset[variable_name(array)].rename(array.name)
 
 
-def to_datasets(groups: Mapping[str, Group], chunks: Any = None) -> Dataset | DataTree:
+def to_datasets(groups: Mapping[str, DatasetGroup], chunks: Any = None) -> Dataset | DataTree:
     """Return one dataset where there is one group, else a tree of them."""
-    given = Given(groups)
+    given = GivenGroups(groups)
     if len(groups) == 1 and "/" in groups:
         return open_dataset(given, engine=ArraysEntrypoint, chunks=chunks)
     return open_datatree(given, engine=ArraysEntrypoint, chunks=chunks)

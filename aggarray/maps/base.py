@@ -1,8 +1,8 @@
 """What is a map: which process has which elements of one dimension, and where?
 
 A `Map` knows how its elements lie, for arrays of indices at a time. A distribution type is one module of this folder with a
-class derived from `Kind` under the name ``MAP``, there is no list to edit: it also knows how its dimension dictionaries read,
-parses one into a `Part`, says what is wrong between the parts of all processes, and makes a map of parts.
+class derived from `MapType` under the name ``MAP``, there is no list to edit: it also knows how its dimension dictionaries
+read, parses one into a `Part`, says what is wrong between the parts of all processes, and makes a map of parts.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.fields import NEWEST, Entry, brief, whole
+from aggarray.maps.fields import NEWEST, DimDictReader, brief, whole
 from aggarray.memory.selection import Range
 
 
@@ -202,7 +202,7 @@ class Map(ABC):
         return cls(*arguments)
 
 
-class Kind(Map):
+class MapType(Map):
     """A distribution type: a map, and how the dimension dictionaries of its type are read."""
 
     __slots__ = ()
@@ -211,12 +211,12 @@ class Kind(Map):
 
     @classmethod
     @abstractmethod
-    def parse(cls, entry: Entry, common: tuple[int, int, int]) -> Part | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> Part | None:
         """Return what a dictionary says, ``common``: size, proc_grid_size, proc_grid_rank; None where it cannot be told."""
 
     @classmethod
     @abstractmethod
-    def check_alone(cls, entry: Entry) -> None:
+    def check_alone(cls, entry: DimDictReader) -> None:
         """Note what is wrong with the keys of the type, each by itself: what is common to all types cannot be told."""
 
     @classmethod

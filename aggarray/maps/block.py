@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, version_of
+from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, brief, integers, version_of
 from aggarray.maps.search import between
 from aggarray.maps.unstructured import spread
 from aggarray.memory.selection import Range
@@ -59,7 +59,7 @@ def _inner(pads: tuple[int, int], rank: int, nprocs: int, wraps: bool) -> tuple[
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block(Kind):
+class Block(MapType):
     """One block of neighbours per process (DAP 0.10.0, section 1.6.2, 'b').
 
     ``bounds``: where the owned blocks are cut, one more than processes, from 0 to the size. ``padding``: one (left, right) for
@@ -255,7 +255,7 @@ class Block(Kind):
         return self._edges, self.padding, self.periodic, self.outer
 
     @classmethod
-    def parse(cls, entry: Entry, common: tuple[int, int, int]) -> BlockPart | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> BlockPart | None:
         """Return what a dictionary says; the rules for a single process are checked."""
         size, nprocs, rank = common
         start, stop, pads = entry.integer("start"), entry.integer("stop"), entry.pair("padding")
@@ -283,7 +283,7 @@ class Block(Kind):
         return BlockPart(*common, periodic, start, stop, pads if "padding" in entry.values else None, wraps)
 
     @classmethod
-    def check_alone(cls, entry: Entry) -> None:
+    def check_alone(cls, entry: DimDictReader) -> None:
         """Note what is wrong with start, stop, padding and periodic, each by itself."""
         entry.integer("start"), entry.integer("stop"), entry.pair("padding"), entry.flag("periodic")
 

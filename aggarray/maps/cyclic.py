@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, Entry, version_of
+from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, version_of
 from aggarray.maps.unstructured import spread
 from aggarray.memory.selection import Range
 
@@ -44,7 +44,7 @@ class CyclicPart(Part):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cyclic(Kind):
+class Cyclic(MapType):
     """Blocks of ``block_size`` elements, dealt to the processes in turn (DAP 0.10.0, section 1.6.2, 'c').
 
     ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
@@ -150,7 +150,7 @@ class Cyclic(Kind):
         return cls(size, nprocs, block_size, periodic=periodic)
 
     @classmethod
-    def parse(cls, entry: Entry, common: tuple[int, int, int]) -> CyclicPart | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> CyclicPart | None:
         """Return what a dictionary says; ``start`` may be rank * block_size, or size where there is nothing left."""
         size, nprocs, rank = common
         start, block = entry.integer("start"), entry.integer("block_size", 1, 1)
@@ -166,7 +166,7 @@ class Cyclic(Kind):
         return part
 
     @classmethod
-    def check_alone(cls, entry: Entry) -> None:
+    def check_alone(cls, entry: DimDictReader) -> None:
         """Note what is wrong with start, block_size and periodic, each by itself."""
         entry.integer("start"), entry.integer("block_size", 1, 1), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Kind, Map, Part
-from aggarray.maps.fields import NEWEST, OLD, Entry, Note, brief, numbers_of, version_of, whole
+from aggarray.maps.base import Map, MapType, Part
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, brief, numbers_of, version_of, whole
 from aggarray.maps.partial import Partial
-from aggarray.maps.registry import kinds
+from aggarray.maps.registry import map_types
 
 
 @dataclass(slots=True)
-class Faults:
+class FaultList:
     """The faults found so far, one line each."""
 
     lines: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Faults:
             raise ProtocolError("; ".join(self.lines), faults=self.lines)
 
 
-def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> tuple[type[Kind], Part] | None:
+def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> tuple[type[MapType], Part] | None:
     """Return what one dictionary says of a dimension, after noting every fault; None where it cannot be told."""
     if not isinstance(values, Mapping):
         note(None, None, f"{brief(values)} ({type(values).__name__}) must be a dict")
@@ -47,7 +47,7 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
     expanded = _expanded(values, version, extent, note)
     if expanded is None:
         return None
-    entry = Entry(expanded, version, extent, note)
+    entry = DimDictReader(expanded, version, extent, note)
     kind = _kind(entry)
     size, nprocs, rank = entry.integer("size"), entry.integer("proc_grid_size", 1), entry.integer("proc_grid_rank")
     if nprocs is not None and rank is not None and rank >= nprocs:
@@ -61,11 +61,11 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
     return None if part is None else (kind, part)
 
 
-def _kind(entry: Entry) -> type[Kind] | None:
+def _kind(entry: DimDictReader) -> type[MapType] | None:
     found = entry.values.get("dist_type")
-    if isinstance(found, str) and found in kinds():
-        return kinds()[found]
-    letters = [*(["n"] if entry.version == OLD else []), *kinds()]
+    if isinstance(found, str) and found in map_types():
+        return map_types()[found]
+    letters = [*(["n"] if entry.version == OLD else []), *map_types()]
     rule = f"must be one of {', '.join(map(repr, sorted(letters)))} in {entry.version}"
     entry.note("dist_type", found, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
     return None
@@ -83,7 +83,7 @@ def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note:
         for key, only in (("proc_grid_size", 1), ("proc_grid_rank", 0)):
             if key in values and whole(values[key]) != only:
                 note(key, values[key], f"must be {only} for dist_type 'n'")
-        size = Entry(values, version, extent, note).integer("size")
+        size = DimDictReader(values, version, extent, note).integer("size")
         if size is None:
             return None
     else:
@@ -101,7 +101,7 @@ def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
     return dim_data if isinstance(dim_data, list) else ()
 
 
-def map_of(kind: type[Kind], part: Part) -> Map:
+def map_of(kind: type[MapType], part: Part) -> Map:
     """Return the map that one process's part tells of: all of it where it says all."""
     return kind.from_part(part) if part.nprocs == 1 or kind.told_by_one else Partial(kind, part)
 
@@ -111,7 +111,7 @@ def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> 
 
     ProtocolError names every fault.
     """
-    faults = Faults()
+    faults = FaultList()
     shape = None if shape is None else numbers_of(shape, "shape")
     entries = check_tuple(dim_data, faults.note(None))
     if shape is not None and len(shape) != len(entries) and not faults.lines:
@@ -124,7 +124,7 @@ def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> 
 
 def _parsed(
     entries: Sequence[Any], version: str, shape: Sequence[int] | None, note: Callable[[int | None, int], Note]
-) -> Iterator[tuple[type[Kind], Part] | None]:
+) -> Iterator[tuple[type[MapType], Part] | None]:
     for d, values in enumerate(entries):
         yield parse_dimension(values, version, None if shape is None else shape[d], note(None, d))
 
@@ -137,7 +137,7 @@ def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
     >>> num_owned_indices({"dist_type": "c", "size": 7, "proc_grid_size": 2, "proc_grid_rank": 1, "start": 2, "block_size": 2})
     3
     """
-    faults = Faults()
+    faults = FaultList()
     found = parse_dimension(dim_dict, version_of(version), None, faults.note(None))
     faults.raise_any()
     return 0 if found is None else found[1].count

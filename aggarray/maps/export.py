@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError, ProtocolError
-from aggarray.maps.base import Kind, Part
-from aggarray.maps.dim_data import Faults, check_tuple, parse_dimension
+from aggarray.maps.base import MapType, Part
+from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
 from aggarray.maps.fields import buffer_of, version_of, whole
 
-Parsed = tuple[type[Kind], Part] | None
+Parsed = tuple[type[MapType], Part] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ def _told_rank(dim_data: Any) -> int | None:
     return rank if count > 1 else None
 
 
-def read_export(item: Any, faults: Faults, process: int | None = None) -> Export | None:
+def read_export(item: Any, faults: FaultList, process: int | None = None) -> Export | None:
     """Take apart what a process exports, noting every fault; None where nothing can be made of it.
 
     ``process``: which one it is; None: the one that the export says.

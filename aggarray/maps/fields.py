@@ -1,7 +1,7 @@
 """How is a value that somebody else wrote read, and what is wrong with it?
 
-Dimension dictionaries come from other programs: nothing in them is taken for granted. An `Entry` reads the values of one of
-them, key by key, and notes what breaks a rule; reading goes on, so that all faults are found at once.
+Dimension dictionaries come from other programs: nothing in them is taken for granted. An `DimDictReader` reads the values of
+one of them, key by key, and notes what breaks a rule; reading goes on, so that all faults are found at once.
 """
 
 import re
@@ -151,7 +151,7 @@ def buffer_of(item: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DimDictReader:
     """One dimension dictionary, as it was found, and where faults are noted.
 
     ``version``: one of `VERSIONS`; ``extent``: the size of the buffer along the dimension, None where it is not known.

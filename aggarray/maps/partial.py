@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Kind, Map, Part
+from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.fields import NEWEST
 from aggarray.memory.selection import Range
 
@@ -18,7 +18,7 @@ class Partial(Map):
 
     __slots__ = ("_map", "kind", "nprocs", "part", "rank", "size")
 
-    def __init__(self, kind: type[Kind], part: Part) -> None:
+    def __init__(self, kind: type[MapType], part: Part) -> None:
         if part.nprocs > MOST:
             raise ProtocolError(f"proc_grid_size {part.nprocs}: more than {MOST} processes cannot be")
         self.kind, self.part = kind, part

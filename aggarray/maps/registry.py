@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from aggarray.maps.base import Kind
+from aggarray.maps.base import MapType
 
 
 @functools.cache
-def kinds() -> Mapping[str, type[Kind]]:
+def map_types() -> Mapping[str, type[MapType]]:
     """Return the classes of maps by ``dist_type``.
 
     >>> sorted(kinds())
@@ -20,4 +20,4 @@ def kinds() -> Mapping[str, type[Kind]]:
     package = __name__.rpartition(".")[0]
     names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name != "registry")
     found = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
-    return MappingProxyType({one.letter: one for one in found if isinstance(one, type) and issubclass(one, Kind)})
+    return MappingProxyType({one.letter: one for one in found if isinstance(one, type) and issubclass(one, MapType)})

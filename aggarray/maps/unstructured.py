@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.base import Clash, Kind, Map, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, Entry, brief, integers, joined, version_of
+from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, brief, integers, joined, version_of
 from aggarray.memory.selection import Range
 
 
@@ -38,7 +38,7 @@ class UnstructuredPart(Part):
         return {"indices": self.labels}
 
 
-class Unstructured(Kind):
+class Unstructured(MapType):
     """Every process lists its global indices (DAP 0.10.0, section 1.6.2, 'u').
 
     ``indices``: one integer array per process, each without repeats; ``one_to_one``: no two processes have the same. ``size``
@@ -202,7 +202,7 @@ class Unstructured(Kind):
         return f"Unstructured(size={self.size}, indices of {counts}, one_to_one={self.one_to_one})"
 
     @classmethod
-    def parse(cls, entry: Entry, common: tuple[int, int, int]) -> UnstructuredPart | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> UnstructuredPart | None:
         """Return what a dictionary says; labels do not repeat."""
         labels, one_to_one, periodic = entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
@@ -219,7 +219,7 @@ class Unstructured(Kind):
         return UnstructuredPart(*common, periodic, labels, one_to_one)
 
     @classmethod
-    def check_alone(cls, entry: Entry) -> None:
+    def check_alone(cls, entry: DimDictReader) -> None:
         """Note what is wrong with indices, one_to_one and periodic, each by itself."""
         entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))

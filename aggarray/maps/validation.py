@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Kind, Map, Part
-from aggarray.maps.dim_data import Faults, check_tuple, parse_dimension
+from aggarray.maps.base import Map, MapType, Part
+from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
 from aggarray.maps.fields import brief, numbers_of
 
@@ -20,7 +20,7 @@ _MOST_PROCESSES = 1 << 22
 class _Axis(NamedTuple):
     """A dimension as its processes tell of it: ``parts`` by rank along it, of the first process with that rank."""
 
-    kind: type[Kind]
+    kind: type[MapType]
     parts: list[Part | None]
     processes: list[int]
 
@@ -35,7 +35,7 @@ def validate(export: Any) -> None:
     Traceback (most recent call last):
     aggarray.errors.ProtocolError: 'dim_data': must be a tuple of dictionaries, not dict; ...
     """
-    faults = Faults()
+    faults = FaultList()
     read_export(export, faults)
     faults.raise_any()
 
@@ -45,7 +45,7 @@ def validate_all(exports: Sequence[Any]) -> None:
 
     ProtocolError names every fault found.
     """
-    faults = Faults()
+    faults = FaultList()
     items = listed(exports, "exports")
     found = [read_export(item, faults, process) for process, item in enumerate(items)]
     versions = {e.version for e in found if e is not None}
@@ -61,7 +61,7 @@ def validate_all(exports: Sequence[Any]) -> None:
 
 def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
     """Return one map per dimension from the dim_data of all processes, by rank; ProtocolError names every fault."""
-    faults = Faults()
+    faults = FaultList()
     items = listed(dim_data, "dim_data of every rank")
     sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
     if sizes is not None and len(sizes) != len(items):
@@ -82,7 +82,7 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
     return tuple(axis.kind.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
 
 
-def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: Faults) -> None:
+def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
     """Note what processes of one rank may have differently, and do: one map cannot say it."""
     for process, parts in enumerate(found):
         for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
@@ -112,7 +112,7 @@ def listed(items: Any, what: str) -> list[Any]:
     return found
 
 
-def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: Faults) -> list[_Axis]:
+def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
     """Note what is wrong between processes; return the dimensions, none where the grid itself is wrong."""
     counts = {len(parts) for parts in found if parts is not None}
     if len(counts) > 1:
@@ -137,10 +137,10 @@ def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: 
     return axes
 
 
-def _constants(column: Sequence[Parsed], faults: Faults, d: int) -> bool:
+def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
     """Note what differs between processes though it must not; tell whether all are of one type: these can be compared."""
     alike = True
-    first: tuple[int, type[Kind], Part] | None = None
+    first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
         if parsed is None:
             continue
@@ -157,7 +157,7 @@ def _constants(column: Sequence[Parsed], faults: Faults, d: int) -> bool:
     return alike
 
 
-def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: Faults) -> tuple[int, ...] | None:
+def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -> tuple[int, ...] | None:
     """Return the process grid; None after noting that it does not fit the number of processes."""
     known = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
     grid = tuple(n for n in known if n is not None)
@@ -169,11 +169,11 @@ def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: Faults) -> t
     return grid
 
 
-def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: Faults) -> _Axis | None:
+def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
     """Return a dimension by its ranks, after noting processes that are not where they should be or differ from their like."""
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
-    kind: type[Kind] | None = None
+    kind: type[MapType] | None = None
     for process, (coords, parsed) in enumerate(zip(product(*map(range, grid)), column, strict=True)):
         if parsed is None:
             continue

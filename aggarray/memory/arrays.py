@@ -8,7 +8,7 @@ import numpy as np
 
 from aggarray.errors import AccessError, SelectionError
 from aggarray.memory.block import FOREVER, READ_WRITE, Access, Block, checked, words
-from aggarray.memory.immutable import Kept, kept, lock, restorable
+from aggarray.memory.immutable import ImmutableArray, immutable, lock, restorable
 from aggarray.memory.interchange import Interchange, NoInterfaceError
 from aggarray.memory.types import Type
 
@@ -216,7 +216,7 @@ class Array(Interchange):
         if dtype.kind == "T":
             self.block.lent |= self._access is READ_WRITE
             # Twice: of a chain of bases, NumPy leaves out those between two arrays of the same class.
-            between = self._values.view(Kept).view(Kept)
+            between = self._values.view(ImmutableArray).view(ImmutableArray)
             between.holder = self
             found = between.view(np.ndarray)
             if self._access is not READ_WRITE:
@@ -238,7 +238,7 @@ class Array(Interchange):
 
 def embedded(values: Any, access: Access | int) -> Array:
     """Return an array of a copy of values, in C order, which is made for it."""
-    own = kept(values, writable=checked(access) is READ_WRITE)
+    own = immutable(values, writable=checked(access) is READ_WRITE)
     return Array(Block("array", own, checked(access), own.nbytes), own, embedded=True)
 
 

@@ -32,7 +32,7 @@ KINDS = ("external", "memmap", "pod", "array")
 
 
 @runtime_checkable
-class Described(Protocol):
+class BlockOwner(Protocol):
     """An owner that says itself what its memory is."""
 
     #: The memory.
@@ -100,7 +100,7 @@ class Block:
     def buffer(self) -> memoryview:
         """Return the memory by PEP 3118; AccessError where the owner has no buffer."""
         try:
-            return memoryview(self.owner.buffer if isinstance(self.owner, Described) else self.owner)
+            return memoryview(self.owner.buffer if isinstance(self.owner, BlockOwner) else self.owner)
         except (TypeError, ValueError, BufferError) as error:
             raise AccessError(f"{type(self.owner).__name__} has no buffer: {error}; give an owner that has") from error
 

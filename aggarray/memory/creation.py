@@ -8,7 +8,7 @@ import numpy as np
 from aggarray.errors import AccessError
 from aggarray.memory.arrays import Array, embedded
 from aggarray.memory.block import FOREVER, READ_ONLY, READ_WRITE, Access, Block, checked
-from aggarray.memory.immutable import Kept, restorable
+from aggarray.memory.immutable import ImmutableArray, restorable
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.mapping import map_file
 
@@ -129,7 +129,7 @@ def _holder(values: np.ndarray) -> Array | None:
     """Follow a view to whom the memory belongs."""
     base: Any = values
     while isinstance(base, np.ndarray | memoryview):
-        if isinstance(base, Kept) and isinstance(base.holder, Array):
+        if isinstance(base, ImmutableArray) and isinstance(base.holder, Array):
             return base.holder
         base = base.base if isinstance(base, np.ndarray) else base.obj
     return base.memory if isinstance(base, Interchange) else None

@@ -12,15 +12,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from aggarray.memory.arrays import Array
-from aggarray.memory.block import Access, Block, Described
+from aggarray.memory.block import Access, Block, BlockOwner
 from aggarray.memory.creation import view
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.ragged import Ragged
-from aggarray.memory.types import VAR, Type, Typed
+from aggarray.memory.types import VAR, SupportsDatashape, Type
 
 
 @runtime_checkable
-class Held(Typed, Protocol):
+class HeldObject(SupportsDatashape, Protocol):
     """What may have its values in memory, or not."""
 
     def __memory__(self) -> Array | str:
@@ -35,7 +35,7 @@ def type_string(obj: Any) -> str:
     >>> type_string(np.zeros((2, 3), ">i2")), type_string(np.array(["a"], np.dtypes.StringDType()))
     ('2 * 3 * byteswap[int16]', '1 * string')
     """
-    if isinstance(obj, Typed):
+    if isinstance(obj, SupportsDatashape):
         return str(obj.__datashape__())
     return str(
         obj.memory.type if isinstance(obj, Interchange) else Type.of(obj) if isinstance(obj, np.ndarray) else view(obj).type
@@ -89,13 +89,13 @@ def _memory(obj: Any) -> tuple[Array | str, int]:
     """Return the array in memory, or why there is none, and how many arrays refer to its block without this call."""
     if isinstance(obj, Array):
         return obj, obj.block.references
-    found = obj.__memory__() if isinstance(obj, Held) else view(obj)
+    found = obj.__memory__() if isinstance(obj, HeldObject) else view(obj)
     return found, 1 if isinstance(found, str) else max(1, found.block.references - 1)
 
 
 def _type_of(obj: Any, array: Array) -> Type:
     """Return the type as it lies in memory, and whether values may be missing, which only the object knows."""
-    return replace(array.type, option=isinstance(obj, Typed) and obj.__datashape__().option)
+    return replace(array.type, option=isinstance(obj, SupportsDatashape) and obj.__datashape__().option)
 
 
 def _type(kind: Type) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _block(block: Block, references: int) -> Iterator[str]:
     yield f" reference count: {references}"
     yield f" type: {block.kind}"
     owner = block.owner
-    if isinstance(owner, Described):
+    if isinstance(owner, BlockOwner):
         yield from (f" {name}: {value}" for name, value in owner.facts())
     elif block.kind == "external":
         yield f" object void pointer: {id(owner):016X} ({type(owner).__name__})"

@@ -1,4 +1,6 @@
-"""How does NumPy keep memory that nobody is to make writable again? `Kept` owns it, and does not have its flags raised.
+"""How does NumPy keep memory that nobody is to make writable again?
+
+`ImmutableArray` owns it, and does not have its flags raised.
 
 NumPy lets whoever has a view reach its owner by ``.base``, raise the owner's flag, and then that of the view. Numbers travel by
 an interface that hides their owner; text has none, and copies have an owner that their block shows.
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-class Kept(np.ndarray):
+class ImmutableArray(np.ndarray):
     """Memory of a copy, or a view of text that knows whose it is (``holder``); its flags are shown, not set."""
 
     holder: Any = None
@@ -24,7 +26,7 @@ class Kept(np.ndarray):
         self.view(np.ndarray).setflags(*args, **flags)
 
 
-def kept(values: Any, writable: bool) -> Kept:
+def immutable(values: Any, writable: bool) -> ImmutableArray:
     """Return a copy of values, in C order, in memory that once locked nobody unlocks.
 
     >>> copied = kept(np.arange(3), writable=False)
@@ -32,7 +34,7 @@ def kept(values: Any, writable: bool) -> Kept:
     (False, False)
     """
     given = np.asarray(values)
-    found = Kept(given.shape, given.dtype)
+    found = ImmutableArray(given.shape, given.dtype)
     found[...] = given
     if not writable:
         lock(found)
@@ -64,4 +66,4 @@ def _raised(view: np.ndarray) -> bool:
     owner = view
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    return owner.flags.owndata and not isinstance(owner, Kept)
+    return owner.flags.owndata and not isinstance(owner, ImmutableArray)

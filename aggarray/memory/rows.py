@@ -138,7 +138,7 @@ def incomplete(there: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Rows:
     return Rows(offsets_of(counts)[:-1], counts, np.flatnonzero(there))
 
 
-def one_after_the_other(parts: Sequence[tuple[Rows, int]]) -> Rows:
+def concatenate_rows(parts: Sequence[tuple[Rows, int]]) -> Rows:
     """Return the rows of several as those of one, whose samples are stored one behind the other; given with their number.
 
     >>> one_after_the_other([(contiguous(np.array([1])), 1), (indexed(np.array([1, 0]), 2), 2)]).order.tolist()

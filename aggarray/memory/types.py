@@ -57,7 +57,7 @@ class Type:
 
 
 @runtime_checkable
-class Typed(Protocol):
+class SupportsDatashape(Protocol):
     """What tells itself what it holds."""
 
     def __datashape__(self) -> Type:

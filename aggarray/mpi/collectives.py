@@ -11,7 +11,7 @@ from aggarray.mpi.groups import ProcessGrid, ProcessGroup, dimensions_of
 from aggarray.mpi.movement import Movement, nothing
 from aggarray.mpi.schedule import broadcast_groups, kept_groups
 from aggarray.mpi.text import copy_text_down
-from aggarray.mpi.transport import add_everywhere, add_up, copy_down
+from aggarray.mpi.transport import allreduce_tree, broadcast_tree, reduce_tree
 
 
 def shape_of(group: ProcessGroup) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class _Fan(Movement):
                 carried = copy_text_down(self._link, group, values if mine == group[0] else None, shape)
             else:
                 carried = np.array(values, dtype, order="C", copy=True) if mine == group[0] else np.empty(shape, dtype)
-                copy_down(self._link, group, carried)
+                broadcast_tree(self._link, group, carried)
             if self._leaf.get(mine) == number:
                 result = carried
         return result
@@ -65,7 +65,7 @@ class _Fan(Movement):
                 continue
             own = mine in leaves[number]
             carried = np.array(values, dtype, order="C", copy=True) if own else np.zeros(shapes[number], dtype)
-            add_up(self._link, group, carried)
+            reduce_tree(self._link, group, carried)
             if mine == group[0]:
                 result = carried
         return result
@@ -178,7 +178,7 @@ class AllSumReduce(Movement):
         if self._mine is None:
             return nothing(dtype)
         result = np.array(values, dtype, order="C", copy=True)
-        add_everywhere(self._link, self._mine, result)
+        allreduce_tree(self._link, self._mine, result)
         return result
 
     adjoint = __call__

@@ -12,7 +12,7 @@ from aggarray.errors import AggarrayError, ExchangeError
 from aggarray.maps.fields import brief, truth, whole
 from aggarray.mpi.schedule import neighbours, union
 from aggarray.mpi.schedule.groups import as_grid
-from aggarray.mpi.transport import Link, Section, link_over, together
+from aggarray.mpi.transport import Link, Section, agree, link_over
 from aggarray.mpi.transport.serial import SerialLink
 
 _T = TypeVar("_T")
@@ -92,7 +92,7 @@ class ProcessGroup:
         self.link  # noqa: B018 (raises where it is closed)
         if not self.active:
             return exchange_errors(ask)
-        said = together(self.section, ask, (what,))
+        said = agree(self.section, ask, (what,))
         for rank, other in enumerate(said):
             if other != said[0]:
                 raise ExchangeError(

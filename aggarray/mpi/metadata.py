@@ -16,7 +16,7 @@ from aggarray.mpi.groups import listed
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ArrayMetadata:
     """What a result is called and measured in; ``fill_value``: what missing values are, None: there are none, or NaN."""
 
     name: str | None
@@ -38,43 +38,43 @@ class About:
         return {**self.attrs, **{name: value for name, value in own.items() if value is not None}}
 
 
-def about_array(array: MasterArray) -> About:
+def metadata_of_array(array: MasterArray) -> ArrayMetadata:
     """Return what is known of a master array."""
     fill = array.fill_value if array.dtype.kind in "iu" else None
-    return About(array.name, array.dimensions, array.units, array.calendar, fill, array.attrs, array.coords)
+    return ArrayMetadata(array.name, array.dimensions, array.units, array.calendar, fill, array.attrs, array.coords)
 
 
-class Result(LocalArray):
+class ReducedArray(LocalArray):
     """A section of what was computed together: a `LocalArray` that keeps names, attributes and coordinates."""
 
-    __slots__ = ("about",)
-    about: About
+    __slots__ = ("metadata",)
+    metadata: ArrayMetadata
 
     @classmethod
-    def of(cls, values: np.ndarray, distribution: Distribution, rank: int, about: About) -> "Result":
+    def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> "ReducedArray":
         """Return a section whose values are there."""
         found = cls.holding(values, distribution, rank)
-        found.about = about
+        found.metadata = metadata
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result.of, (self.buffer, self.distribution, self.rank, self.about)
+        return ReducedArray.of, (self.buffer, self.distribution, self.rank, self.metadata)
 
 
-def about(local: LocalArray) -> About:
+def metadata_of(local: LocalArray) -> ArrayMetadata:
     """Return what is known of a distributed array: dimensions without names are dim_0, dim_1, ..."""
-    if isinstance(local, Result):
-        return local.about
+    if isinstance(local, ReducedArray):
+        return local.metadata
     source = local.source
     if isinstance(source, MasterArray):
-        return about_array(source)
+        return metadata_of_array(source)
     if isinstance(source, Samples):
         # Coordinates lie along the samples as files have them.
-        return replace(about_array(source.source), dimensions=source.dimensions, coords={})
-    return About(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
+        return replace(metadata_of_array(source.source), dimensions=source.dimensions, coords={})
+    return ArrayMetadata(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
 
 
-def axes_of(dimensions: Any, known: About) -> tuple[int, ...]:
+def axes_of(dimensions: Any, known: ArrayMetadata) -> tuple[int, ...]:
     """Return the axes of dimensions given by name (one, or several), None for all; ExchangeError where there is no such one."""
     if dimensions is None:
         return tuple(range(len(known.dimensions)))

@@ -9,7 +9,7 @@ from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps.fields import brief
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, exchange_errors
-from aggarray.mpi.transport import Link, together
+from aggarray.mpi.transport import Link, agree
 
 _T = TypeVar("_T")
 #: The kinds of dtype that are summed.
@@ -69,7 +69,7 @@ class Movement:
             return [g.ranks for g in self._groups if g.active]
 
         shapes = tuple(g.shape for g in self._groups if isinstance(g, ProcessGrid))
-        said = together(self._link, say, (self._name, self._counted, shapes, *same))
+        said = agree(self._link, say, (self._name, self._counted, shapes, *same))
         # Members know who else is one: all of them have to say so.
         for rank, teams in enumerate(said):
             for member in {m for team in teams for m in team}:
@@ -96,7 +96,7 @@ class Movement:
                 raise ExchangeError(f"{self._name}: values of {mine[0].dtype} cannot be summed: give numbers")
             return Offer(mine[0].dtype, mine[0].shape)
 
-        offers = together(self._link, say, (f"{self._name}: {way}", self._counted))
+        offers = agree(self._link, say, (f"{self._name}: {way}", self._counted))
         return (mine[0] if mine else None), offers
 
     def _dtype(self, offers: Sequence[Offer]) -> np.dtype[Any]:

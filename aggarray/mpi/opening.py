@@ -29,7 +29,7 @@ def packed(aggregation: Aggregation) -> tuple[Any, ...]:
 def unpacked(sent: tuple[Any, ...]) -> Aggregation:
     """Return the aggregation that was sent."""
     arrays, places, refusals, skipped, duplicates, wishes = sent
-    found = tuple(_told(a, place) for a, place in zip(arrays, places, strict=True))
+    found = tuple(_send_aggregation(a, place) for a, place in zip(arrays, places, strict=True))
     return Aggregation(found, refusals, skipped, duplicates, Provenance(*wishes))
 
 
@@ -45,5 +45,5 @@ def _whole(array: MasterArray) -> MasterArray:
     return replace(array, coords=coords, _origin=None)
 
 
-def _told(array: MasterArray, place: _Place) -> MasterArray:
+def _send_aggregation(array: MasterArray, place: _Place) -> MasterArray:
     return array if place is None else array._with_origin(place[0], *place[1])

@@ -12,7 +12,7 @@ from aggarray.memory.rows import offsets_of
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.movement import Movement
 from aggarray.mpi.redistribution import Repartition, described
-from aggarray.mpi.transport import together
+from aggarray.mpi.transport import agree
 
 
 class RaggedRepartition(Movement):
@@ -66,9 +66,9 @@ def _moved(movement: Movement, counts: Repartition, groups: tuple[ProcessGroup, 
             raise ExchangeError(f"{type(x).__name__} from a worker that takes part: give an aggarray.memory.Ragged")
         return here, len(rows.flat)
 
-    given = together(movement._link, check, (movement._name, movement._counted))
+    given = agree(movement._link, check, (movement._name, movement._counted))
     sizes = counts(rows.counts if here is not None else None)
-    taken = together(movement._link, lambda: (there, 0 if there is None else int(sizes.sum())))
+    taken = agree(movement._link, lambda: (there, 0 if there is None else int(sizes.sum())))
     source, target = (
         Distribution((Block(offsets_of(np.array([n for rank, n in sorted(pairs) if rank is not None]))),))
         for pairs in ([p for p in found if p[0] is not None] for found in (given, taken))

@@ -18,14 +18,14 @@ from aggarray.maps import Distribution
 from aggarray.maps.fields import brief
 from aggarray.memory.ragged import Ragged
 from aggarray.mpi.groups import ProcessGroup
-from aggarray.mpi.metadata import about_array
+from aggarray.mpi.metadata import metadata_of_array
 from aggarray.mpi.opening import packed, unpacked
 from aggarray.mpi.redistribution import check_fits, described
-from aggarray.mpi.schedule import Message, incoming, outgoing
-from aggarray.mpi.schedule.read_schedule import Units, deal, dealt_in, dealt_out
+from aggarray.mpi.schedule import PlannedMessage, incoming, outgoing
+from aggarray.mpi.schedule.read_schedule import Units, chunks_to_read, chunks_to_receive, schedule_reads
 from aggarray.mpi.stored_chunks import units_of
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import Crates, Link, Parcel, Part, hand_round, move, shared, together
+from aggarray.mpi.transport import BufferPool, Link, Message, Part, agree, broadcast_object, move, shared
 from aggarray.opening import Aggregation
 from aggarray.opening import open as open_alone
 
@@ -62,7 +62,7 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
             _load()  # while the first one opens
         wanted = {key: value for key, value in named.items() if key != "progress"}
         shared(link, scan, ("open", brief(source), brief(wanted)))
-        sent = hand_round(link, packed(made[0]) if made else None)
+        sent = broadcast_object(link, packed(made[0]) if made else None)
     if made:
         _load()
     return made[0] if made else unpacked(sent)
@@ -102,10 +102,10 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
                 raise ExchangeError(str(error)) from error
 
         mine: list[Any] = []
-        named = (about_array(a).words, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
-        together(link, lambda: mine.append(section()), ("local", *named, described(distribution), bool(collective)))
+        named = (metadata_of_array(a).words, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
+        agree(link, lambda: mine.append(section()), ("local", *named, described(distribution), bool(collective)))
         if isinstance(a, RaggedMasterArray):
-            together(link, lambda: mine[0].samples.buffer.size if collective else 0)
+            agree(link, lambda: mine[0].samples.buffer.size if collective else 0)
             return mine[0]
         if not collective:
             return mine[0]
@@ -120,7 +120,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
 
 def _alone(link: Link, section: LocalArray) -> LocalArray:
     """Have every process read its own."""
-    together(link, lambda: section.buffer.size)
+    agree(link, lambda: section.buffer.size)
     return section
 
 
@@ -138,15 +138,15 @@ def _texts(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     """Read text by whole partitions, and move it to where it is wanted: what lies in one is read by one process."""
     source, target = Distribution.from_partitions(a, link.size), section.distribution
     arrays: list[np.ndarray] = []
-    together(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))
+    agree(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))
     result = np.empty(section.shape, a.dtype)
     given = [_parcel(m, arrays[0], "source") for m in outgoing(source, link.rank, target)]
     move_texts(link, given, [_parcel(m, result, "target") for m in incoming(source, target, link.rank)])
     return LocalArray.holding(result, target, link.rank, a)
 
 
-def _parcel(message: Message, values: np.ndarray, side: str) -> Parcel:
-    return Parcel(message.peer, tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
+def _parcel(message: PlannedMessage, values: np.ndarray, side: str) -> Message:
+    return Message(message.peer, tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
 
 
 def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
@@ -154,24 +154,24 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     matrix, distribution = a._matrix, section.distribution
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
-    units = Units.joined(together(link, lambda: units_of(matrix, a._access, a.dtype.itemsize, share)))
-    dealt = deal(units, distribution, link.size, _ROUND // a.dtype.itemsize)
+    units = Units.joined(agree(link, lambda: units_of(matrix, a._access, a.dtype.itemsize, share)))
+    dealt = schedule_reads(units, distribution, link.size, _ROUND // a.dtype.itemsize)
     if dealt is None:
         return _alone(link, section)
     result = np.empty(section.shape, a.dtype)
     # One buffer serves all rounds: memory that is new to the process costs about as much as decoding.
     buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in dealt), default=0), a.dtype)
-    crates = Crates()
+    crates = BufferPool()
     for boxes in dealt:
         arrays: list[np.ndarray] = []
-        together(link, partial(_read, a, boxes[link.rank], buffer, arrays))
+        agree(link, partial(_read, a, boxes[link.rank], buffer, arrays))
         given = [
-            Parcel(m.peer, tuple(Part(arrays[box.array], box.source, box.shape) for box in m.boxes))
-            for m in dealt_out(boxes[link.rank], distribution)
+            Message(m.peer, tuple(Part(arrays[box.array], box.source, box.shape) for box in m.boxes))
+            for m in chunks_to_read(boxes[link.rank], distribution)
         ]
         taken = [
-            Parcel(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
-            for m in dealt_in(boxes, distribution, link.rank)
+            Message(m.peer, tuple(Part(result, box.target, box.shape) for box in m.boxes))
+            for m in chunks_to_receive(boxes, distribution, link.rank)
         ]
         move(link, given, taken, a.dtype, crates=crates)
     return LocalArray.holding(result, distribution, link.rank, a)

@@ -11,11 +11,11 @@ from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.movement import Movement, nothing
-from aggarray.mpi.schedule import Message, halo_steps, incoming, outgoing
+from aggarray.mpi.schedule import PlannedMessage, halo_steps, incoming, outgoing
 from aggarray.mpi.schedule.halo import Slab
 from aggarray.mpi.schedule.overlap import require_same_shape
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import Parcel, Part, move
+from aggarray.mpi.transport import Message, Part, move
 
 
 def check_fits(group: ProcessGroup, distribution: Distribution, what: str) -> None:
@@ -79,7 +79,7 @@ class Repartition(Movement):
         self.source, self.target = source, target
         self._given, self._taken = self._planned(self._plan, described(source), described(target))
 
-    def _plan(self) -> tuple[list[Message], list[Message]]:
+    def _plan(self) -> tuple[list[PlannedMessage], list[PlannedMessage]]:
         check_fits(self._from, self.source, "source")
         check_fits(self._to, self.target, "target")
         require_same_shape(self.source, self.target)
@@ -116,9 +116,9 @@ class Repartition(Movement):
         return nothing(dtype) if group.rank is None else np.empty(distribution.local_shape(group.rank), dtype)
 
 
-def _parcel(message: Message, group: ProcessGroup, values: np.ndarray, side: str) -> Parcel:
+def _parcel(message: PlannedMessage, group: ProcessGroup, values: np.ndarray, side: str) -> Message:
     """Return a message between processes of distributions as a parcel between those of the root group."""
-    return Parcel(group.ranks[message.peer], tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
+    return Message(group.ranks[message.peer], tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
 
 
 class HaloExchange(Movement):
@@ -175,5 +175,5 @@ class HaloExchange(Movement):
         dtype = self._dtype(offers)
         return (nothing(dtype) if values is None else values), dtype
 
-    def _parcels(self, slabs: Sequence[Slab], values: np.ndarray) -> list[Parcel]:
-        return [Parcel(self._group.ranks[s.peer], (Part(values, s.here, s.shape),), s.way) for s in slabs]
+    def _parcels(self, slabs: Sequence[Slab], values: np.ndarray) -> list[Message]:
+        return [Message(self._group.ranks[s.peer], (Part(values, s.here, s.shape),), s.way) for s in slabs]

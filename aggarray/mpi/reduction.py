@@ -16,13 +16,13 @@ from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
 from aggarray.maps.fields import brief
 from aggarray.memory.selection import Range
-from aggarray.mpi.metadata import About, Result, about, axes_of
+from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of
 from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule import kept_groups
 from aggarray.mpi.schedule.groups import rank_at
 from aggarray.mpi.schedule.overlap import owned_runs
-from aggarray.mpi.sections import taken_in
-from aggarray.mpi.transport import Link, add_everywhere, copy_down, together
+from aggarray.mpi.sections import import_sections
+from aggarray.mpi.transport import Link, agree, allreduce_tree, broadcast_tree
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
 _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
@@ -46,7 +46,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
     """
     with group_over(comm) as group:
         link = group.section
-        section, held = taken_in(link, local, "reduce")
+        section, held = import_sections(link, local, "reduce")
         known, axes = _agreed(link, section, operation, dimensions)
         distribution = section.distribution
         kept = [d for d in range(len(distribution.maps)) if d not in axes]
@@ -62,11 +62,11 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
             # What is infinite or overflows is a result, not a fault of one process.
             with np.errstate(all="ignore"):
                 values = _Reduction(link, team, _owned(section), axes, known.fill_value).carry_out(operation)
-        copy_down(link, held[section.rank], values)
-    return Result.of(values, result, rank, _described(known, operation, axes, values.dtype))
+        broadcast_tree(link, held[section.rank], values)
+    return ReducedArray.of(values, result, rank, _described(known, operation, axes, values.dtype))
 
 
-def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[About, tuple[int, ...]]:
+def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
     """Return what is known of an array, and the axes that vanish, once all processes want the same and have their values."""
 
     def check() -> None:
@@ -74,12 +74,12 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> t
             raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
             raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
-        known = about(local)
+        known = metadata_of(local)
         found.append((known, axes_of(dimensions, known)))
         local.buffer  # noqa: B018 (errors of reading are everybody's)
 
-    found: list[tuple[About, tuple[int, ...]]] = []
-    together(link, check, ("reduce", brief(operation), brief(dimensions)))
+    found: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
+    agree(link, check, ("reduce", brief(operation), brief(dimensions)))
     return found[0]
 
 
@@ -162,11 +162,11 @@ class _Reduction:
     def _all(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
         """Return what the values of the team come to."""
         found = np.array(values, order="C", copy=True)
-        add_everywhere(self._link, self._team, found, combine)
+        allreduce_tree(self._link, self._team, found, combine)
         return found
 
 
-def _described(known: About, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> About:
+def _described(known: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
     """Return what is known of a result: coordinates without the dimensions that are gone, and the method in cell_methods."""
     gone = {known.dimensions[d] for d in axes}
     coords = {name: c for name, c in known.coords.items() if not gone & set(c.dimensions)}

@@ -8,12 +8,12 @@ from aggarray.arrays.local import LocalArray
 from aggarray.arrays.ragged_local import LocalRagged
 from aggarray.errors import ExchangeError, ProtocolError
 from aggarray.maps import Distribution
-from aggarray.mpi.metadata import Result, about
+from aggarray.mpi.metadata import ReducedArray, metadata_of
 from aggarray.mpi.redistribution import described
-from aggarray.mpi.transport import Link, together
+from aggarray.mpi.transport import Link, agree
 
 
-def taken_in(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:
+def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:
     """Return the section of this process, and for each rank of its distribution who holds it, the lowest first. Collective.
 
     ``local``: a LocalArray, rows of which the samples are taken, or an exporter with ``__distarray__``: then what all
@@ -21,18 +21,18 @@ def taken_in(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[i
     part is not there.
     """
     local = local.samples if isinstance(local, LocalRagged) else local
-    own = isinstance(local, Result) or (isinstance(local, LocalArray) and local.source is not None)
-    if all(together(link, lambda: own, (what,))):
+    own = isinstance(local, ReducedArray) or (isinstance(local, LocalArray) and local.source is not None)
+    if all(agree(link, lambda: own, (what,))):
         return local, _holders(link, local, what)
     return _imported(link, local, what), [[p] for p in range(link.size)]
 
 
 def _holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
     """Return who holds what: what was reduced is held by several."""
-    found = together(
+    found = agree(
         link,
         lambda: local.rank,
-        (what, about(local).words, described(local.distribution), local.dtype.str[1:]),
+        (what, metadata_of(local).words, described(local.distribution), local.dtype.str[1:]),
     )
     missing = sorted(set(range(local.distribution.nprocs)) - set(found))
     if missing:
@@ -57,7 +57,7 @@ def _imported(link: Link, local: Any, what: str) -> LocalArray:
         return export["__version__"], tuple(dim_data), buffer.shape, buffer.dtype.str[1:]
 
     sections: list[np.ndarray] = []
-    found = together(link, say)
+    found = agree(link, say)
     versions, dim_data, shapes, dtypes = zip(*found, strict=True)
     if len(set(dtypes)) > 1 or len(set(versions)) > 1:
         raise ExchangeError(

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import ChunkIndex
 from aggarray.mpi.schedule.read_schedule import Units
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Indices, part_of
-from aggarray.read.chunk_index import find_table
+from aggarray.read.chunk_index import find_chunk_index
 from aggarray.storage.access import Access
 
 #: Values without filters are read in any pieces: of so many bytes.
@@ -44,13 +44,13 @@ def units_of(matrix: Matrix, access: Access, itemsize: int, share: range) -> Uni
     )
 
 
-def _table(matrix: Matrix, ref: int, access: Access) -> Chunks | None:
+def _table(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
     """Return the chunks of a sub-array; None where nobody knows: whoever reads it says what is wrong."""
     if ref < 0:
         return None
     try:
         with access.reach():
-            found = find_table(matrix.references, ref, access)
+            found = find_chunk_index(matrix.references, ref, access)
     except AggarrayError:
         return None
     return None if found is None else found[0]
@@ -59,7 +59,7 @@ def _table(matrix: Matrix, ref: int, access: Access) -> Chunks | None:
 Unit = tuple[list[tuple[int, int]], int, int]
 
 
-def _units_of_cell(matrix: Matrix, cell: Sequence[int], ref: int, table: Chunks | None, itemsize: int) -> Iterator[Unit]:
+def _units_of_cell(matrix: Matrix, cell: Sequence[int], ref: int, table: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
     """Yield the box, the number of its chunk (negative: none) and the cost of each unit of a partition."""
     whole = [(int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True)]
     size = prod(stop - start for start, stop in whole) * itemsize

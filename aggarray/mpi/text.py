@@ -7,12 +7,12 @@ import numpy as np
 
 from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import offsets_of
-from aggarray.mpi.transport import Link, Parcel, Part, copy_down, move
+from aggarray.mpi.transport import Link, Message, Part, broadcast_tree, move
 
 _TEXT = np.dtypes.StringDType()
 
 
-def move_texts(link: Link, given: Sequence[Parcel], taken: Sequence[Parcel]) -> None:
+def move_texts(link: Link, given: Sequence[Message], taken: Sequence[Message]) -> None:
     """Send parcels of text and receive others, as `transport.move` does those of numbers: first lengths, then bytes."""
     sent = [Ragged.from_text(np.concatenate([part.get().ravel() for part in parcel.parts])) for parcel in given]
     lengths = [np.empty(parcel.size, np.int64) for parcel in taken]
@@ -29,15 +29,15 @@ def move_texts(link: Link, given: Sequence[Parcel], taken: Sequence[Parcel]) -> 
 
 def _move_flat(
     link: Link,
-    given: tuple[Sequence[Parcel], Sequence[np.ndarray]],
-    taken: tuple[Sequence[Parcel], Sequence[np.ndarray]],
+    given: tuple[Sequence[Message], Sequence[np.ndarray]],
+    taken: tuple[Sequence[Message], Sequence[np.ndarray]],
     dtype: np.dtype[Any],
 ) -> None:
     """Move one 1-d array per parcel."""
 
-    def flat(parcels: Sequence[Parcel], arrays: Sequence[np.ndarray]) -> list[Parcel]:
+    def flat(parcels: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:
         pairs = zip(parcels, arrays, strict=True)
-        return [Parcel(p.peer, (Part(a, (slice(0, len(a)),), a.shape),), p.way) for p, a in pairs]
+        return [Message(p.peer, (Part(a, (slice(0, len(a)),), a.shape),), p.way) for p, a in pairs]
 
     move(link, flat(*given), flat(*taken), dtype)
 
@@ -46,7 +46,7 @@ def copy_text_down(link: Link, group: Sequence[int], values: np.ndarray | None, 
     """Return the root's text on all members, in C order. Collective over the group; ``values`` are the root's."""
     rows = Ragged.from_text(np.zeros(0, _TEXT) if values is None else values)
     lengths = np.empty(int(np.prod(shape, dtype=np.int64)), np.int64) if values is None else rows.counts
-    copy_down(link, group, lengths)
+    broadcast_tree(link, group, lengths)
     data = np.empty(int(lengths.sum()), np.uint8) if values is None else np.array(rows.flat)
-    copy_down(link, group, data)
+    broadcast_tree(link, group, data)
     return Ragged(data, offsets_of(lengths)).to_text().reshape(shape)

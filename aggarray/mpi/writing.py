@@ -9,12 +9,12 @@ from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
 from aggarray.maps.fields import brief
-from aggarray.mpi.metadata import about
+from aggarray.mpi.metadata import metadata_of
 from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule import incoming, outgoing
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
-from aggarray.mpi.sections import taken_in
-from aggarray.mpi.transport import Link, Parcel, Part, move, shared, together
+from aggarray.mpi.sections import import_sections
+from aggarray.mpi.transport import Link, Message, Part, agree, move, shared
 from aggarray.mpi.zarr_store import Store
 
 
@@ -30,8 +30,8 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
     """
     with group_over(comm) as group:
         link = group.section
-        section, held = taken_in(link, local, "write")
-        known, writers = about(section), [same[0] for same in held]
+        section, held = import_sections(link, local, "write")
+        known, writers = metadata_of(section), [same[0] for same in held]
         target_name = known.name if name is None else name
 
         def check() -> None:
@@ -39,14 +39,14 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
             _check(target_name, section.dtype)
             section.buffer  # noqa: B018 (what cannot be read is not begun to be written)
 
-        together(link, check, ("write", brief(path), brief(target_name)))
+        agree(link, check, ("write", brief(path), brief(target_name)))
         source, labels = _numbered(section.distribution)
         dtype = section.dtype.newbyteorder("=")
         chunks, blocks = chunk_layout(source, max(dtype.itemsize, 1))
         with Store(os.fspath(path), str(target_name), known) as store:
             store.work = shared(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
             values = _at_home(link, section, source, blocks, writers)
-            together(link, lambda: store.put(_block(blocks, _place(link, section, writers)), values))
+            agree(link, lambda: store.put(_block(blocks, _place(link, section, writers)), values))
             shared(link, store.finish)
 
 
@@ -88,9 +88,9 @@ def _at_home(link: Link, section: LocalArray, source: Distribution, blocks: Dist
     given, taken = [], []
     if rank is not None:
         for m in outgoing(source, rank, blocks):
-            given.append(Parcel(writers[m.peer], tuple(Part(section.buffer, b.source, b.shape) for b in m.boxes)))
+            given.append(Message(writers[m.peer], tuple(Part(section.buffer, b.source, b.shape) for b in m.boxes)))
         for m in incoming(source, blocks, rank):
-            taken.append(Parcel(writers[m.peer], tuple(Part(result, b.target, b.shape) for b in m.boxes)))
+            taken.append(Message(writers[m.peer], tuple(Part(result, b.target, b.shape) for b in m.boxes)))
     move(link, given, taken, dtype)
     return result
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.errors import ExchangeError
-from aggarray.mpi.metadata import About, about_array
-from aggarray.storage.atomic import aside
+from aggarray.mpi.metadata import ArrayMetadata, metadata_of_array
+from aggarray.storage.atomic import temporary_for
 from aggarray.storage.locks import Lock
 
 #: Shape, shape of a chunk, dtype.
@@ -39,7 +39,7 @@ class Store:
     ``work``: the folder where it is made, which process 0 tells the others.
     """
 
-    def __init__(self, path: str, name: str, known: About) -> None:
+    def __init__(self, path: str, name: str, known: ArrayMetadata) -> None:
         self._path, self._name, self._known = path, name, known
         self.work = ""
         self._lock = Lock()
@@ -80,7 +80,7 @@ class Store:
             self._check_path()
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
             # promise: mpi-store-atomic
-            self.work, self._lock = self._stack.enter_context(aside(self._real))
+            self.work, self._lock = self._stack.enter_context(temporary_for(self._real))
             self._create(layout, labels)
         return self.work
 
@@ -91,7 +91,9 @@ class Store:
             raise ExchangeError(f"{self._path}: there is an array {self._name!r} already: give another name, or remove it")
         known, chosen = self._known, dict(zip(self._known.dimensions, labels, strict=True))
         coords = {
-            key: _Coordinate(c.dimensions, c[tuple(_all(chosen.get(d)) for d in c.dimensions)], about_array(c).attributes())
+            key: _Coordinate(
+                c.dimensions, c[tuple(_all(chosen.get(d)) for d in c.dimensions)], metadata_of_array(c).attributes()
+            )
             for key, c in known.coords.items()
             if key != self._name
         }
@@ -101,7 +103,7 @@ class Store:
             self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
             coords = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
         self._coords = list(coords)
-        _to_the_end(lambda: self._make(layout, coords))
+        _uninterrupted(lambda: self._make(layout, coords))
 
     def _make(self, layout: Layout, coords: Mapping[str, _Coordinate]) -> None:
         import zarr
@@ -162,7 +164,7 @@ class Store:
             with self._unwritten():
                 # A loop of its own ends when nothing more is being written, after an error too.
                 # promise: mpi-store-error-after-writes
-                _to_the_end(lambda: asyncio.run(self._put(region, values)))
+                _uninterrupted(lambda: asyncio.run(self._put(region, values)))
 
     async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
         from zarr.api.asynchronous import open_array
@@ -174,7 +176,7 @@ class Store:
         """Give what is whole its names, and put all metadata into one place, where xarray looks first."""
         with self._unwritten():
             if self._is_new:
-                _to_the_end(lambda: _consolidate(self.work))
+                _uninterrupted(lambda: _consolidate(self.work))
                 self._lock.check()
                 os.rename(self.work, self._real)
             else:
@@ -183,7 +185,7 @@ class Store:
     def _add(self) -> None:
         # promise: mpi-store-consolidated
         _copy_metadata(self._real, self.work)
-        _to_the_end(lambda: _consolidate(self.work))
+        _uninterrupted(lambda: _consolidate(self.work))
         self._lock.check()
         with ExitStack() as undo:
             for key in (*self._coords, self._name):
@@ -200,7 +202,7 @@ def _back(there: str, made: str) -> None:
         os.rename(there, made)
 
 
-def _to_the_end(write: Callable[[], object]) -> None:
+def _uninterrupted(write: Callable[[], object]) -> None:
     """Do what zarr does in threads of its own; who is interrupted waits until it is done, and can remove all of it."""
     with ThreadPoolExecutor(1) as pool:
         # promise: mpi-store-interrupt

@@ -20,18 +20,18 @@ from aggarray.aggregate.report import (
 from aggarray.aggregate.rules import Refusal, Skipped
 from aggarray.arrays import MasterArray
 from aggarray.errors import AggregationError, MissingFileError, NotFoundError, printable
-from aggarray.formats import given_path, local_path, telling_file
+from aggarray.formats import given_path, local_path, state_path
 from aggarray.formats.base import Stamp
 from aggarray.index import CONVENTIONS, Opening
 from aggarray.index.uris import NOWHERE, check_roots, near
-from aggarray.opening.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
-from aggarray.opening.persistence import Result, keep
+from aggarray.opening.joining import ScannedSources, arrays_in, classify_structures, join_all, resolve_arrays, tables_of
+from aggarray.opening.persistence import RestoredAggregation, details_to_save
 from aggarray.opening.provenance import Provenance, Selection
-from aggarray.opening.verification import assumption_problems, check_kept, scan_by, settled_array, verified
-from aggarray.partition.stored_sizes import join_tables
+from aggarray.opening.verification import assumption_problems, check_kept, resolve_array, scan_by, verified
+from aggarray.partition.stored_sizes import join_chunk_indexes
 from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
 from aggarray.scan.progress import checked_progress
-from aggarray.storage.files import looks
+from aggarray.storage.files import stat_file
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -69,7 +69,7 @@ class Aggregation:
             return found[0]
         if not found:
             raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
-        apart = telling_apart(found)
+        apart = distinguishing_text(found)
         raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
@@ -104,8 +104,8 @@ class Aggregation:
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         with self._provenance.access.reach():
             sure = self._verified()
-            result = Result(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
-            return keep(local_path(path), result, sure._provenance, how)
+            result = RestoredAggregation(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
+            return details_to_save(local_path(path), result, sure._provenance, how)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return kerchunk references to all arrays, and write them: JSON (.json) or a folder of Parquet (.parq, .parquet).
@@ -129,12 +129,12 @@ class Aggregation:
         """Return the aggregation with nothing assumed in it."""
         before = self._provenance
         if not any(s.assumed is not None for s in before.structures()):
-            arrays = tuple(map(settled_array, self.arrays))
+            arrays = tuple(map(resolve_array, self.arrays))
             return self if all(map(operator.is_, arrays, self.arrays)) else replace(self, arrays=arrays)
         structures = verified(before.structures(), self.arrays)
         after = replace(before, structures=lambda: structures)
         skipped = [s for s in self.skipped if s.variable is None]
-        found = Found(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
+        found = ScannedSources(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
         made, odd = arrays_in(found, self.duplicates)
         joined = join_all(made, after, self.duplicates)
         kept = after.kept(joined.arrays)
@@ -160,11 +160,11 @@ class Aggregation:
             check_roots(named, before.access.roots, "the source")
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        scanned = settled_in(scan_by(before.rules, paths, None, progress), before.access)
+        scanned = resolve_arrays(scan_by(before.rules, paths, None, progress), before.access)
         gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
         if gone and len(gone) == len(scanned):
             raise gone[0]
-        new = sort_out(scanned, named_files(items), Opening(before.access))
+        new = classify_structures(scanned, named_files(items), Opening(before.access))
         fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
         anew = {*paths, *fresh}
         kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
@@ -172,7 +172,9 @@ class Aggregation:
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-        found = Found(structures, others, [*skipped, *new.skipped], tables=join_tables(tables_of(self.arrays), new.tables))
+        found = ScannedSources(
+            structures, others, [*skipped, *new.skipped], tables=join_chunk_indexes(tables_of(self.arrays), new.tables)
+        )
         arrays, odd = arrays_in(found, repeats)
         joined = join_all(arrays, after, repeats)
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
@@ -229,14 +231,14 @@ class Aggregation:
 def _has_changed(path: str, stamp: Stamp | None) -> bool:
     """Tell whether a file has another size or time than when it was scanned; whatever else is wrong, a scan will say."""
     try:
-        status = looks(telling_file(path))
+        status = stat_file(state_path(path))
     except OSError:
         return True
     # promise: append-rescans-changed
     return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
 
 
-def telling_apart(found: Sequence[MasterArray]) -> str:
+def distinguishing_text(found: Sequence[MasterArray]) -> str:
     """List the attributes in which arrays differ, with their values: facets, then others, those of most values first."""
     texts = []
     for differing in (differing_facets(found), differing_attributes(found)):

@@ -13,19 +13,19 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
-from aggarray.index.conventions.foreign import Convention, seated
+from aggarray.index.conventions.foreign import Convention, array_of_matrix
 from aggarray.index.uris import real_path
 from aggarray.opening.provenance import Provenance
-from aggarray.partition.stored_sizes import Tables, join_tables
+from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes
 from aggarray.read.open_files import with_borrowed
-from aggarray.scan.discovery import Scanned, unreadable
+from aggarray.scan.discovery import Scanned, skipped_file
 from aggarray.storage.access import Access
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
 
 @dataclass(slots=True)
-class Found:
+class ScannedSources:
     """What a source holds: structures of data files, arrays of indexes, what could not be used, generations of indexes.
 
     ``tables``: where the chunks of the files are stored, as far as an index knows.
@@ -35,10 +35,10 @@ class Found:
     others: list[MasterArray] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
-    tables: Tables | None = None
+    tables: ChunkIndexes | None = None
 
 
-def settled_in(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
+def resolve_arrays(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
     """Return scanned files with coordinates that lie in other files; one that may not be read, or is gone, gives its error."""
     found: list[Scanned] = []
     for path, result in scanned:
@@ -49,15 +49,17 @@ def settled_in(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
     return found
 
 
-def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: index.Opening) -> Found:
+def classify_structures(
+    scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: index.Opening
+) -> ScannedSources:
     """Tell data files from indexes among scanned files, and from what cannot be used.
 
     ``named``: the paths that the source names one by one: indexes that were merely found in a folder are passed over.
     """
-    found, named, indexed = Found(), set(named), list[Structure]()
+    found, named, indexed = ScannedSources(), set(named), list[Structure]()
     for path, result in scanned:
         if isinstance(result, AggarrayError):
-            found.skipped.append(Skipped(path, None, unreadable(path, result)))
+            found.skipped.append(Skipped(path, None, skipped_file(path, result)))
             continue
         kind = index.kind_of(result)
         if kind is None:
@@ -67,7 +69,7 @@ def sort_out(scanned: Iterable[tuple[str, Structure | AggarrayError]], named: It
         elif kind is index.OURS:
             loaded = index.load(path, how)
             found.saved[real_path(path)] = loaded.generation
-            found.tables = join_tables(found.tables, tables_of(loaded.arrays))
+            found.tables = join_chunk_indexes(found.tables, tables_of(loaded.arrays))
             indexed += loaded.structures()
             found.others += loaded.others()
         else:
@@ -89,12 +91,12 @@ def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -
 
     def placed(array: MasterArray) -> MasterArray:
         matrix = foreign.matrices.get(array.name or "")
-        return replace(array if matrix is None else seated(array, matrix), _access=how.access)
+        return replace(array if matrix is None else array_of_matrix(array, matrix), _access=how.access)
 
     return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
-def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
+def arrays_in(found: ScannedSources, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
     """Return the arrays that were found, file by file, and all that cannot be used.
 
     ``repeats``: arrays of files that are known to repeat others, and stay left out. The arrays note what their files were like,
@@ -110,12 +112,12 @@ def arrays_in(found: Found, repeats: Sequence[Duplicate] = ()) -> tuple[list[Mas
     return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
-def tables_of(arrays: Iterable[MasterArray]) -> Tables | None:
+def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
     """Return what the indexes that arrays came from know of where chunks are stored."""
-    return functools.reduce(join_tables, (a._matrix.references.tables for a in arrays), None)
+    return functools.reduce(join_chunk_indexes, (a._matrix.references.tables for a in arrays), None)
 
 
-def _with_tables(array: MasterArray, tables: Tables) -> MasterArray:
+def _with_tables(array: MasterArray, tables: ChunkIndexes) -> MasterArray:
     """Return an array of one file that knows where the chunks are stored, with its coordinates."""
 
     def noted(a: MasterArray) -> MasterArray:

@@ -18,7 +18,7 @@ from aggarray.opening.provenance import Provenance, Selection
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RestoredAggregation:
     """What an index keeps of an aggregation: its arrays, and what is to be said of them."""
 
     arrays: tuple[MasterArray, ...]
@@ -27,7 +27,7 @@ class Result:
     duplicates: tuple[Duplicate, ...]
 
 
-def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, Any]) -> Report:
+def details_to_save(path: str, result: RestoredAggregation, provenance: Provenance, how: Mapping[str, Any]) -> Report:
     """Save an aggregation; ``how``: the convention, whether URIs are relative, and whether chunk tables are stored.
 
     Returns a report of what the convention cannot express and lies in the lossless part alone. Raises IndexFileError.
@@ -40,7 +40,7 @@ def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, An
         )
     files: dict[str, int] = {}
     details = _details(result, replace(provenance, how=how), files)
-    contents = index.Contents(result.arrays, structures, others, details, list(files), how["chunk_table"])
+    contents = index.IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"])
     expected = provenance.saved.get(target)
     left_out, generation = index.save(path, contents, how["convention"], how["relative"], expected)
     provenance.saved[target] = generation
@@ -48,7 +48,7 @@ def keep(path: str, result: Result, provenance: Provenance, how: Mapping[str, An
     return Report(not problems, tuple(problems))
 
 
-def _details(result: Result, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
+def _details(result: RestoredAggregation, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
     """Return rules, refusals and the like as JSON, files as numbers into ``files``, which is filled."""
 
     def code(uri: str) -> int:
@@ -65,14 +65,14 @@ def _details(result: Result, provenance: Provenance, files: dict[str, int]) -> d
     }
 
 
-def restore(path: str, how: index.Opening) -> tuple[Result, Provenance]:
+def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provenance]:
     """Open an index of ours. Raises IndexFileError for a damaged one, and where it names files outside the roots."""
     loaded = index.load(path, how)
     details, files = loaded.details, loaded.files
     try:
         rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
-        result = Result(
-            tuple(map(_travelling(path, loaded.generation, how), range(len(loaded.arrays)), loaded.arrays)),
+        result = RestoredAggregation(
+            tuple(map(_with_index_origin(path, loaded.generation, how), range(len(loaded.arrays)), loaded.arrays)),
             tuple(
                 Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)
                 for names, where, rule, reason in details["refusals"]
@@ -107,9 +107,9 @@ def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterAr
 
 def array_of_index(path: str, generation: int, number: int, how: index.Opening) -> MasterArray:
     """Return an array of an index by its number there: what an array that travelled is found by."""
-    return _travelling(path, generation, how)(number, _arrays(path, generation, how)[number])
+    return _with_index_origin(path, generation, how)(number, _arrays(path, generation, how)[number])
 
 
-def _travelling(path: str, generation: int, how: index.Opening) -> Callable[[int, MasterArray], MasterArray]:
+def _with_index_origin(path: str, generation: int, how: index.Opening) -> Callable[[int, MasterArray], MasterArray]:
     """Return what makes arrays of an index travel as their number in it."""
     return lambda number, array: array._with_origin(array_of_index, path, generation, number, how)

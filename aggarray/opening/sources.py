@@ -14,14 +14,14 @@ from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.formats import given_path
 from aggarray.index.uris import check_roots, checked_roots, near
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.joining import Found, arrays_in, join_all, settled_in, sort_out, tables_of
+from aggarray.opening.joining import ScannedSources, arrays_in, classify_structures, join_all, resolve_arrays, tables_of
 from aggarray.opening.persistence import restore
 from aggarray.opening.provenance import DEFAULT_RULES, Provenance, Selection
 from aggarray.opening.verification import scan_by
 from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
 from aggarray.scan.progress import checked_progress
 from aggarray.storage.access import Access
-from aggarray.storage.remote import Storage
+from aggarray.storage.remote import StorageOptions
 
 
 def open(
@@ -53,14 +53,16 @@ def open(
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, missing)
-    items, moved = listed(source), index.moves(relocate)
-    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), Storage(storage_options))
+    items, moved = listed(source), index.path_map(relocate)
+    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), StorageOptions(storage_options))
     with access.reach():
-        return _opened(items, index.Opening(access, moved), _Wishes(rules, variables, processes, checked_progress(progress)))
+        return _opened(
+            items, index.Opening(access, moved), _OpenOptions(rules, variables, processes, checked_progress(progress))
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wishes:
+class _OpenOptions:
     """What is asked of files that are opened."""
 
     rules: Rules
@@ -69,7 +71,7 @@ class _Wishes:
     progress: Progress | None
 
 
-def _opened(items: Sequence[Any], how: index.Opening, wishes: _Wishes) -> Aggregation:
+def _opened(items: Sequence[Any], how: index.Opening, wishes: _OpenOptions) -> Aggregation:
     rules, variables = wishes.rules, wishes.variables
     alone = named_files(items)
     if len(items) == len(alone) == 1 and index.stored_generation(alone[0]) is not None:
@@ -78,8 +80,8 @@ def _opened(items: Sequence[Any], how: index.Opening, wishes: _Wishes) -> Aggreg
     if how.access.roots is not None:
         # What is named one by one may be an index, which lies where it likes.
         check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
-    scanned = settled_in(scan_by(rules, paths, wishes.processes, wishes.progress), how.access)
-    found = sort_out(scanned, alone, how)
+    scanned = resolve_arrays(scan_by(rules, paths, wishes.processes, wishes.progress), how.access)
+    found = classify_structures(scanned, alone, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")
     arrays, skipped = arrays_in(found)
@@ -111,7 +113,7 @@ def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[s
     made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         lost = [s for s in result.skipped if s.variable is None]
-        found = Found(*provenance.sources(result.arrays), lost, tables=tables_of(result.arrays))
+        found = ScannedSources(*provenance.sources(result.arrays), lost, tables=tables_of(result.arrays))
         arrays, skipped = arrays_in(found)
         made = _joined(arrays, skipped, replace(provenance, rules=rules))
     if variables is None:

@@ -11,17 +11,17 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.partition.matrix import used_rows
-from aggarray.scan.comparison import WAY_OUT, difference, other_variables
+from aggarray.scan.comparison import HINT, difference, other_variables
 from aggarray.scan.discovery import Progress, Scanned, scan_files
-from aggarray.scan.file_groups import Judges, scan_trusting
-from aggarray.scan.resolution import settled
+from aggarray.scan.file_groups import IdentifyingAttributes, scan_trusting
+from aggarray.scan.resolution import resolve_references
 
 
 def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress: Progress | None) -> list[Scanned]:
     """Return what files hold, in the order given: all of it verified, or some of it assumed, as the rules say."""
     if rules.trust == "verify":
         return scan_files(paths, processes, progress)
-    judges = Judges(rules.identifying, lambda structure: index.kind_of(structure) is None)
+    judges = IdentifyingAttributes(rules.identifying, lambda structure: index.kind_of(structure) is None)
     return scan_trusting(paths, judges, processes, progress)
 
 
@@ -32,7 +32,7 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
     ``arrays``.
     """
     found, used = {}, _used(arrays)
-    for assumed, real in _looked_at(structures):
+    for assumed, real in _scanned_again(structures):
         if isinstance(real, AggarrayError):
             raise real
         found[assumed.uri] = real
@@ -40,7 +40,7 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
         # promise: trusted-index-complete
         if lost and assumed.assumed is not None:
             text = f"not what was assumed of it: no such variable, there is one in {assumed.assumed.model}"
-            raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {WAY_OUT}")
+            raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {HINT}")
     return [found.get(s.uri, s) for s in structures]
 
 
@@ -63,7 +63,7 @@ def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> N
         if _outline(array) not in now:
             shapes = ", ".join(str(other.shape) for other in after if other.name == array.name) or "none"
             text = f"{array.name}: shape {array.shape} was opened on trust, the files give {shapes}"
-            raise FormatError(f"{text}: {WAY_OUT}")
+            raise FormatError(f"{text}: {HINT}")
 
 
 def _outline(array: MasterArray) -> tuple[object, ...]:
@@ -72,7 +72,7 @@ def _outline(array: MasterArray) -> tuple[object, ...]:
 
 def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
     """Yield the files that are not what was assumed of them; those that do not open are told of by others."""
-    for seen, real in _looked_at(structures):
+    for seen, real in _scanned_again(structures):
         text = None
         if isinstance(real, _UnlikeError):
             text = str(real)
@@ -87,7 +87,7 @@ class _UnlikeError(FormatError):
     """A file is not what was assumed of it."""
 
 
-def _looked_at(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
+def _scanned_again(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
     """Yield each structure that is assumed, and what the file really holds or why it cannot be used."""
     doubtful = [s for s in structures if s.assumed is not None]
     scanned = scan_files([s.uri for s in doubtful]) if doubtful else []
@@ -100,15 +100,15 @@ def _looked_at(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Str
         yield assumed, real
 
 
-def settled_array(array: MasterArray) -> MasterArray:
+def resolve_array(array: MasterArray) -> MasterArray:
     """Return an array, and its coordinates, in which nothing is assumed."""
-    one = _settled(array)
-    coords = {name: _settled(c) for name, c in array.coords.items()}
+    one = _resolved(array)
+    coords = {name: _resolved(c) for name, c in array.coords.items()}
     return one if all(c is array.coords[n] for n, c in coords.items()) else replace(one, coords=coords)
 
 
-def _settled(array: MasterArray) -> MasterArray:
+def _resolved(array: MasterArray) -> MasterArray:
     if not any(t.assumed is not None for t in array._matrix.references.templates):
         return array
     step: Any = array._step
-    return replace(array, _matrix=settled(array._matrix, None, step, array._access))
+    return replace(array, _matrix=resolve_references(array._matrix, None, step, array._access))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import default_fill
-from aggarray.cf.units import between
+from aggarray.cf.units import conversion_between
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.matrix import Step, Template
 
@@ -25,7 +25,7 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     hold because it is not a number joins the mask. Raises UnitsError where the units do not convert, or where a converted
     value is beyond an integer dtype.
     """
-    change = between(source, target)
+    change = conversion_between(source, target)
     if change.identity:
         return cast(values, mask, target.dtype)
     if values.dtype.kind not in "iufcb":

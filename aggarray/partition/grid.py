@@ -18,7 +18,7 @@ MAX_CELLS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cover:
+class GridCover:
     """Which cell each box covers: ``edges`` per dimension; for every (box, cell) pair the box, the flat cell and its index.
 
     ``box`` and ``cell`` are int64 of length n, ``index`` int64 of shape (dimensions, n); ``overlap`` is a pair of boxes that
@@ -46,7 +46,7 @@ def cut_points(boxes: np.ndarray, size: int) -> np.ndarray:
     return np.unique(np.concatenate([boxes.ravel(), np.array([0, size])])).astype(np.int64)
 
 
-def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], served_by: str = "all") -> Cover:
+def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], served_by: str = "all") -> GridCover:
     """Refine boxes into cells.
 
     ``boxes``: int64 (n, dimensions, 2), half-open, within ``shape``. Boxes without positions cover nothing, unless the
@@ -83,15 +83,15 @@ def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], s
     if pair and served_by in ("first", "last"):
         alone = np.flatnonzero(owner[flat] == box)
         box, flat, index = box[alone], flat[alone], index[:, alone]
-    return Cover(edges, kept[box], flat, index, pair)
+    return GridCover(edges, kept[box], flat, index, pair)
 
 
-def _empty_cover(boxes: np.ndarray, shape: Sequence[int]) -> Cover:
+def _empty_cover(boxes: np.ndarray, shape: Sequence[int]) -> GridCover:
     """Cover a shape without positions: one empty cell."""
     whole = np.stack([np.zeros(len(shape), np.int64), np.asarray(shape, np.int64)], axis=-1)
     box = np.flatnonzero((boxes == whole).all(axis=(1, 2)))[:1]
     edges = tuple(whole)
-    return Cover(edges, box, np.zeros(len(box), np.int64), np.zeros((len(shape), len(box)), np.int64), None)
+    return GridCover(edges, box, np.zeros(len(box), np.int64), np.zeros((len(shape), len(box)), np.int64), None)
 
 
 def _checked_cells(edges: tuple[np.ndarray, ...], count: np.ndarray, dimensions: Sequence[str]) -> int:

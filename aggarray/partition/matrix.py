@@ -15,8 +15,8 @@ import numpy as np
 
 from aggarray.cf.encoding import Encoding
 from aggarray.errors import AggregationError
-from aggarray.partition.signatures import Assumed
-from aggarray.partition.stored_sizes import Tables, join_tables, sizes_to_pickle
+from aggarray.partition.signatures import FileSignature
+from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes, sizes_to_pickle
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Template:
     steps: tuple[Step, ...] = ()
     declared: bool = False
     names: tuple[str, ...] = ()
-    assumed: Assumed | None = None
+    assumed: FileSignature | None = None
     temperature: str | None = None
 
     @property
@@ -102,7 +102,7 @@ class References:
     variable: np.ndarray
     template: np.ndarray
     stamps: np.ndarray | None = None
-    tables: Tables | None = None
+    tables: ChunkIndexes | None = None
     seen: np.ndarray | None = None
 
     def __getstate__(self) -> list[Any]:
@@ -171,7 +171,7 @@ class ReferenceBuilder:
         self._uris: dict[str, int] = {}
         self._stamps: dict[int, np.ndarray] = {}
         self._numbers: dict[int, int] = {}
-        self._tables: Tables | None = None
+        self._tables: ChunkIndexes | None = None
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
         self._seen: dict[int, tuple[Template, int]] = {}
@@ -202,7 +202,7 @@ class ReferenceBuilder:
 
     def extend(self, other: References) -> int:
         """Add all sub-arrays of ``other``; return the row of its first."""
-        self._tables = join_tables(self._tables, other.tables)
+        self._tables = join_chunk_indexes(self._tables, other.tables)
         if len(other.template) == 1:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:

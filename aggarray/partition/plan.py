@@ -1,7 +1,7 @@
 """Which partitions does a selection touch, which elements of each, and where do they go?
 
-Per dimension: `along` cuts a selector at the edges of the partitions by binary search, so a selection costs what it touches
-and never the whole matrix. `pieces` multiplies the dimensions last: one `Piece` per touched partition, in terms of
+Per dimension: `plan_dimension` cuts a selector at the edges of the partitions by binary search, so a selection costs what it
+touches and never the whole matrix. `pieces` multiplies the dimensions last: one `Piece` per touched partition, in terms of
 sub-array indices. Everything here is pure; `read` executes it.
 """
 
@@ -18,7 +18,7 @@ from aggarray.partition.matrix import Matrix, Template
 Indices = slice | np.ndarray
 
 
-class Place(NamedTuple):
+class TakePositions(NamedTuple):
     """Where the elements of an index array go: ``positions`` in the result, ``take`` out of the elements read."""
 
     positions: np.ndarray
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Along:
+class DimensionPlan:
     """The partitions that a selection touches along one dimension, as columns with one row per run of elements.
 
     ``cells``: partition numbers; a run takes ``count`` elements ``first + step * i`` of the partition (counted in the
@@ -42,12 +42,12 @@ class Along:
     step: np.ndarray
     out: np.ndarray
     picks: Mapping[int, np.ndarray] = field(default_factory=dict)
-    places: Mapping[int, Place] = field(default_factory=dict)
+    places: Mapping[int, TakePositions] = field(default_factory=dict)
     dropped: bool = False
     backwards: bool = False
 
 
-def along(selector: Selector, edges: np.ndarray) -> Along:
+def plan_dimension(selector: Selector, edges: np.ndarray) -> DimensionPlan:
     """Cut a selector at the edges of the partitions of one dimension; each partition is touched once.
 
     >>> rows = along(Range(1, 4, 2), np.array([0, 4, 10]))
@@ -64,11 +64,11 @@ def along(selector: Selector, edges: np.ndarray) -> Along:
     return _range_rows(progression, edges)
 
 
-def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> Along:
+def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> DimensionPlan:
     """Rows of an increasing progression."""
     if wanted.count == 0:
         none = np.zeros(0, np.int64)
-        return Along(0, none, none, none, none, none)
+        return DimensionPlan(0, none, none, none, none, none)
     low, high = np.searchsorted(edges, [wanted.start, wanted.last], side="right") - 1
     cuts = -((wanted.start - edges[low : high + 2]) // wanted.step)  # first element at or beyond each edge: a ceiling
     cuts[0], cuts[-1] = 0, wanted.count
@@ -81,10 +81,10 @@ def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwar
         cuts = cuts[:-1]
     first = wanted.start + wanted.step * cuts - edges[cells]
     step = np.full(len(cells), wanted.step)
-    return Along(wanted.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
+    return DimensionPlan(wanted.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
 
 
-def _array_rows(indices: np.ndarray, edges: np.ndarray) -> Along:
+def _array_rows(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
     """Rows of an index array in any order, repeats included: one row per partition touched."""
     if (np.diff(indices) > 0).all():
         return runs(indices, edges)
@@ -95,15 +95,15 @@ def _array_rows(indices: np.ndarray, edges: np.ndarray) -> Along:
     rows = runs(ordered[fresh], edges)
     begins = np.searchsorted(rank, rows.out)
     ends = [*begins[1:].tolist(), len(ordered)]
-    places: dict[int, Place] = {}
+    places: dict[int, TakePositions] = {}
     columns = zip(begins.tolist(), ends, rows.out.tolist(), rows.count.tolist(), strict=True)
     for row, (begin, end, out, count) in enumerate(columns):
         take = rank[begin:end] - out if count < end - begin else None
-        places[row] = Place(order[begin:end], take)
+        places[row] = TakePositions(order[begin:end], take)
     return replace(rows, size=len(indices), out=begins, places=places)
 
 
-def runs(indices: np.ndarray, edges: np.ndarray) -> Along:
+def runs(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
     """Cut an index array (not empty) into runs that increase within one partition, in the order given.
 
     This is how a lazy selection keeps its order: each run becomes a partition of its own.
@@ -126,7 +126,7 @@ def runs(indices: np.ndarray, edges: np.ndarray) -> Along:
     for row in np.unique(np.searchsorted(begins, uneven, side="right") - 1).tolist():
         picks[row] = indices[begins[row] : begins[row] + count[row]] - edges[cells[row]]
         first[row] = step[row] = 0
-    return Along(len(indices), cells, first, count, step, begins, picks)
+    return DimensionPlan(len(indices), cells, first, count, step, begins, picks)
 
 
 class Piece(NamedTuple):
@@ -144,8 +144,8 @@ class Piece(NamedTuple):
     shape: tuple[int, ...]
 
 
-def pieces(matrix: Matrix, rows: Sequence[Along]) -> Iterator[Piece]:
-    """Yield one piece per touched partition, of rows that `along` or `runs` gave for each dimension."""
+def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
+    """Yield one piece per touched partition, of rows that `plan_dimension` or `runs` gave for each dimension."""
     strides = [int(np.prod(matrix.cells[d + 1 :])) for d in range(len(rows))]
     columns = [_entries(r, stride) for r, stride in zip(rows, strides, strict=True)]
     planner = _Planner(matrix)
@@ -154,7 +154,7 @@ def pieces(matrix: Matrix, rows: Sequence[Along]) -> Iterator[Piece]:
 
 
 class _Entry(NamedTuple):
-    """One row of an `Along` as plain numbers; ``offset``: what it adds to the flat number of the cell."""
+    """One row of an `DimensionPlan` as plain numbers; ``offset``: what it adds to the flat number of the cell."""
 
     offset: int
     number: int
@@ -166,7 +166,7 @@ class _Entry(NamedTuple):
     take: np.ndarray | None
 
 
-def _entries(rows: Along, stride: int) -> list[_Entry]:
+def _entries(rows: DimensionPlan, stride: int) -> list[_Entry]:
     found = []
     lists = (column.tolist() for column in (rows.cells, rows.first, rows.count, rows.step, rows.out))
     for row, (cell, first, count, step, out) in enumerate(zip(*lists, strict=True)):
@@ -258,7 +258,7 @@ def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[In
     """
     zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
     extents = _extents(matrix, cell)
-    rows = [Along(n, np.array([i]), zero, np.array([n]), one, zero) for i, n in zip(cell, extents, strict=True)]
+    rows = [DimensionPlan(n, np.array([i]), zero, np.array([n]), one, zero) for i, n in zip(cell, extents, strict=True)]
     piece = next(pieces(matrix, rows))
     return tuple(_tight(s) for s in piece.selection)
 

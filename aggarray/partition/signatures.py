@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class VariableSignature:
     """What a file says of one of its variables, as far as it decides about what the values mean.
 
     ``attrs``: (name, value as text); ``digest``: of the values of a coordinate, None where they were not read; ``falls``:
@@ -28,7 +28,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
+class FileSignature:
     """What files of one kind are taken to be like.
 
     ``model``: the file that speaks for them, of a ``format``, with ``facts`` of its variables by name. ``attrs``: those global
@@ -39,7 +39,7 @@ class Assumed:
 
     model: str
     format: str
-    facts: Mapping[str, Fact]
+    facts: Mapping[str, VariableSignature]
     attrs: Mapping[str, str]
     groups: Mapping[str, Mapping[str, str]]
     open: tuple[str, ...]

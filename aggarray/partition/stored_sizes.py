@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 
-class Tables(Protocol):
+class ChunkIndexes(Protocol):
     """What knows where chunks are stored without asking the files."""
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
@@ -79,12 +79,12 @@ def sizes_to_pickle(references: Columns) -> StoredSizes | None:
     return StoredSizes(references, sizes) if (sizes >= 0).any() else None
 
 
-class JoinedTables:
+class JoinedChunkIndexes:
     """Tables of several indexes: the first that knows a variable answers."""
 
     __slots__ = ("_members",)
 
-    def __init__(self, *members: Tables) -> None:
+    def __init__(self, *members: ChunkIndexes) -> None:
         self._members = members
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
@@ -96,15 +96,15 @@ class JoinedTables:
         """Return the bytes that a variable takes in a file, -1 where no member knows them."""
         return next((n for member in self._members if (n := member.stored(uri, variable, scanned)) >= 0), -1)
 
-    def joined(self, other: Tables) -> "JoinedTables":
+    def joined(self, other: ChunkIndexes) -> "JoinedChunkIndexes":
         """Return these tables and others, each once."""
-        more = other._members if isinstance(other, JoinedTables) else (other,)
+        more = other._members if isinstance(other, JoinedChunkIndexes) else (other,)
         new = [one for one in more if not any(one is member for member in self._members)]
-        return JoinedTables(*self._members, *new) if new else self
+        return JoinedChunkIndexes(*self._members, *new) if new else self
 
 
-def join_tables(one: Tables | None, other: Tables | None) -> Tables | None:
+def join_chunk_indexes(one: ChunkIndexes | None, other: ChunkIndexes | None) -> ChunkIndexes | None:
     """Return tables that know what either does."""
     if one is None or other is None or one is other:
         return other if one is None else one
-    return (one if isinstance(one, JoinedTables) else JoinedTables(one)).joined(other)
+    return (one if isinstance(one, JoinedChunkIndexes) else JoinedChunkIndexes(one)).joined(other)

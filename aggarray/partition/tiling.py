@@ -11,9 +11,9 @@ from math import prod
 import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError
-from aggarray.partition.grid import MAX_CELLS, Cover, refine
+from aggarray.partition.grid import MAX_CELLS, GridCover, refine
 from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, References
-from aggarray.partition.plan import Along
+from aggarray.partition.plan import DimensionPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def tile(cells: Cells, shape: Sequence[int], *, overlap: str = "refuse", name: C
     return Matrix(cells.dimensions, cells.directions, cover.edges, cells.references, refs, _cut(cells, cover))
 
 
-def _cut(cells: Cells, cover: Cover) -> Parts:
+def _cut(cells: Cells, cover: GridCover) -> Parts:
     """Return the parts of the cells of a cover: each shows what its box shows there."""
     total = prod(cover.shape)
     starts: dict[str, np.ndarray] = {}
@@ -137,7 +137,7 @@ def _cut_picks(step: np.ndarray, skipped: np.ndarray, extent: np.ndarray, picks:
     return step
 
 
-def select(matrix: Matrix, axis: int, rows: Along) -> Matrix:
+def select(matrix: Matrix, axis: int, rows: DimensionPlan) -> Matrix:
     """Return the matrix of a lazy selection along one dimension; ``rows``: of `plan.runs`, or of `plan.along` for ranges.
 
     Each row becomes a partition. A dropped dimension stays in ``parts``; with no rows one empty partition is left.
@@ -184,7 +184,7 @@ def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _pick(
-    rows: Along,
+    rows: DimensionPlan,
     row: np.ndarray,
     where: tuple[np.ndarray, ...],
     steps: tuple[np.ndarray, np.ndarray],

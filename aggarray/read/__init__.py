@@ -15,18 +15,18 @@ from aggarray.memory.selection import Selector
 from aggarray.options import get_options
 from aggarray.partition.conform import Masked
 from aggarray.partition.matrix import Matrix
-from aggarray.partition.plan import Piece, along
-from aggarray.read.chunk_index import Found, find_table
-from aggarray.read.direct import BATCH, SLAB, batches, carry_out
-from aggarray.read.executor import Crew, Work
-from aggarray.read.library import held, named, raise_named, read_block
+from aggarray.partition.plan import Piece, plan_dimension
+from aggarray.read.chunk_index import Found, find_chunk_index
+from aggarray.read.direct import BATCH, SLAB, carry_out, read_tasks
+from aggarray.read.executor import BoundedExecutor, Work
+from aggarray.read.library import named, raise_named, read_block, read_values
 from aggarray.read.open_files import OpenFiles, close_files
-from aggarray.read.pieces import by_file, settle
-from aggarray.read.small_chunks import Sheaf, sheaf_of
+from aggarray.read.pieces import by_file, resolve_pieces
+from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
 from aggarray.read.stored_piece import Outputs, stored_piece
 from aggarray.read.target import Target, mask_output, output
 from aggarray.read.views import view
-from aggarray.storage.remote import is_remote, look_ahead
+from aggarray.storage.remote import is_remote, prefetch_states
 from aggarray.storage.versions import one_version
 
 #: So many files per thread are shared out by the file, a few at a time, once some have shown how much work they are ...
@@ -53,10 +53,10 @@ def read(
     UnitsError naming file and variable; SelectionError where ``out`` does not fit.
     """
     with target.access.reach():
-        return _read(matrix, target, selectors, Wish(out, masked, threads))
+        return _read(matrix, target, selectors, FetchOptions(out, masked, threads))
 
 
-class Wish(NamedTuple):
+class FetchOptions(NamedTuple):
     """How a selection is read: as `read` takes it."""
 
     out: np.ndarray | None
@@ -64,20 +64,20 @@ class Wish(NamedTuple):
     threads: int | None
 
 
-def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], wish: Wish) -> Masked:
+def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], wish: FetchOptions) -> Masked:
     out, masked, threads = wish
-    rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)
     mask = mask_output(shape) if masked else None
-    matrix = settle(matrix, rows, target)
+    matrix = resolve_pieces(matrix, rows, target)
     aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
     outputs = result[aim or ...], None if mask is None else mask[aim or ...]
     if result.size:
-        job, groups = _Job(matrix, outputs, target), by_file(matrix, rows)
+        job, groups = _ReadJob(matrix, outputs, target), by_file(matrix, rows)
         distant = _look_ahead(matrix, groups)
         usual = max(get_options().threads, DISTANT) if distant else get_options().threads
-        with Crew(usual if threads is None else threads) as crew:
+        with BoundedExecutor(usual if threads is None else threads) as crew:
             if distant:
                 job.hand_out(groups, crew)
             else:
@@ -89,11 +89,11 @@ def _look_ahead(matrix: Matrix, groups: Sequence[Sequence[Piece]]) -> bool:
     """Tell whether remote files are read, what they are like having been asked of all at once."""
     uris = (matrix.references.uri_of(group[0].ref) for group in groups if group[0].ref >= 0)
     far = [str(uri) for uri in uris if uri is not None and is_remote(str(uri))]
-    look_ahead(far)
+    prefetch_states(far)
     return bool(far)
 
 
-def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> None:
+def _share_out(job: "_ReadJob", groups: Sequence[Sequence[Piece]], crew: BoundedExecutor) -> None:
     """Have the pieces of all files read: the work on few files divided, of many files several at a time.
 
     Threads gain nothing where a file is so little work that handing the interpreter over costs as much: the first files tell.
@@ -116,7 +116,7 @@ def _share_out(job: "_Job", groups: Sequence[Sequence[Piece]], crew: Crew) -> No
         crew.do(partial(job.carry_out, groups[start : start + bundle]), BATCH + SLAB)
 
 
-class _Job(NamedTuple):
+class _ReadJob(NamedTuple):
     """What is read, and what into."""
 
     matrix: Matrix
@@ -126,7 +126,7 @@ class _Job(NamedTuple):
     def carry_out(self, groups: Sequence[Sequence[Piece]]) -> int:
         """Read the pieces of files one after the other, small ones of files alike together; return the bytes that it took."""
         total = 0
-        sheaf: Sheaf | None = None
+        sheaf: SmallChunkBatch | None = None
         for group in groups:
             piece = group[0]
             found = _table(self.matrix, piece, self.target) if len(group) == 1 and piece.ref >= 0 else None
@@ -138,13 +138,13 @@ class _Job(NamedTuple):
                     total += sheaf.size
                     continue
                 sheaf.read(self.outputs, self._alone)
-            sheaf = sheaf_of(self.matrix, self.target, piece, found)
+            sheaf = small_chunk_batch(self.matrix, self.target, piece, found)
             total += self._alone(piece, found) if sheaf is None else sheaf.size
         if sheaf is not None:
             sheaf.read(self.outputs, self._alone)
         return total
 
-    def hand_out(self, groups: Sequence[Sequence[Piece]], crew: Crew) -> None:
+    def hand_out(self, groups: Sequence[Sequence[Piece]], crew: BoundedExecutor) -> None:
         """Have a crew read the pieces of files, a few chunks at a time."""
         for group in groups:
             for work, size in self.works(group):
@@ -177,14 +177,14 @@ class _Job(NamedTuple):
 
     def _works_of(self, piece: Piece, found: Found) -> Iterator[tuple[Work, int]]:
         stored = stored_piece(self.matrix, piece, found, self.outputs, self.target)
-        for batch in batches(stored, piece.selection):
+        for batch in read_tasks(stored, piece.selection):
             yield partial(carry_out, batch), batch.size
 
 
 def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
     """Find the chunks of a piece; whatever is wrong with its file, its library says best."""
     try:
-        return find_table(matrix.references, piece.ref, target.access)
+        return find_chunk_index(matrix.references, piece.ref, target.access)
     except IndexFileError as error:
         references = matrix.references
         raise_named(error, str(references.uri_of(piece.ref)), references.variables[int(references.variable[piece.ref])])
@@ -193,6 +193,6 @@ def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
 
 
 def _through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
-    with one_version(), held(matrix, group, target.access):
+    with one_version(), read_values(matrix, group, target.access):
         for piece in group:
             named(matrix, piece, lambda p: read_block(matrix, p, outputs, target))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import ChunkIndex
 from aggarray.options import get_options
 from aggarray.storage.lru_cache import LRUCache
 
@@ -12,7 +12,7 @@ from aggarray.storage.lru_cache import LRUCache
 TABLE_BYTES = 1 << 26
 
 
-def _table_bytes(item: tuple[Any, Chunks | None]) -> int:
+def _table_bytes(item: tuple[Any, ChunkIndex | None]) -> int:
     table = item[1]
     if table is None:
         return 1000

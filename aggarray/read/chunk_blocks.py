@@ -13,11 +13,11 @@ import numpy as np
 
 from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_all
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import ChunkIndex
 from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
-from aggarray.read.chunk_selection import Slab, parts_of
-from aggarray.read.stored_piece import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.read.chunk_selection import ChunkBlock, parts_of
+from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_view, put_conformed, settle_in_place
 from aggarray.storage.ranges import Versions
 from aggarray.storage.reader import opened, opened_as, read_file, read_into, read_ranges
 from aggarray.storage.remote import is_remote, pieces
@@ -34,7 +34,7 @@ _FILLED = 1 << 21
 Part = memoryview | None
 
 
-def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
+def read_chunk_blocks(stored: StoredPiece, slabs: Sequence[ChunkBlock]) -> None:
     """Read, decode, conform and place slabs of chunks. FormatError names the chunk that is damaged."""
     if not stored.table.filters and stored.table.names is None:
         for slab in slabs:
@@ -57,7 +57,7 @@ def read_slabs(stored: Stored, slabs: Sequence[Slab]) -> None:
             raise _blamed(stored, slab, own, error) from error
 
 
-def _put_fill(stored: Stored, slab: Slab) -> None:
+def _put_fill(stored: StoredPiece, slab: ChunkBlock) -> None:
     """Put the fill value where no chunk of a slab is stored, a part at a time."""
     fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
     for part, _ in parts_of(slab.out, (1,) * len(slab.out), _FILLED):
@@ -65,7 +65,7 @@ def _put_fill(stored: Stored, slab: Slab) -> None:
         put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
 
 
-def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
+def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks."""
     table = stored.table
     if len(numbers) == 1:
@@ -81,7 +81,7 @@ def _parts(stored: Stored, numbers: Sequence[int]) -> list[Part]:
     return [None if offset < 0 else next(found) for offset in offsets]
 
 
-def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
+def _plain_values(stored: StoredPiece, slab: ChunkBlock) -> np.ndarray:
     """Return what a slab of chunks without filters has of a selection; neighbours in the file are read by one call."""
     table, numbers = stored.table, slab.numbers
     rows = np.empty((len(numbers), prod(table.chunk) * table.dtype.itemsize), np.uint8)
@@ -100,7 +100,7 @@ def _plain_values(stored: Stored, slab: Slab) -> np.ndarray:
     return np.asarray(taken(rows, slab, table.dtype, 1, False)[0])
 
 
-def _parts_of_store(stored: Stored, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
+def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks that lie in several files; one of a file that need not be there is all fill value."""
     inline = stored.table.inline or {}
     found: list[Part] = [None] * len(numbers)
@@ -149,7 +149,7 @@ def _whole(path: str, needed: bool) -> Part:
         return found
 
 
-def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
+def _in_place(stored: StoredPiece, slab: ChunkBlock, part: Part) -> bool:
     """Decode one chunk that is wanted whole straight into the output, where it lies there as it does in the file."""
     table = stored.table
     if len(slab.numbers) > 1 or part is None or not table.filters:
@@ -167,7 +167,7 @@ def _in_place(stored: Stored, slab: Slab, part: Part) -> bool:
     return True
 
 
-def _check_sizes(table: Chunks, slab: Slab, parts: Sequence[Part]) -> None:
+def _check_sizes(table: ChunkIndex, slab: ChunkBlock, parts: Sequence[Part]) -> None:
     """Raise ValueError for large chunks of which so little is stored that no decoding makes as much of it."""
     size = prod(table.chunk) * table.dtype.itemsize
     # promise: chunk-memory-plausible
@@ -178,11 +178,11 @@ def _check_sizes(table: Chunks, slab: Slab, parts: Sequence[Part]) -> None:
             check_size(table.filters, len(part), size, _mask(table, number))
 
 
-def _mask(table: Chunks, number: int) -> int:
+def _mask(table: ChunkIndex, number: int) -> int:
     return 0 if table.masks is None else int(table.masks[number])
 
 
-def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np.ndarray:
+def _values(stored: StoredPiece, slab: ChunkBlock, parts: Sequence[Part], keep: bool) -> np.ndarray:
     """Return what a slab has of a selection, as stored."""
     table, count = stored.table, len(slab.numbers)
     _check_sizes(table, slab, parts)
@@ -200,7 +200,7 @@ def _values(stored: Stored, slab: Slab, parts: Sequence[Part], keep: bool) -> np
     return np.asarray(taken(rows, slab, table.dtype, 1, rest is not None)[0])
 
 
-def few_filters(table: Chunks, slab: Slab) -> tuple[Filter, ...] | None:
+def few_filters(table: ChunkIndex, slab: ChunkBlock) -> tuple[Filter, ...] | None:
     """Return the filters to be undone where few elements are then taken from the planes of shuffled chunks; else None."""
     itemsize = table.dtype.itemsize
     # Planes are those of elements only where the filter was told their size.
@@ -209,7 +209,7 @@ def few_filters(table: Chunks, slab: Slab) -> tuple[Filter, ...] | None:
     return before_shuffle(table.filters)
 
 
-def taken(rows: np.ndarray, slab: Slab, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
+def taken(rows: np.ndarray, slab: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
     """Return what is wanted of slabs alike of several files: (members, ...).
 
     ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second.
@@ -231,7 +231,7 @@ def _of_each(index: Sequence[Any]) -> Any:
     return (slice(None), *index)
 
 
-def _decode(table: Chunks, slab: Slab, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
+def _decode(table: ChunkIndex, slab: ChunkBlock, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
     """Decode chunks into rows; those of chunks that are not stored stay as they are."""
     if table.masks is None and None not in parts:
         decode_all(filters, parts, rows)
@@ -242,18 +242,18 @@ def _decode(table: Chunks, slab: Slab, parts: Sequence[Part], rows: np.ndarray, 
             decode(filters, part, row.size, mask if filters is table.filters else mask >> 1, row)
 
 
-def _fill(table: Chunks, parts: Sequence[Part], elements: np.ndarray) -> None:
+def _fill(table: ChunkIndex, parts: Sequence[Part], elements: np.ndarray) -> None:
     """Make the elements of chunks that are not stored the fill value; ``elements``: bytes, (chunks, elements, item size)."""
     absent = [i for i, part in enumerate(parts) if part is None]
     if absent:
         elements[absent] = np.frombuffer(np.asarray(table.fill, table.dtype).tobytes(), np.uint8)
 
 
-def _key(stored: Stored, number: int) -> tuple[Any, ...]:
+def _key(stored: StoredPiece, number: int) -> tuple[Any, ...]:
     return stored.path, stored.state, stored.variable, number
 
 
-def _served(stored: Stored, slab: Slab) -> bool:
+def _served(stored: StoredPiece, slab: ChunkBlock) -> bool:
     """Serve a slab from the chunks that are kept decoded, if all are."""
     kept = [decoded_chunks.get(_key(stored, number)) for number in slab.numbers]
     if any(chunk is None for chunk in kept):
@@ -263,7 +263,7 @@ def _served(stored: Stored, slab: Slab) -> bool:
     return True
 
 
-def _placed(stored: Stored, number: int) -> str:
+def _placed(stored: StoredPiece, number: int) -> str:
     """Say which chunk a number is of: its index in the grid, and where it lies."""
     table = stored.table
     index = ", ".join(str(int(i)) for i in np.unravel_index(number, table.grid)) if table.grid else ""
@@ -274,7 +274,7 @@ def _placed(stored: Stored, number: int) -> str:
     return f"chunk [{index}] at byte {table.offsets[number]}{within}"
 
 
-def _blamed(stored: Stored, slab: Slab, parts: Sequence[Part], error: ValueError) -> FormatError:
+def _blamed(stored: StoredPiece, slab: ChunkBlock, parts: Sequence[Part], error: ValueError) -> FormatError:
     """Return an error that names the damaged chunk."""
     table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
     for number, part in zip(slab.numbers, parts, strict=True):

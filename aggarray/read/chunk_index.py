@@ -8,32 +8,32 @@ import numpy as np
 
 from aggarray.codecs import known
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Chunks, Stamp
-from aggarray.formats.partial_scan import Tables, WantedTables
+from aggarray.formats.base import ChunkIndex, Stamp
+from aggarray.formats.partial_scan import ChunkIndexRequest, ScannedChunkIndexes
 from aggarray.partition.matrix import References
 from aggarray.read.cache import chunk_tables
 from aggarray.read.open_files import file_state, opened
-from aggarray.scan.workers import Crew
+from aggarray.scan.workers import WorkerPool
 from aggarray.storage.access import Access
 from aggarray.storage.files import is_folder
-from aggarray.storage.ranges import State
-from aggarray.storage.remote import is_remote, look_ahead
+from aggarray.storage.ranges import SourceState
+from aggarray.storage.remote import is_remote, prefetch_states
 
-Found = tuple[Chunks, str, State | None]
+Found = tuple[ChunkIndex, str, SourceState | None]
 #: Arrays of chunks, which have twice as many dimensions and one more, are arrays to NumPy up to this.
 _RANK = 31
 
 
-class Entry(NamedTuple):
+class CachedChunkIndex(NamedTuple):
     """Where the chunks of a variable of a file are stored, and the state (time, size, ...) of the file that this is true of."""
 
     uri: str
     variable: str
-    state: State
-    chunks: Chunks
+    state: SourceState
+    chunks: ChunkIndex
 
 
-def find_table(references: References, row: int, access: Access) -> Found | None:
+def find_chunk_index(references: References, row: int, access: Access) -> Found | None:
     """Return (chunks, path, state of the file, None of a store) of a sub-array; None where it is read through its library.
 
     Raises MissingFileError, FormatError or IndexFileError where the file is gone, may not be read or has changed.
@@ -52,7 +52,7 @@ def find_table(references: References, row: int, access: Access) -> Found | None
     return table, uri, state
 
 
-def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[State | None, Chunks | None]:
+def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[SourceState | None, ChunkIndex | None]:
     """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
     variable = references.variables[int(references.variable[row])]
     stamp = references.stamp_of(row)
@@ -72,7 +72,9 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
     return None if table is not None and table.names is not None else state, table
 
 
-def _known(references: References, uri: str, variable: str, state: State, stamp: Stamp | None) -> tuple[bool, Chunks | None]:
+def _known(
+    references: References, uri: str, variable: str, state: SourceState, stamp: Stamp | None
+) -> tuple[bool, ChunkIndex | None]:
     """Tell whether it is known where the chunks of a variable are stored, and where: None where its library reads it."""
     held = chunk_tables.get((uri, variable))
     if held is not None and held[0] == state:
@@ -84,14 +86,14 @@ def _known(references: References, uri: str, variable: str, state: State, stamp:
     return table is not None, table
 
 
-def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
+def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterator[CachedChunkIndex]:
     """Yield where the chunks of all sub-arrays are stored, each variable of a file once.
 
     Files of which nobody knows it are asked, by several processes where they are many. Stores and files that are not there, or
     that only their libraries read, are passed over.
     """
     tables = list(tables)
-    look_ahead(str(uri) for references, _ in tables for uri in references.uris)
+    prefetch_states(str(uri) for references, _ in tables for uri in references.uris)
     seen: set[tuple[str, str]] = set()
     unknown: dict[str, list[str]] = {}
     there = _Folders()
@@ -109,14 +111,14 @@ def gather(tables: Iterable[tuple[References, Access]]) -> Iterator[Entry]:
                 continue  # whoever reads it is told
             known, table = _known(references, uri, variable, state, stamp)
             if table is not None:
-                yield Entry(uri, variable, state, table)
+                yield CachedChunkIndex(uri, variable, state, table)
             elif not known:
                 unknown.setdefault(uri, []).append(variable)
-    with Crew() as crew:
-        for found in crew.run([(uri, WantedTables(tuple(names))) for uri, names in unknown.items()]):
-            if isinstance(found, Tables):
+    with WorkerPool() as crew:
+        for found in crew.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
+            if isinstance(found, ScannedChunkIndexes):
                 for variable, table in found.tables.items():
-                    yield Entry(found.uri, variable, found.state, table)
+                    yield CachedChunkIndex(found.uri, variable, found.state, table)
 
 
 class _Folders:

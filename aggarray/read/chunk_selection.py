@@ -1,7 +1,7 @@
 """Which stored chunks does a selection of a sub-array touch, which part of each, and where does that part go?
 
-Pure: a selection per dimension and a grid of chunks become `Slab`s of chunks that are decoded whole; of large chunks without
-filters only `Rows` are read.
+Pure: a selection per dimension and a grid of chunks become `ChunkBlock`s of chunks that are decoded whole; of large chunks
+without filters only `Rows` are read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats.base import Chunks, grid_of
+from aggarray.formats.base import ChunkIndex, grid_of
 
 Indices = slice | np.ndarray
 
@@ -30,7 +30,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Slab:
+class ChunkBlock:
     """A rectangle of chunks that are decoded together.
 
     ``numbers``: of the chunks, in C order; ``runs``: what is taken of them, per dimension; ``chunk``: the shape of one;
@@ -105,27 +105,31 @@ def _range_runs(wanted: range, chunk: int) -> Iterator[Run]:
         done = until
 
 
-def slabs_of(table: Chunks, selection: Sequence[Indices], most: int) -> Iterable[Slab]:
+def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) -> Iterable[ChunkBlock]:
     """Return the chunks of a selection in rectangles of at most ``most`` chunks, at least one, in the order of the grid."""
     key = []
     count = 1
     for chosen, side in zip(selection, table.chunk, strict=True):
         if not isinstance(chosen, slice):
-            return _slabs(table.shape, table.chunk, selection, most)
+            return _chunk_blocks(table.shape, table.chunk, selection, most)
         key.append((chosen.start, chosen.stop, chosen.step))
         count *= (chosen.stop - 1) // side - chosen.start // side + 1
     if count > _SHARED:
-        return _slabs(table.shape, table.chunk, selection, most)
-    return _shared_slabs(table.shape, table.chunk, tuple(key), most)
+        return _chunk_blocks(table.shape, table.chunk, selection, most)
+    return _shared_chunk_blocks(table.shape, table.chunk, tuple(key), most)
 
 
 # The files of an archive are mostly alike, and the same is wanted of each.
 @lru_cache(maxsize=128)
-def _shared_slabs(shape: tuple[int, ...], chunk: tuple[int, ...], key: tuple[Any, ...], most: int) -> tuple[Slab, ...]:
-    return tuple(_slabs(shape, chunk, [slice(*ends) for ends in key], most))
+def _shared_chunk_blocks(
+    shape: tuple[int, ...], chunk: tuple[int, ...], key: tuple[Any, ...], most: int
+) -> tuple[ChunkBlock, ...]:
+    return tuple(_chunk_blocks(shape, chunk, [slice(*ends) for ends in key], most))
 
 
-def _slabs(shape: tuple[int, ...], chunk: tuple[int, ...], selection: Sequence[Indices], most: int) -> Iterator[Slab]:
+def _chunk_blocks(
+    shape: tuple[int, ...], chunk: tuple[int, ...], selection: Sequence[Indices], most: int
+) -> Iterator[ChunkBlock]:
     columns = [runs_along(chosen, side) for chosen, side in zip(selection, chunk, strict=True)]
     strides = _strides(grid_of(shape, chunk))
     room, axis = most, len(columns)
@@ -142,7 +146,7 @@ def _slabs(shape: tuple[int, ...], chunk: tuple[int, ...], selection: Sequence[I
         numbers = np.zeros(1, np.int64)
         for own, stride in zip(runs, strides, strict=True):
             numbers = np.add.outer(numbers, [run.chunk * stride for run in own]).ravel()
-        yield Slab(numbers.tolist(), runs, chunk, tuple(slice(own[0].out.start, own[-1].out.stop) for own in runs))
+        yield ChunkBlock(numbers.tolist(), runs, chunk, tuple(slice(own[0].out.start, own[-1].out.stop) for own in runs))
 
 
 def _strides(grid: Sequence[int]) -> list[int]:
@@ -229,7 +233,7 @@ class Rows(NamedTuple):
     out: tuple[slice, ...]
 
 
-def rows_of(slab: Slab, grid: Sequence[int]) -> Iterator[Rows]:
+def rows_of(slab: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
     """Yield the rows that hold what is wanted of a slab: as long as what is wanted whole, or nearly so, allows."""
     rank, sides, runs = len(slab.runs), slab.chunk, slab.runs
     axis = rank
@@ -246,7 +250,7 @@ def rows_of(slab: Slab, grid: Sequence[int]) -> Iterator[Rows]:
     if axis == rank:
         yield Rows(axis, numbers, starts, (), slice(0, 1, 1), slab.out)
         return
-    for own in _alike(runs[axis]):
+    for own in _are_equal(runs[axis]):
         low, high = _ends(own[0].local)
         which, begins = numbers, starts + low * of_chunk[axis]
         for d, some in enumerate([own, *runs[axis + 1 :]], axis):
@@ -264,7 +268,7 @@ def _is_dense(run: Run) -> bool:
     return high - low <= 2 * _count(run.local)
 
 
-def _alike(runs: Sequence[Run]) -> Iterator[list[Run]]:
+def _are_equal(runs: Sequence[Run]) -> Iterator[list[Run]]:
     """Group neighbouring runs that take the same of their chunks."""
     group: list[Run] = []
     for run in runs:

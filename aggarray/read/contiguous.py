@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from aggarray.errors import MissingFileError
-from aggarray.read.chunk_selection import Rows, Slab, rows_of
-from aggarray.read.stored_piece import Stored, file_of, native, place_in_view, put_conformed, settle_in_place
-from aggarray.storage.reader import GAP, Source, opened, opened_as
+from aggarray.read.chunk_selection import ChunkBlock, Rows, rows_of
+from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.storage.reader import GAP, RangeReader, opened, opened_as
 
 #: Rows that lie close together are read by one call of about so many bytes.
 SPAN = 1 << 22
@@ -24,10 +24,10 @@ _FEW = 8
 Found = tuple[str, bool]
 
 
-class Stretch(NamedTuple):
+class ContiguousRun(NamedTuple):
     """A slab of which only rows are read; ``start``: where in the selection the part begins that it is of."""
 
-    slab: Slab
+    slab: ChunkBlock
     start: tuple[int, ...]
 
     @property
@@ -40,14 +40,14 @@ class Stretch(NamedTuple):
         return tuple(slice(o.start + s, o.stop + s) for o, s in zip(out, self.start, strict=True))
 
 
-def read_stretches(stored: Stored, stretches: Sequence[Stretch]) -> None:
+def read_contiguous_runs(stored: StoredPiece, stretches: Sequence[ContiguousRun]) -> None:
     """Read, conform and place what is wanted of chunks without filters."""
     for stretch in stretches:
         for rows in rows_of(stretch.slab, stored.table.grid):
             _read(stored, rows, stretch.shifted(rows.out))
 
 
-def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
+def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
     table, numbers, dtype = stored.table, rows.numbers.ravel(), stored.table.dtype
     first = table.offsets[numbers]
     absent = first < 0
@@ -74,7 +74,7 @@ def _read(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> None:
     put_conformed(stored, out, native(_laid(raw, rows)))
 
 
-def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:
+def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:
     """Yield the files of chunks and whether they have to be there, with the places in ``there`` whose chunks lie in each."""
     if stored.table.names is None:
         yield (stored.path, True), there
@@ -87,7 +87,7 @@ def _by_file(stored: Stored, numbers: np.ndarray, there: np.ndarray) -> Iterator
         yield file, there[order[begin:end]]
 
 
-def _place(stored: Stored, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:
+def _place(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:
     """Return the part of the output that the rows fill as they are, one after the other; None where they do not."""
     counts = rows.numbers.shape
     if not rows.shape:
@@ -111,7 +111,7 @@ def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
     return found.transpose(order).reshape((*counts[:axis], *(n * s for n, s in zip(counts[axis:], taken, strict=True))))
 
 
-def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
+def _read_rows(source: RangeReader, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
     """Read rows at offsets into ``buffer[places]``; those that lie close together by one call."""
     length = buffer.shape[1]
     if source.distant:
@@ -146,7 +146,7 @@ def _read_rows(source: Source, offsets: np.ndarray, buffer: np.ndarray, places: 
 
 
 def _read_short(
-    source: Source, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
+    source: RangeReader, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """Read short rows that lie in many short spans: ``groups``: the first row of each span and the end, bytes of each span."""
     cuts, spans = groups

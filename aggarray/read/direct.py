@@ -9,14 +9,14 @@ from math import prod
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import ChunkIndex
 from aggarray.formats.flattened import stored_name
 from aggarray.read.cache import chunk_tables
-from aggarray.read.chunk_blocks import read_slabs
-from aggarray.read.chunk_selection import Indices, Slab, parts_of, slabs_of
-from aggarray.read.contiguous import SPAN, Stretch, read_stretches
+from aggarray.read.chunk_blocks import read_chunk_blocks
+from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
+from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
 from aggarray.read.library import raise_named
-from aggarray.read.stored_piece import Stored, put_missing
+from aggarray.read.stored_piece import StoredPiece, put_missing
 
 #: Bytes that are read at once.
 BATCH = 1 << 21
@@ -28,48 +28,48 @@ PART, MOST = 1 << 21, 1 << 12
 _EACH, _PLACES = 1000, 50
 
 
-class Batch(NamedTuple):
+class ReadTask(NamedTuple):
     """Work on one piece: ``items``, carried out by ``read``; ``size``: bytes needed meanwhile."""
 
-    stored: Stored
-    read: Callable[[Stored, Any], None]
-    items: Sequence[Slab | Stretch]
+    stored: StoredPiece
+    read: Callable[[StoredPiece, Any], None]
+    items: Sequence[ChunkBlock | ContiguousRun]
     size: int
 
 
-def batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
+def read_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
     """Yield the work for a piece, neighbours together."""
     table = stored.table
     # promise: read-maps-no-file
     chunk = prod(table.chunk) * table.dtype.itemsize
     if table.filters or table.inline or chunk < SMALL:
         most = 1 if chunk >= SMALL else min(SLAB // chunk, MOST)
-        yield from _slab_batches(stored, slabs_of(table, selection, most))
+        yield from _chunk_block_tasks(stored, chunk_blocks_of(table, selection, most))
     else:
-        yield from _stretch_batches(stored, selection)
+        yield from _contiguous_tasks(stored, selection)
 
 
-def _slab_batches(stored: Stored, slabs: Iterable[Slab]) -> Iterator[Batch]:
+def _chunk_block_tasks(stored: StoredPiece, slabs: Iterable[ChunkBlock]) -> Iterator[ReadTask]:
     table = stored.table
     # A chunk decoded, unshuffled, converted in double precision, and its mask.
     each = prod(table.chunk) * (2 * table.dtype.itemsize + 17)
     # The chunks of a store are whole files, whose sizes nobody has asked for.
     unknown = prod(table.chunk) * table.dtype.itemsize
-    found: list[Slab] = []
+    found: list[ChunkBlock] = []
     size = most = count = 0
     for slab in slabs:
         if found and (size >= BATCH or count >= MOST):
-            yield Batch(stored, read_slabs, found, size + most + count * _EACH)
+            yield ReadTask(stored, read_chunk_blocks, found, size + most + count * _EACH)
             found, size, most, count = [], 0, 0, 0
         found.append(slab)
         count += len(slab.numbers)
         size += int(table.sizes[slab.numbers[0]] if len(slab.numbers) == 1 else table.sizes[slab.numbers].sum()) or unknown
         most = max(most, len(slab.numbers) * each)
     if found:
-        yield Batch(stored, read_slabs, found, size + most + count * _EACH)
+        yield ReadTask(stored, read_chunk_blocks, found, size + most + count * _EACH)
 
 
-def _stretch_batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[Batch]:
+def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
     table = stored.table
     itemsize = table.dtype.itemsize
     last = selection[-1] if selection else slice(0, 1, 1)
@@ -77,12 +77,12 @@ def _stretch_batches(stored: Stored, selection: Sequence[Indices]) -> Iterator[B
     single = not (isinstance(last, slice) and last.step == 1)
     each = 2 * itemsize + 17 + _PLACES * single
     for part, start in parts_of(selection, table.chunk, PART // itemsize // (4 if single else 1)):
-        for slab in slabs_of(table, part, MOST):
+        for slab in chunk_blocks_of(table, part, MOST):
             # What is read, picked out of it, converted in double precision, and its mask.
-            yield Batch(stored, read_stretches, [Stretch(slab, tuple(start))], SPAN + prod(slab.shape) * each)
+            yield ReadTask(stored, read_contiguous_runs, [ContiguousRun(slab, tuple(start))], SPAN + prod(slab.shape) * each)
 
 
-def carry_out(batch: Batch) -> None:
+def carry_out(batch: ReadTask) -> None:
     """Read, decode, conform and place the items of a batch; errors name the file and the variable."""
     stored = batch.stored
     try:
@@ -99,13 +99,15 @@ def carry_out(batch: Batch) -> None:
         raise_named(error, stored.path, stored.variable)
     # promise: chunk-memory-error
     except MemoryError as error:
-        raise FormatError(f"{stored.path}, variable {stored_name(stored.variable)!r}: {_no_memory(stored.table)}") from error
+        raise FormatError(
+            f"{stored.path}, variable {stored_name(stored.variable)!r}: {_out_of_memory(stored.table)}"
+        ) from error
     except OSError as error:
         text = f"{stored.path}, variable {stored_name(stored.variable)!r}: {error.strerror or error}"
         raise FormatError(f"{text}; read it again") from error
 
 
-def _no_memory(table: Chunks) -> str:
+def _out_of_memory(table: ChunkIndex) -> str:
     """Say that a chunk took more memory than there is, and what to do."""
     sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
     text = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"

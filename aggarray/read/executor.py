@@ -16,7 +16,7 @@ _TOGETHER, _PIECES = 1 << 18, 16
 Work = Callable[[], object]
 
 
-class Crew:
+class BoundedExecutor:
     """Up to so many threads; none are started for work that one does as quickly.
 
     >>> done = []
@@ -37,7 +37,7 @@ class Crew:
         self._gathered: list[Work] = []
         self._gathered_bytes = 0
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "BoundedExecutor":
         return self
 
     def do(self, work: Work, size: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats.base import blaming, select_outer
+from aggarray.formats.base import naming_errors, select_outer
 from aggarray.formats.flattened import stored_name
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
@@ -33,7 +33,7 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
     if uri is None:
         return _pick(references.memory[code], piece.selection)
     variable = references.variables[code]
-    with blaming(uri, stored_name(variable)), opened(references, piece.ref, access) as handle:
+    with naming_errors(uri, stored_name(variable)), opened(references, piece.ref, access) as handle:
         found = select_outer(lambda box: handle.read(variable, box), piece.selection)
     expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
     stored = references.template_of(piece.ref).encoding.stored
@@ -73,7 +73,7 @@ def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -
 
 
 @contextmanager
-def held(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
+def read_values(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
     """Keep the file of several pieces open from the first to the last; whatever is wrong with it, the pieces will say."""
     references, first = matrix.references, group[0].ref
     with ExitStack() as stack:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
-from aggarray.formats import checksum, open_file, telling_file
+from aggarray.formats import checksum, open_file, state_path
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
 from aggarray.formats.flattened import understanding
 from aggarray.options import get_options
 from aggarray.partition.matrix import References
 from aggarray.storage.access import Access
-from aggarray.storage.files import looks, resized, same_time
-from aggarray.storage.ranges import State
+from aggarray.storage.files import resized, same_time, stat_file
+from aggarray.storage.ranges import SourceState
 from aggarray.storage.reader import close_sources
 from aggarray.storage.versions import check_version
 
@@ -79,13 +79,13 @@ class OpenFiles:
                     lease.handle.close()
                 self._shrink()
 
-    def state(self, path: str, stamp: Stamp | None) -> State:
+    def state(self, path: str, stamp: Stamp | None) -> SourceState:
         """Return what tells whether a file is still the same; errors as `use` raises them."""
         try:
-            status = looks(path)
+            status = stat_file(path)
             if status.folder:
                 # A folder does not tell that a file in it was written to.
-                status = looks(telling_file(path))
+                status = stat_file(state_path(path))
         except FormatError as error:
             # Of a remote file: it says itself what is wrong.
             self.forget(path)
@@ -132,8 +132,8 @@ class OpenFiles:
         """Raise ChangedFileError unless a file is what it was, but for its time: copying changes that."""
         if self._same.get(path) == (state, stamp):
             return
-        told = telling_file(path)
-        status = looks(told)
+        told = state_path(path)
+        status = stat_file(told)
         change = resized(status, stamp[0])
         if change:
             raise ChangedFileError(f"{change}; open the files anew")
@@ -210,7 +210,7 @@ def with_borrowed(structure: Structure, access: Access) -> Structure:
         return replace(structure, variables=with_values(structure.variables, values_of, wanted))
 
 
-def file_state(path: str, stamp: Stamp | None) -> State:
+def file_state(path: str, stamp: Stamp | None) -> SourceState:
     """Return what tells whether a file is still the same.
 
     MissingFileError where it is gone, ChangedFileError where it is not what it was when it was scanned.

@@ -7,12 +7,12 @@ import numpy as np
 
 from aggarray.memory.selection import as_range
 from aggarray.partition.matrix import Matrix
-from aggarray.partition.plan import Along, Piece, pieces
+from aggarray.partition.plan import DimensionPlan, Piece, pieces
 from aggarray.read.target import Target
-from aggarray.scan.resolution import settled, touched
+from aggarray.scan.resolution import resolve_references, touched
 
 
-def by_file(matrix: Matrix, rows: Sequence[Along]) -> list[list[Piece]]:
+def by_file(matrix: Matrix, rows: Sequence[DimensionPlan]) -> list[list[Piece]]:
     """Group the pieces so that each file is read by one thread at a time, once it is open."""
     groups: dict[int, list[Piece]] = defaultdict(list)
     for piece in pieces(matrix, rows):
@@ -58,8 +58,8 @@ def _numbers(indices: slice | np.ndarray) -> np.ndarray:
     return np.arange(indices.start, indices.stop, indices.step or 1) if isinstance(indices, slice) else indices
 
 
-def settle(matrix: Matrix, rows: Sequence[Along], target: Target) -> Matrix:
+def resolve_pieces(matrix: Matrix, rows: Sequence[DimensionPlan], target: Target) -> Matrix:
     """Look at the files of sub-arrays that are about to be read and that so far only an index has told of."""
     if not any(t.declared for t in matrix.references.templates):
         return matrix
-    return settled(matrix, touched(matrix, rows), target.step, target.access)
+    return resolve_references(matrix, touched(matrix, rows), target.step, target.access)

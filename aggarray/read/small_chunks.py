@@ -18,7 +18,7 @@ from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_blocks import few_filters, taken
 from aggarray.read.chunk_index import Found
-from aggarray.read.chunk_selection import Slab, slabs_of
+from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.read.stored_piece import Outputs, native, seen_as_stored
 from aggarray.read.target import Target
 from aggarray.storage.reader import read_ranges
@@ -27,10 +27,10 @@ from aggarray.storage.reader import read_ranges
 SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
 
 
-class Sheaf:
+class SmallChunkBatch:
     """Pieces alike in all but their file and their place."""
 
-    def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, slab: Slab) -> None:
+    def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, slab: ChunkBlock) -> None:
         self._matrix, self._target, self._slab = matrix, target, slab
         self._piece, self._table = piece, found[0]
         self._code = matrix.references.template[piece.ref]
@@ -100,16 +100,16 @@ class Sheaf:
                     see(outputs[1][(*piece.out, ...)])[...] = mask[number]
 
 
-def sheaf_of(matrix: Matrix, target: Target, piece: Piece, found: Found) -> Sheaf | None:
+def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, found: Found) -> SmallChunkBatch | None:
     """Return a sheaf that others may join; None for a piece that is better read by itself."""
     table = found[0]
     most = SMALL // (prod(table.chunk) * table.dtype.itemsize)
     if not most or not is_plain(piece, found) or get_options().cache_bytes:
         return None
-    slabs = slabs_of(table, piece.selection, most)
+    slabs = chunk_blocks_of(table, piece.selection, most)
     if not isinstance(slabs, tuple) or len(slabs) != 1:
         return None
-    return Sheaf(matrix, target, piece, found, slabs[0])
+    return SmallChunkBatch(matrix, target, piece, found, slabs[0])
 
 
 def is_plain(piece: Piece, found: Found) -> bool:

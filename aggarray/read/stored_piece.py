@@ -1,6 +1,6 @@
 """Which stored chunks are read for a piece, and how do their values get to their places in the output?
 
-A `Stored` is a piece whose chunks are known. Values that are the master's as they are stored go straight to a view of the
+A `StoredPiece` is a piece whose chunks are known. Values that are the master's as they are stored go straight to a view of the
 output; others are conformed, and put there or scattered.
 """
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import ChunkIndex
 from aggarray.partition.conform import arrange, conform
 from aggarray.partition.matrix import Matrix, Template
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_index import Found
 from aggarray.read.chunk_selection import outer
 from aggarray.read.target import Target
-from aggarray.storage.ranges import State, Versions
+from aggarray.storage.ranges import SourceState, Versions
 from aggarray.storage.remote import below
 
 Indices = slice | np.ndarray
@@ -25,12 +25,12 @@ Outputs = tuple[np.ndarray, np.ndarray | None]
 Put = Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
 
 
-class Stored(NamedTuple):
+class StoredPiece(NamedTuple):
     """A piece that is read directly: its chunks, the path of its file, its template, and where values and mask go."""
 
-    table: Chunks
+    table: ChunkIndex
     path: str
-    state: State | None
+    state: SourceState | None
     variable: str
     template: Template
     put: Put
@@ -41,7 +41,7 @@ class Stored(NamedTuple):
     versions: Versions | None = None
 
 
-def file_of(stored: Stored, number: int) -> tuple[str, bool]:
+def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
     """Return the path of the file that holds a chunk, and whether it has to be there."""
     if stored.table.names is None:
         return stored.path, True
@@ -50,14 +50,14 @@ def file_of(stored: Stored, number: int) -> tuple[str, bool]:
     return (name if outside else below(stored.path, name)), outside
 
 
-def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> Stored:
+def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> StoredPiece:
     """Return a piece with what puts its values into the outputs (values and mask, in the master's dimensions)."""
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     put, view = putter(matrix, piece, outputs, target.fill_value)
     table = found[0]
     versions = None if table.names is None else Versions() if table.versions is None else table.versions.copy()
-    return Stored(*found, variable, template, put, view, target, versions)
+    return StoredPiece(*found, variable, template, put, view, target, versions)
 
 
 def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[Put, np.ndarray | None]:
@@ -138,20 +138,20 @@ def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tu
     return positions[wanted], take[wanted] - low
 
 
-def put_conformed(stored: Stored, out: tuple[slice, ...], raw: np.ndarray) -> None:
+def put_conformed(stored: StoredPiece, out: tuple[slice, ...], raw: np.ndarray) -> None:
     """Conform stored values, in native byte order, and put them where they go; FormatError and the like for bad ones."""
     encoding = stored.template.encoding
     values, mask = conform(*encoding.decode(raw), stored.template, stored.target.step)
     stored.put(out, values, mask)
 
 
-def put_missing(stored: Stored, out: tuple[slice, ...]) -> None:
+def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
     """Make a part of the output missing."""
     gone = np.zeros(tuple(o.stop - o.start for o in out), stored.target.step.dtype)
     stored.put(out, gone, np.ones(gone.shape, bool))
 
 
-def place_in_view(stored: Stored, out: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray | None:
+def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray | None:
     """Return the part of the output that stored values of a shape fill as they are, contiguous; None where they do not."""
     encoding, step, template = stored.template.encoding, stored.target.step, stored.template
     if stored.view is None or template.steps or template.last_step != step or encoding.packed:
@@ -163,7 +163,7 @@ def place_in_view(stored: Stored, out: tuple[slice, ...], shape: tuple[int, ...]
     return where if where.shape == shape and where.flags.c_contiguous else None
 
 
-def settle_in_place(stored: Stored, out: tuple[slice, ...], where: np.ndarray) -> None:
+def settle_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndarray) -> None:
     """Make stored values in the output those of the master: byte order, and what stands for missing."""
     if not stored.table.dtype.isnative:
         # Three times as fast as `byteswap`, and other threads run meanwhile.

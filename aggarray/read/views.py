@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units import between
+from aggarray.cf.units import conversion_between
 from aggarray.errors import AccessError
 from aggarray.memory.creation import shared
 from aggarray.memory.selection import Selector, result_shape
 from aggarray.partition.conform import arrange
 from aggarray.partition.matrix import Matrix, Step, Template
-from aggarray.partition.plan import Along, Piece, along
+from aggarray.partition.plan import DimensionPlan, Piece, plan_dimension
 from aggarray.read.library import named
 from aggarray.read.open_files import opened
-from aggarray.read.pieces import by_file, settle
+from aggarray.read.pieces import by_file, resolve_pieces
 from aggarray.read.target import Target
 from aggarray.storage.access import Access
 
@@ -30,13 +30,13 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     if 0 in shape:
         # What has no elements lies nowhere.
         return shared(np.empty(shape, target.step.dtype))
-    rows = [along(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
+    rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     with target.access.reach():
         return _view(matrix, target, rows, masked)
 
 
-def _view(matrix: Matrix, target: Target, rows: Sequence[Along], masked: bool) -> np.ndarray | str:
-    matrix = settle(matrix, rows, target)
+def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked: bool) -> np.ndarray | str:
+    matrix = resolve_pieces(matrix, rows, target)
     found = [piece for group in by_file(matrix, rows) for piece in group]
     if len(found) != 1 or found[0].ref < 0:
         return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"
@@ -73,7 +73,7 @@ def _as_stored(template: Template, step: Step) -> bool:
     """Tell whether stored values are those of the master but for byte order and missing values."""
     encoding = template.encoding
     plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == step.dtype
-    return plain and between(template, step).identity
+    return plain and conversion_between(template, step).identity
 
 
 def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:

@@ -1,7 +1,8 @@
 """Is a file what files of its kind are taken to be like?
 
-`facts_of` lists what decides about the meaning of values: dimensions, sizes, types, the attributes that CF gives a meaning, the
-values of coordinates, and what hangs on what. `difference` says in words where a file is not what was assumed of it.
+`signatures_of` lists what decides about the meaning of values: dimensions, sizes, types, the attributes that CF gives a
+meaning, the values of coordinates, and what hangs on what. `difference` says in words where a file is not what was assumed of
+it.
 """
 
 import hashlib
@@ -13,10 +14,10 @@ import numpy as np
 
 from aggarray.cf.encoding import items_of
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.formats.partial_scan import GLIMPSED
+from aggarray.formats.partial_scan import MAX_VALUES
 from aggarray.formats.templates import naming
-from aggarray.partition.signatures import Assumed, Fact
-from aggarray.scan.roles import Names, roles_of
+from aggarray.partition.signatures import FileSignature, VariableSignature
+from aggarray.scan.roles import VariableNames, roles_of
 
 #: Attributes that say what values are, how they are stored, or what hangs on a variable.
 _MEANING = (
@@ -28,7 +29,7 @@ _MEANING = (
 #: Of a variable that has one of these every attribute counts: it is a grid mapping (CF section 5.6).
 _MAPPING = ("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
 
-WAY_OUT = "open with Rules(trust='verify')"
+HINT = "open with Rules(trust='verify')"
 
 
 def as_text(value: Any) -> str:
@@ -43,13 +44,13 @@ def as_text(value: Any) -> str:
     return f"{found.dtype.str} {found.tolist()!r}" if found.dtype.kind in "iufcb" else repr(found.tolist())
 
 
-def facts_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str, Fact]:
+def signatures_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str, VariableSignature]:
     """Return what a file says of each of its variables; ``identifying``: attributes that count beside those of CF."""
-    names = Names(structure)
+    names = VariableNames(structure)
     roles, data = roles_of(names)
     return {
         v.name: replace(
-            fact_of(v, identifying),
+            signature_of(v, identifying),
             hung=tuple(sorted(roles[v.name].items())),
             data=v.name in data,
             parent=names.parents.get(v.name),
@@ -58,7 +59,7 @@ def facts_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str,
     }
 
 
-def fact_of(variable: Variable, identifying: Sequence[str] = ()) -> Fact:
+def signature_of(variable: Variable, identifying: Sequence[str] = ()) -> VariableSignature:
     """Return what is said of a variable by itself; what other variables make of it is left out."""
     attrs = variable.attrs
     if any(name in attrs for name in _MAPPING):
@@ -70,7 +71,7 @@ def fact_of(variable: Variable, identifying: Sequence[str] = ()) -> Fact:
         names = [n for n in dict.fromkeys((*_MEANING, *(() if known else ("long_name",)), *identifying)) if n in attrs]
     stated = tuple((name, as_text(attrs[name])) for name in names)
     values = variable.values
-    return Fact(variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), _falls(values))
+    return VariableSignature(variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), _falls(values))
 
 
 def _digest(values: np.ndarray | None) -> bytes | None:
@@ -99,7 +100,7 @@ def groups_of(structure: Structure, names: Sequence[str]) -> dict[str, dict[str,
     return {path: identity_of(structure.groups.get(path, {}), names) for path in sorted(paths)}
 
 
-def difference(found: Structure, assumed: Assumed, seen: Structure | None = None) -> str | None:
+def difference(found: Structure, assumed: FileSignature, seen: Structure | None = None) -> str | None:
     """Say in what a file that was scanned as a whole is not what it was taken to be like; None where it is.
 
     ``seen``: what was read of the file itself when it was opened, which has to be the same now. Variables that are more or less
@@ -107,27 +108,25 @@ def difference(found: Structure, assumed: Assumed, seen: Structure | None = None
     """
     text = _differing(found, assumed)
     if text is not None:
-        return f"{text} in {assumed.model}, which was taken to speak for it: {WAY_OUT}"
+        return f"{text} in {assumed.model}, which was taken to speak for it: {HINT}"
     return None if seen is None else moved(own_of(found, assumed), own_of(seen, assumed))
 
 
-def other_variables(found: Structure, assumed: Assumed, seen: Structure) -> str | None:
+def other_variables(found: Structure, assumed: FileSignature, seen: Structure) -> str | None:
     """Say which variables a file lacks, or has beside those that it was taken to have; None where neither is so."""
     own = {v.name for v in found.variables} | {name for name, _ in found.skipped}
     taken = {*assumed.facts, *(name for name, _ in seen.skipped)}
     lost = [n for n in assumed.facts if n not in {v.name for v in found.variables}]
     more = sorted(own - taken)
     texts = [f"{what} {', '.join(map(repr, names))}" for what, names in (("no", lost), ("also", more)) if names]
-    return (
-        f"it has {' and '.join(texts)}, unlike {assumed.model}, which was taken to speak for it: {WAY_OUT}" if texts else None
-    )
+    return f"it has {' and '.join(texts)}, unlike {assumed.model}, which was taken to speak for it: {HINT}" if texts else None
 
 
-def _differing(found: Structure, assumed: Assumed) -> str | None:
+def _differing(found: Structure, assumed: FileSignature) -> str | None:
     names = [*assumed.attrs, *assumed.open]
     if found.format != assumed.format:
         return f"it is {found.format}, {assumed.format}"
-    facts = facts_of(found, names)
+    facts = signatures_of(found, names)
     for name, fact in assumed.facts.items():
         if name not in facts and fact.digest is not None:  # of other variables whoever reads them is told
             return f"{name!r}: no such variable, there is one"
@@ -147,7 +146,7 @@ def _differing(found: Structure, assumed: Assumed) -> str | None:
     return _unmeasured(facts, assumed)
 
 
-def _unmeasured(facts: Mapping[str, Fact], assumed: Assumed) -> str | None:
+def _unmeasured(facts: Mapping[str, VariableSignature], assumed: FileSignature) -> str | None:
     """Say which variable is not of the size of the coordinates that were to give it."""
     sizes = {d: n for name in assumed.read for d, n in zip(facts[name].dimensions, facts[name].shape, strict=True)}
     for name in assumed.facts:
@@ -158,7 +157,7 @@ def _unmeasured(facts: Mapping[str, Fact], assumed: Assumed) -> str | None:
     return None
 
 
-def _unlike(own: Fact, fact: Fact, read: bool, along: frozenset[str]) -> str | None:
+def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: frozenset[str]) -> str | None:
     """Say in what a variable differs from how it is elsewhere; ``read``: its values, units and calendar are its file's own."""
     if own.dimensions != fact.dimensions:
         return f"dimensions are {own.dimensions}, {fact.dimensions}"
@@ -169,7 +168,7 @@ def _unlike(own: Fact, fact: Fact, read: bool, along: frozenset[str]) -> str | N
         return f"stored as {own.dtype}, {fact.dtype}"
     mine, theirs = dict(own.attrs), dict(fact.attrs)
     for name in dict.fromkeys([*theirs, *mine]):
-        if mine.get(name) != theirs.get(name) and not (read and name in GLIMPSED):
+        if mine.get(name) != theirs.get(name) and not (read and name in MAX_VALUES):
             return f"{name} is {mine.get(name, 'none')}, {theirs.get(name, 'none')}"
     if own.falls != fact.falls:
         return "pairs run the other way than"
@@ -179,7 +178,7 @@ def _unlike(own: Fact, fact: Fact, read: bool, along: frozenset[str]) -> str | N
     return _other_role(own, fact)
 
 
-def _other_role(own: Fact, fact: Fact) -> str | None:
+def _other_role(own: VariableSignature, fact: VariableSignature) -> str | None:
     """Say in what other variables make something else of a variable than elsewhere."""
     if own.hung != fact.hung:
         here, there = (", ".join(dict.fromkeys(n for _, n in f.hung)) or "nothing" for f in (own, fact))
@@ -190,18 +189,18 @@ def _other_role(own: Fact, fact: Fact) -> str | None:
     return "hangs on others, it is data" if fact.data and not own.data else None
 
 
-def own_of(structure: Structure, assumed: Assumed) -> dict[str, str]:
+def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
     """Return as text what is read of a file itself: coordinates by name, and attributes that tell datasets apart."""
     own = {v.name: v for v in structure.variables if v.name in assumed.read}
     found = {}
     for name, v in sorted(own.items()):
-        stated = [as_text(v.attrs.get(attribute)) for attribute in GLIMPSED]
+        stated = [as_text(v.attrs.get(attribute)) for attribute in MAX_VALUES]
         digest = _digest(v.values)
         found[name] = f"{v.dtype.str} {v.shape} {stated} {None if digest is None else digest.hex()}"
     return {**found, **identity_of(structure.attrs, assumed.open)}
 
 
-def own_number(structure: Structure, assumed: Assumed) -> int:
+def own_number(structure: Structure, assumed: FileSignature) -> int:
     """Return what is read of a file itself as a number of 63 bits: another one means that it is not the same any more."""
     digest = hashlib.blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "little") >> 1

@@ -17,8 +17,8 @@ from aggarray.errors import AggarrayError, AggregationError, FormatError, Missin
 from aggarray.formats import given_path, is_store
 from aggarray.formats.base import Structure, Variable
 from aggarray.formats.unsupported import kind_of_folder
-from aggarray.scan.pickling import Sharer
-from aggarray.scan.workers import Crew, Result, Task
+from aggarray.scan.pickling import Interner
+from aggarray.scan.workers import Result, Task, WorkerPool
 from aggarray.storage.files import absolute, is_file
 from aggarray.storage.remote import expand, has_magic, is_remote
 
@@ -168,7 +168,7 @@ class Scan:
     """
 
     def __init__(self, total: int, processes: int | None = None, progress: Progress | None = None) -> None:
-        self._crew, self._arrays = Crew(processes), SharedArrays()
+        self._crew, self._arrays = WorkerPool(processes), ArrayInterner()
         self._total, self._done, self._progress = total, 0, progress
 
     def __enter__(self) -> "Scan":
@@ -193,11 +193,11 @@ class Scan:
             self._progress(self._done, self._total, "scanning")
 
 
-class SharedArrays:
+class ArrayInterner:
     """Makes equal coordinates of different files one array in memory."""
 
     def __init__(self) -> None:
-        self._sharer = Sharer()
+        self._sharer = Interner()
         self._known: dict[int, tuple[Variable, Variable]] = {}
 
     def shared(self, structure: Structure) -> Structure:
@@ -218,10 +218,10 @@ class SharedArrays:
 
 def sharing() -> Callable[[Structure], Structure]:
     """Return a function through which structures go, so that equal coordinates of different files are held in memory once."""
-    return SharedArrays().shared
+    return ArrayInterner().shared
 
 
-def unreadable(path: str, error: AggarrayError) -> str:
+def skipped_file(path: str, error: AggarrayError) -> str:
     """Return why a file was passed over, without repeating its path."""
     text = str(error)
     return text.removeprefix(f"{path}: ") if isinstance(error, FormatError) else text

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from aggarray.cf.frozen import frozen
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.formats.partial_scan import GLIMPSED, Glimpse, Wanted
-from aggarray.partition.signatures import Assumed, Fact
-from aggarray.scan.comparison import as_text, fact_of, facts_of, groups_of, identity_of
+from aggarray.formats.partial_scan import MAX_VALUES, PartialScan, PartialScanRequest
+from aggarray.partition.signatures import FileSignature, VariableSignature
+from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
 from aggarray.scan.discovery import Progress, Scan, Scanned
 from aggarray.scan.roles import samplings_of
 from aggarray.scan.workers import Result
@@ -29,7 +29,7 @@ _DIGITS = re.compile("([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Judges:
+class IdentifyingAttributes:
     """Who decides: ``identifying``: global attributes that tell datasets apart; ``plain``: is a file data, and no index?"""
 
     identifying: Sequence[str]
@@ -37,45 +37,45 @@ class Judges:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FileGroup:
     """What files of one kind have in common: ``model``, but for what is ``wanted`` of each of them.
 
     ``resized``: variables by name and by the sizes of their dimensions: files alike share them.
     """
 
     model: Structure
-    wanted: Wanted
-    assumed: Assumed
+    wanted: PartialScanRequest
+    assumed: FileSignature
     resized: dict[tuple[str, tuple[int, ...]], Variable] = field(default_factory=dict)
 
 
 def scan_trusting(
-    paths: Sequence[str], judges: Judges, processes: int | None = None, progress: Progress | None = None
+    paths: Sequence[str], judges: IdentifyingAttributes, processes: int | None = None, progress: Progress | None = None
 ) -> list[Scanned]:
     """Return what files hold, in the order given: of some of each kind what a scan finds, of the others what that implies.
 
     Structures of files that were not scanned are marked as `assumed`. A file that cannot be read gives its error.
     """
     results: list[Structure | AggarrayError | None] = [None] * len(paths)
-    groups = kinds(paths)
+    groups = group_files(paths)
     with Scan(len(paths), processes, progress) as scan:
         probes = [number for group in groups for number in probes_of([paths[n] for n in group], group)]
         for number, (_, whole) in zip(probes, scan.whole([paths[n] for n in probes]), strict=True):
             results[number] = whole
-        kind_of: dict[int, Kind | None] = {}
+        kind_of: dict[int, FileGroup | None] = {}
         for group in groups:
             known = [r for n in group if isinstance(r := results[n], Structure)]
             kind_of |= dict.fromkeys((n for n in group if results[n] is None), agreed(known, judges))
         tasks = [(paths[n], None if kind is None else kind.wanted) for n, kind in kind_of.items()]
         for (number, kind), found in zip(kind_of.items(), scan.run(tasks), strict=True):
-            results[number] = _as_judged(found, kind)
+            results[number] = _identifying(found, kind)
         left = [n for n, r in enumerate(results) if r is None]
         for number, found in zip(left, scan.run([(paths[n], None) for n in left], again=True), strict=True):
-            results[number] = _as_judged(found, None)
+            results[number] = _identifying(found, None)
     return [(path, r) for path, r in zip(paths, results, strict=True) if r is not None]
 
 
-def kinds(paths: Sequence[str]) -> list[list[int]]:
+def group_files(paths: Sequence[str]) -> list[list[int]]:
     """Group the numbers of paths that agree but for their digits.
 
     >>> kinds(["/a/tas_2001.nc", "/a/pr_2001.nc", "/a/tas_2002.nc"])
@@ -102,7 +102,7 @@ def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
     return [numbers[n] for n in sorted(chosen)]
 
 
-def agreed(known: Sequence[Structure], judges: Judges) -> Kind | None:
+def agreed(known: Sequence[Structure], judges: IdentifyingAttributes) -> FileGroup | None:
     """Return what files agree in and what is to be read of others; None where others cannot be judged by them."""
     if len(known) < 2 or not all(map(judges.plain, known)):
         return None
@@ -117,29 +117,31 @@ def agreed(known: Sequence[Structure], judges: Judges) -> Kind | None:
     read |= {
         n for n, vs in columns.items() if len(vs[0].dimensions) == 1 and along.issuperset(vs[0].dimensions) and _valued(vs)
     }
-    if not all(_is_judged(name, vs, name in read, along) for name, vs in columns.items()) or not _measured(known, read, along):
+    if not all(_is_identifying(name, vs, name in read, along) for name, vs in columns.items()) or not _measured(
+        known, read, along
+    ):
         return None
-    if _told_elsewhere(known, columns, judges.identifying):
+    if _given_elsewhere(known, columns, judges.identifying):
         return None
-    facts = [facts_of(s, judges.identifying) for s in known]
+    facts = [signatures_of(s, judges.identifying) for s in known]
     if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(known, facts, strict=True)):
         return None
     told = [identity_of(s.attrs, judges.identifying) for s in known]
     open_ = tuple(name for name in judges.identifying if len({t[name] for t in told}) > 1)
-    wanted = Wanted({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
+    wanted = PartialScanRequest({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
     fixed = {name: text for name, text in told[0].items() if name not in open_}
     groups = groups_of(model, judges.identifying)
-    assumed = Assumed(model.uri, model.format, facts[0], fixed, groups, open_, frozenset(read), along)
-    return Kind(_common(known, columns), wanted, assumed)
+    assumed = FileSignature(model.uri, model.format, facts[0], fixed, groups, open_, frozenset(read), along)
+    return FileGroup(_common(known, columns), wanted, assumed)
 
 
-def _parts(structure: Structure, facts: Mapping[str, Fact]) -> object:
+def _parts(structure: Structure, facts: Mapping[str, VariableSignature]) -> object:
     """Return which part each variable plays, and the global attribute that has a say in it."""
     stated = as_text(structure.attrs.get("coordinates"))
     return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
 
 
-def _told_elsewhere(known: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
+def _given_elsewhere(known: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
     """Tell whether variables or groups have attributes that tell datasets apart, and do."""
     owners = [[v.attrs for v in column] for column in columns.values()]
     owners += [[s.groups.get(name, {}) for s in known] for name in known[0].groups]
@@ -161,28 +163,28 @@ def _differing(columns: Mapping[str, Column]) -> set[str]:
     """Return the coordinates of at most one dimension that differ from file to file."""
     found = set()
     for name, column in columns.items():
-        if _valued(column) and all(len(v.dimensions) < 2 for v in column) and len(set(map(fact_of, column))) > 1:
+        if _valued(column) and all(len(v.dimensions) < 2 for v in column) and len(set(map(signature_of, column))) > 1:
             found.add(name)
     return found
 
 
-def _is_judged(name: str, column: Column, read: bool, along: frozenset[str]) -> bool:
+def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]) -> bool:
     """Tell whether a variable of one file says what that of another is, but for what is read of each."""
     if len({v.dimensions for v in column}) > 1:
         return False
     if read:
         # Only numbers are read by a glimpse.
         plain = all(v.dtype.kind in "iuf" for v in column)
-        return plain and len({_stated(v, leaving=GLIMPSED) for v in column}) == 1
+        return plain and len({_stated(v, leaving=MAX_VALUES) for v in column}) == 1
     own_values = not along.isdisjoint(column[0].dimensions)
-    if len({(_stated(v), v.dtype, f.falls) for v in column for f in (fact_of(v),)}) > 1:
+    if len({(_stated(v), v.dtype, f.falls) for v in column for f in (signature_of(v),)}) > 1:
         return False
     sizes = {tuple(n for d, n in zip(v.dimensions, v.shape, strict=True) if d not in along) for v in column}
-    return len(sizes) == 1 and (own_values or len({fact_of(v).digest for v in column}) == 1)
+    return len(sizes) == 1 and (own_values or len({signature_of(v).digest for v in column}) == 1)
 
 
 def _stated(variable: Variable, leaving: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text) for name, text in fact_of(variable).attrs if name not in leaving)
+    return tuple((name, text) for name, text in signature_of(variable).attrs if name not in leaving)
 
 
 def _measured(known: Sequence[Structure], read: set[str], along: frozenset[str]) -> bool:
@@ -221,14 +223,14 @@ def _shared_attributes(found: Sequence[Attributes]) -> Attributes:
     return frozen({name: v for name, v in found[0].items() if all(t.get(name) == texts[0][name] for t in texts)})
 
 
-def _as_judged(found: Result, kind: Kind | None) -> Structure | AggarrayError | None:
+def _identifying(found: Result, kind: FileGroup | None) -> Structure | AggarrayError | None:
     """Return what a file holds; None where a glimpse was not enough to tell."""
-    if isinstance(found, Glimpse):
-        return None if kind is None else judged(found, kind)
+    if isinstance(found, PartialScan):
+        return None if kind is None else compared_attributes(found, kind)
     return found if isinstance(found, Structure | AggarrayError) else None
 
 
-def judged(seen: Glimpse, kind: Kind) -> Structure | None:
+def compared_attributes(seen: PartialScan, kind: FileGroup) -> Structure | None:
     """Return what a file of a kind holds, as far as that is told by what was seen of it; None where it is not told."""
     model, own = kind.model, {v.name: v for v in seen.variables}
     read = [_own(v, own[v.name]) for v in model.variables if v.name in own]
@@ -244,11 +246,11 @@ def judged(seen: Glimpse, kind: Kind) -> Structure | None:
 
 def _own(variable: Variable, seen: Variable) -> Variable:
     """Return a coordinate with the values, units and calendar of its file."""
-    attrs = {k: v for k, v in variable.attrs.items() if k not in GLIMPSED}
+    attrs = {k: v for k, v in variable.attrs.items() if k not in MAX_VALUES}
     return replace(seen, dimensions=variable.dimensions, attrs={**attrs, **seen.attrs})
 
 
-def _resized(variable: Variable, sizes: Mapping[str, int], kind: Kind) -> Variable:
+def _resized(variable: Variable, sizes: Mapping[str, int], kind: FileGroup) -> Variable:
     """Return a variable with the sizes of a file; values along dimensions that are its own are read when they are wanted."""
     if sizes.keys().isdisjoint(variable.dimensions):
         return variable

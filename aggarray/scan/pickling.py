@@ -1,7 +1,7 @@
 """How do objects travel between a scan and its helper processes? Pickled, each distinct part once.
 
 Files of an archive are alike: the same texts, attributes and coordinates come again and again. One pickler writes all objects
-of a stream and one unpickler reads them, so that what was sent before travels as its number; `Sharer` makes equal parts one
+of a stream and one unpickler reads them, so that what was sent before travels as its number; `Interner` makes equal parts one
 object first. From time to time both forget, so that neither holds everything that ever went through.
 """
 
@@ -29,7 +29,7 @@ class Sender:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._pickler, self._count = stream, pickle.Pickler(stream, 5), 0
-        self._sharer = Sharer()
+        self._sharer = Interner()
 
     def send(self, item: Any) -> None:
         """Write one object. Raises whatever pickling it raises, and OSError where nobody listens."""
@@ -38,7 +38,7 @@ class Sender:
         self._count += 1
         if self._count % _FORGET == 0:
             self._pickler.clear_memo()
-            self._sharer = Sharer()
+            self._sharer = Interner()
 
     def _row(self, structure: Structure) -> tuple[Any, ...]:
         """Return the fields of a structure, variables as tuples: what came before is the same object as then."""
@@ -106,7 +106,7 @@ def skip_to_mark(stream: IO[bytes]) -> None:
     raise EOFError("no mark")
 
 
-class Sharer:
+class Interner:
     """Gives for attributes, arrays and variables the first object that was equal to them."""
 
     def __init__(self) -> None:

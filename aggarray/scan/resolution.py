@@ -21,13 +21,13 @@ from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.templates import template_of
 from aggarray.partition.matrix import Matrix, References, Step, Template
-from aggarray.partition.plan import Along
-from aggarray.partition.signatures import Assumed
-from aggarray.scan.comparison import WAY_OUT, difference, not_the_same, own_number
-from aggarray.scan.workers import FEW_FILES, Crew
+from aggarray.partition.plan import DimensionPlan
+from aggarray.partition.signatures import FileSignature
+from aggarray.scan.comparison import HINT, difference, not_the_same, own_number
+from aggarray.scan.workers import FEW_FILES, WorkerPool
 from aggarray.storage.access import ANYWHERE, Access
-from aggarray.storage.files import looks
-from aggarray.storage.remote import is_remote, look_ahead
+from aggarray.storage.files import stat_file
+from aggarray.storage.remote import is_remote, prefetch_states
 
 #: The descriptions of this many files are kept.
 KEPT_FILES = 16384
@@ -56,13 +56,13 @@ class _Description:
     state: tuple[int, ...]
     variables: dict[str, Template | str]
     numbered: tuple[str, ...] | None
-    compared: tuple[tuple[Assumed, str | None, int], ...] = ()
+    compared: tuple[tuple[FileSignature, str | None, int], ...] = ()
 
-    def knows(self, assumed: Assumed | None) -> bool:
+    def knows(self, assumed: FileSignature | None) -> bool:
         """Tell whether the file was compared with what was assumed of it, if anything was."""
         return assumed is None or any(other is assumed or other == assumed for other, _, _ in self.compared)
 
-    def verdict(self, assumed: Assumed | None, seen: int | None) -> str | None:
+    def verdict(self, assumed: FileSignature | None, seen: int | None) -> str | None:
         """Return in what a file differs from what was assumed and ``seen`` of it, None where in nothing."""
         for other, text, number in self.compared if assumed is not None else ():
             if other is assumed or other == assumed:
@@ -89,7 +89,7 @@ class _Descriptions:
         with self._lock:
             return self._known.get(uri)
 
-    def of(self, uri: str, assumed: Assumed | None = None) -> _Description:
+    def of(self, uri: str, assumed: FileSignature | None = None) -> _Description:
         """Return what a file has, compared with what was assumed of it; MissingFileError or FormatError if it does not open."""
         state = _state(uri)
         with self._lock:
@@ -99,9 +99,9 @@ class _Descriptions:
                 return known
         return self._keep(uri, scan(uri), state, assumed)
 
-    def gather(self, wanted: Mapping[str, Assumed | None]) -> None:
+    def gather(self, wanted: Mapping[str, FileSignature | None]) -> None:
         """Look at many files at once, by several processes; what is wrong with one is told when it is asked for."""
-        look_ahead(wanted)
+        prefetch_states(wanted)
         states = {}
         for uri, assumed in wanted.items():
             known = self.recall(uri)
@@ -111,13 +111,13 @@ class _Descriptions:
                     states[uri] = state
         if len(states) < FEW_FILES and not any(map(is_remote, states)):
             return
-        with Crew() as crew:
+        with WorkerPool() as crew:
             found = crew.run([(uri, None) for uri in states])
         for (uri, state), structure in zip(states.items(), found, strict=True):
             if isinstance(structure, Structure):
                 self._keep(uri, structure, state, wanted[uri])
 
-    def _keep(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: Assumed | None) -> _Description:
+    def _keep(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: FileSignature | None) -> _Description:
         found = _describe(structure, state)
         if assumed is not None:
             found = replace(found, compared=((assumed, difference(structure, assumed), own_number(structure, assumed)),))
@@ -135,7 +135,7 @@ class _Descriptions:
 def _state(uri: str) -> tuple[int, ...]:
     """Return what tells that a file has changed; MissingFileError or FormatError where it does not open."""
     try:
-        status = looks(uri)
+        status = stat_file(uri)
     except IndexFileError:
         raise
     except OSError:
@@ -162,7 +162,7 @@ def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
 _descriptions = _Descriptions()
 
 
-def touched(matrix: Matrix, rows: Sequence[Along]) -> np.ndarray:
+def touched(matrix: Matrix, rows: Sequence[DimensionPlan]) -> np.ndarray:
     """Return the flat numbers of the cells that a selection touches; ``rows``: of `plan.along`, one per dimension."""
     flat = np.zeros(1, np.int64)
     for count, row in zip(matrix.cells, rows, strict=True):
@@ -170,7 +170,7 @@ def touched(matrix: Matrix, rows: Sequence[Along]) -> np.ndarray:
     return flat
 
 
-def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access = ANYWHERE) -> Matrix:
+def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access = ANYWHERE) -> Matrix:
     """Return the matrix with the real templates of the sub-arrays that some cells (None: all) refer to.
 
     ``step``: units of the master, for sub-arrays that have none; ``access``: which files may be opened, and whether partitions
@@ -187,7 +187,7 @@ def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access
     if not refs.size:
         return matrix
     refs = refs[np.argsort(references.uri[refs], kind="stable")]
-    work, lost = _Settling(references, step), list[int]()
+    work, lost = _Resolver(references, step), list[int]()
     with access.reach():
         for start in range(0, len(refs), _TOGETHER):
             rows = refs[start : start + _TOGETHER].tolist()
@@ -197,7 +197,7 @@ def settled(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access
     return replace(matrix, references=work.references(), refs=refs)
 
 
-def recalled(references: References, row: int, step: Step) -> References | None:
+def known_references(references: References, row: int, step: Step) -> References | None:
     """Return a table of the one sub-array, with its real template if its file was opened before; no file is touched.
 
     None where it is known already, or nothing more is known of it.
@@ -207,7 +207,7 @@ def recalled(references: References, row: int, step: Step) -> References | None:
     assumed = references.template_of(row).assumed
     if known is None or not known.knows(assumed) or known.verdict(assumed, references.seen_of(row)) is not None:
         return None  # whoever reads it is told in what it differs
-    work = _Settling(references.take(np.array([row])), step)
+    work = _Resolver(references.take(np.array([row])), step)
     try:
         work.put(0, known)
     except FormatError:
@@ -215,7 +215,7 @@ def recalled(references: References, row: int, step: Step) -> References | None:
     return work.references()
 
 
-class _Settling:
+class _Resolver:
     """Columns of references under change."""
 
     def __init__(self, references: References, step: Step) -> None:
@@ -300,7 +300,7 @@ def _confirmed(real: Template, assumed: Template, where: str) -> Template:
     if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
         raise FormatError(
             f"{where}: not what was assumed of it: of shape {real.shape}, {real.encoding.dtype}, {real.format}; "
-            f"{assumed.shape}, {assumed.encoding.dtype}, {assumed.format} should be: {WAY_OUT}"
+            f"{assumed.shape}, {assumed.encoding.dtype}, {assumed.format} should be: {HINT}"
         )
     return replace(assumed, declared=False, assumed=None)
 

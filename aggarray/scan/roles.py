@@ -20,7 +20,7 @@ _FEATURES = frozenset(("timeseries", "trajectory", "profile"))
 Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
 
-def roles_of(names: "Names") -> Roles:
+def roles_of(names: "VariableNames") -> Roles:
     """Return what hangs on each variable of a file, and the names of its data variables in order."""
     variables, hung = names.structure.variables, set[str]()
     roles = {v.name: dict(names.hanging(v)) for v in variables}
@@ -80,7 +80,7 @@ def _incomplete(structure: Structure) -> list[Sampling]:
     feature = structure.attrs.get("featureType")
     if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
         return []
-    names, found = Names(structure), dict[tuple[str, tuple[str, ...]], dict[str, None]]()
+    names, found = VariableNames(structure), dict[tuple[str, tuple[str, ...]], dict[str, None]]()
     for v in structure.variables:
         if len(v.dimensions) != 2 or not names.is_sampled(v):
             continue
@@ -90,7 +90,7 @@ def _incomplete(structure: Structure) -> list[Sampling]:
     return [Sampling(group, along[1], along[0], present=tuple(sorted(own))) for (group, along), own in found.items() if own]
 
 
-class Names:
+class VariableNames:
     """The ``variables`` of one file by name, and which one a name in another's attribute stands for.
 
     ``parents``: of each boundary variable the one whose bounds it is.

@@ -10,7 +10,7 @@ import sys
 from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.options import set_options
 from aggarray.scan.pickling import MARK, Receiver, Sender
-from aggarray.scan.workers import look
+from aggarray.scan.workers import scan_one
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         set_options(**receiver.receive())
         while True:
             for task in receiver.receive():
-                _answer(sender, look(task))
+                _answer(sender, scan_one(task))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # nobody listens any more
 

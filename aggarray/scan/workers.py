@@ -21,12 +21,12 @@ from types import TracebackType
 from typing import Any
 
 from aggarray.errors import AggarrayError
-from aggarray.formats import glimpse, locate, scan
+from aggarray.formats import locate, scan, scan_partially
 from aggarray.formats.base import LIBRARY_ERRORS, Structure
-from aggarray.formats.partial_scan import Glimpse, Tables, Wanted, WantedTables
+from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.options import get_options
 from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
-from aggarray.storage.remote import in_threads, is_remote, look_ahead
+from aggarray.storage.remote import in_threads, is_remote, prefetch_states
 
 #: A helper takes this many files at a time, fewer towards the end.
 BATCH = 16
@@ -40,20 +40,20 @@ WORTH = 1.5
 PATIENCE = 10.0
 
 #: A file, and what is wanted of it; None: everything.
-Task = tuple[str, Wanted | WantedTables | None]
-Result = Structure | Glimpse | Tables | AggarrayError
+Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
+Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 #: What may come out of a broken stream, or out of one of another library.
 _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
 
 
-def look(task: Task) -> Result:
+def scan_one(task: Task) -> Result:
     """Return what is wanted of a file, or the error that it gave: one bad file stops nobody."""
     path, wanted = task
     try:
-        if isinstance(wanted, WantedTables):
+        if isinstance(wanted, ChunkIndexRequest):
             return locate(path, wanted)
-        return scan(path) if wanted is None else glimpse(path, wanted)
+        return scan(path) if wanted is None else scan_partially(path, wanted)
     except AggarrayError as error:
         return error
 
@@ -108,7 +108,7 @@ class _Trial:
         return past > TRIAL and past / (self._start[1] - left) * left > WORTH
 
 
-class Crew:
+class WorkerPool:
     """This process and its helpers; a context manager that ends them.
 
     ``processes``: how many work, this one included; None: as many as usual for the files of each work, once it turns out that
@@ -118,11 +118,11 @@ class Crew:
     def __init__(self, processes: int | None = None) -> None:
         self._processes = processes
         self._changed = threading.Condition()
-        self._helpers: list[_Helper] = []
+        self._helpers: list[_Worker] = []
         self._work: _Work | None = None
         self._closing = False
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "WorkerPool":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -141,8 +141,8 @@ class Crew:
             return self._run_near(tasks, done)
         near = [n for n, task in enumerate(tasks) if not is_remote(task[0])]
         found = dict(zip(near, self._run_near([tasks[n] for n in near], done), strict=True))
-        look_ahead(tasks[n][0] for n in far)
-        for n, result in zip(far, in_threads(look, [tasks[n] for n in far]), strict=True):
+        prefetch_states(tasks[n][0] for n in far)
+        for n, result in zip(far, in_threads(scan_one, [tasks[n] for n in far]), strict=True):
             found[n] = result
             done()
         return [found[n] for n in range(len(tasks))]
@@ -180,7 +180,7 @@ class Crew:
         """Start helpers until there are so many; an embedded Python may not know of a program to start."""
         if not sys.executable:
             return
-        self._helpers += [_Helper(self._next_batch) for _ in range(count - len(self._helpers))]
+        self._helpers += [_Worker(self._next_batch) for _ in range(count - len(self._helpers))]
 
     def _results(self, work: _Work, results: Sequence[Result | None]) -> Any:
         """Yield numbers of tasks with what was found, from wherever it comes, until all have been yielded."""
@@ -189,7 +189,7 @@ class Crew:
                 yield answer
             number = work.take_one()
             if number is not None:
-                yield number, look(work.tasks[number])
+                yield number, scan_one(work.tasks[number])
                 continue
             try:
                 answer = work.answers.get(timeout=PATIENCE)
@@ -223,7 +223,7 @@ def _waiting(work: _Work) -> tuple[int, Result] | None:
     return None
 
 
-class _Helper:
+class _Worker:
     """A helper process, and the thread that feeds it."""
 
     def __init__(self, next_batch: Callable[[], tuple[_Work, list[int]] | None]) -> None:

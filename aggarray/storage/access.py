@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from aggarray.errors import IndexFileError
 from aggarray.storage import remote
-from aggarray.storage.remote import Reach, Storage, carrier, given
+from aggarray.storage.remote import RemoteAccess, StorageOptions, carrier, with_access
 
 #: No options for remote files.
-_PLAIN = Storage()
+_PLAIN = StorageOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Access:
     missing: str = "raise"
     roots: tuple[str, ...] | None = None
     near: tuple[str, ...] | None = None
-    storage: Storage = _PLAIN
+    storage: StorageOptions = _PLAIN
 
     def check(self, uri: str) -> None:
         """Raise IndexFileError for a file outside the roots, links resolved, or far from what the user named."""
@@ -43,7 +43,7 @@ class Access:
     def reach(self) -> Iterator[None]:
         """Let remote files be got to in this way for the length of a block."""
         allowed = self.near if self.roots is None else self.roots
-        with given(Reach(self.storage, allowed)):
+        with with_access(RemoteAccess(self.storage, allowed)):
             yield
 
     def check_named(self, uri: str, by: str) -> None:

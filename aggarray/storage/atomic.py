@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 
 from aggarray.errors import IndexFileError
-from aggarray.storage.locks import Lock, LockError, locked, surely
+from aggarray.storage.locks import Lock, LockError, finish_uninterrupted, locked
 from aggarray.storage.owners import abandoned, temporary_of
 
 #: What file systems say that cannot be told to write at once, most of them of folders.
@@ -21,7 +21,7 @@ _HERE, _EXCHANGE = -100, 2
 
 
 @contextlib.contextmanager
-def unwritten(path: str) -> Iterator[None]:
+def write_errors(path: str) -> Iterator[None]:
     """Make what the system says inside a block an IndexFileError that names the path."""
     try:
         yield
@@ -35,13 +35,13 @@ def unwritten(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def beside(path: str, check: Callable[[], None] = lambda: None, folder: bool = False) -> Iterator[str]:
+def replace_atomically(path: str, check: Callable[[], None] = lambda: None, folder: bool = False) -> Iterator[str]:
     """Give an empty file or folder to fill for the length of a block; afterwards that is in its place, on the disk.
 
     ``path``: not a link; ``check``: called before the old one is replaced. One process at a time; what killed processes have
     left is removed. An error, or an interrupt, inside the block leaves what was there, and nothing else. Raises OSError.
     """
-    with aside(path, folder) as (temporary, lock):
+    with temporary_for(path, folder) as (temporary, lock):
         yield temporary
         # promise: permissions-kept
         keep_mode(path, temporary)
@@ -49,12 +49,12 @@ def beside(path: str, check: Callable[[], None] = lambda: None, folder: bool = F
         # promise: lost-lock-replaces-nothing
         lock.check()
         check()
-        put(temporary, path)
+        put_in_place(temporary, path)
         flush(os.path.dirname(path))
 
 
 @contextlib.contextmanager
-def aside(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
+def temporary_for(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
     """Give an empty file or folder that is to be called ``path``, and the lock, for the length of a block; removed afterwards.
 
     One process at a time; what killed processes have left is removed. No user may read it who may not read what there is at
@@ -70,7 +70,7 @@ def aside(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
             yield temporary, lock
         finally:
             # promise: temporary-removed-on-error
-            surely(lambda: _remove(temporary))
+            finish_uninterrupted(lambda: _remove(temporary))
 
 
 def create_private(new: str, path: str, folder: bool) -> None:
@@ -97,7 +97,7 @@ def _mode(path: str) -> int | None:
         return None
 
 
-def put(new: str, path: str) -> None:
+def put_in_place(new: str, path: str) -> None:
     """Give what is new the name of what was there, which it replaces; a folder that was there is called ``new`` afterwards."""
     if not (os.path.isdir(new) and os.path.isdir(path)):
         os.replace(new, path)

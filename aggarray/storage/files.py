@@ -1,6 +1,6 @@
 """Where does a data file lie, what is it like, and what are its bytes at some place? The same for local and remote files.
 
-Formats read through `File` what they read without a library, so that they know of nothing else than paths.
+Formats read through `ByteSource` what they read without a library, so that they know of nothing else than paths.
 """
 
 import os
@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.storage import remote
-from aggarray.storage.ranges import State
+from aggarray.storage.ranges import SourceState
 
 _SECOND = 10**9
 _HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
-class Looks(NamedTuple):
+class FileState(NamedTuple):
     """What a file is like, as `os.stat` tells it: bytes, modification time in ns, inode (of a remote file: of its tag)."""
 
     st_size: int
@@ -51,17 +51,17 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return text if remote.is_remote(text) else os.path.abspath(text)
 
 
-def looks(path: str) -> Looks:
+def stat_file(path: str) -> FileState:
     """Return what a file is like now. MissingFileError where it is gone, OSError where it cannot be looked at."""
     if remote.is_remote(path):
         found = remote.status(path)
-        return Looks(found.size, found.time, found.state[2], found.folder)
+        return FileState(found.size, found.time, found.state[2], found.folder)
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         # promise: file-vanishes
         raise _missing(path) from error
-    return Looks(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
 
 
 def same_time(path: str, now: int, then: int) -> bool:
@@ -72,7 +72,7 @@ def same_time(path: str, now: int, then: int) -> bool:
     return now == then or (remote.is_remote(path) and not then % _SECOND and now // _SECOND == then // _SECOND)
 
 
-def resized(now: Looks, size: int) -> str | None:
+def resized(now: FileState, size: int) -> str | None:
     """Say how a file of so many bytes is another one now, None where it is as long as it was."""
     if now.folder:
         return "changed since it was scanned: a folder is in its place"
@@ -91,7 +91,7 @@ def is_file(path: str) -> bool:
 
 def _is(path: str, folder: bool) -> bool:
     try:
-        return looks(path).folder == folder
+        return stat_file(path).folder == folder
     except MissingFileError:
         return False
 
@@ -109,7 +109,7 @@ def store_mark(path: str, marks: Sequence[str]) -> str:
 def contents(paths: Sequence[str]) -> list[bytes | None]:
     """Return all bytes of small files, None for those that are not there."""
     if paths and remote.is_remote(paths[0]):
-        return remote.wholes(paths)
+        return remote.fetch_objects(paths)
     return list(map(_content, paths))
 
 
@@ -129,17 +129,17 @@ def folders_in(path: str) -> list[str]:
         return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-class File:
+class ByteSource:
     """An open file, read by offset; ``size``: its bytes, ``state``: what it was like, when it was opened. Close it."""
 
     __slots__ = ("_content", "_descriptor", "path", "size", "state")
 
     def __init__(self, path: str) -> None:
         self.path, self._descriptor = path, -1
-        self._content = remote.content(path) if remote.is_remote(path) else None
+        self._content = remote.open_object(path) if remote.is_remote(path) else None
         if self._content is not None:
             self.size = self._content.size
-            self.state: State = self._content.status.state
+            self.state: SourceState = self._content.status.state
             return
         try:
             self._descriptor = os.open(path, _HOW)
@@ -178,7 +178,7 @@ class File:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __enter__(self) -> "File":
+    def __enter__(self) -> "ByteSource":
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -197,7 +197,7 @@ def for_library(path: str) -> Any:
 def make_ready(path: str) -> None:
     """Fetch the beginning of a remote file, where metadata lie: libraries that wait for it keep others waiting."""
     if remote.is_remote(path):
-        remote.content(path).pread(remote.READY, 0)
+        remote.open_object(path).pread(remote.READY, 0)
 
 
 def refuse_remote(path: str, what: str) -> None:

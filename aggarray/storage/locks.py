@@ -125,7 +125,7 @@ def locked(path: str, wait: bool = True) -> Iterator[Lock]:
         lock.acquire(path, wait)
         yield lock
     finally:
-        surely(lock.release)
+        finish_uninterrupted(lock.release)
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
             if error.errno in _HELD:
                 raise BlockingIOError(error.errno, error.strerror) from error
             exclusive = _Exclusive(os.path.realpath(path))
-            stack.callback(surely, exclusive.release)
+            stack.callback(finish_uninterrupted, exclusive.release)
             exclusive.acquire(wait)
         yield
 
@@ -162,7 +162,7 @@ def is_still(descriptor: int, path: str) -> bool:
     return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
 
 
-def surely(undo: Callable[[], None]) -> None:
+def finish_uninterrupted(undo: Callable[[], None]) -> None:
     """Do what has to be done in the end, an interrupt notwithstanding: one that comes meanwhile is raised afterwards."""
     try:
         undo()
@@ -241,7 +241,7 @@ class _Exclusive:
             os.replace(made, self._path)
             return True
         finally:
-            surely(guard.release)
+            finish_uninterrupted(guard.release)
 
     def _sweep(self) -> None:
         """Remove what is left of a process that was killed while it took a lock over."""

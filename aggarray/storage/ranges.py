@@ -7,7 +7,7 @@ from typing import TypeAlias
 #: (offset, size) in bytes.
 Range: TypeAlias = tuple[int, int]
 #: What tells that a file has changed: modification time in ns, size in bytes, inode (of a remote object: a number of its tag).
-State: TypeAlias = tuple[int, int, int]
+SourceState: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Versions:
     ``states``: of local files, and of remote ones that were asked for; ``tags``: what the answers told of remote ones.
     """
 
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, SourceState] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> "Versions":

@@ -2,7 +2,7 @@
 
 `read_ranges` and `read_into` read from a file without moving a position that threads or forked processes would share.
 Neighbouring ranges are read in one call. Descriptors are kept in a bounded cache; a file that was replaced or changed is
-opened anew. Objects elsewhere than in a local file are another `Source`: `aggarray.storage.remote`.
+opened anew. Objects elsewhere than in a local file are another `RangeReader`: `aggarray.storage.remote`.
 """
 
 import os
@@ -20,7 +20,7 @@ import numpy as np
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.storage.ranges import Range as Range
-from aggarray.storage.ranges import Span, State, Versions
+from aggarray.storage.ranges import SourceState, Span, Versions
 from aggarray.storage.ranges import spans as together
 from aggarray.storage.remote import RemoteSource, forget, is_remote
 
@@ -33,16 +33,16 @@ SPAN = 1 << 24
 _VECTOR = 256
 
 
-class Source(Protocol):
+class RangeReader(Protocol):
     """An open object of bytes; ``distant``: whether each call takes its time, however little it reads."""
 
     distant: bool
 
     @property
-    def state(self) -> State:
+    def state(self) -> SourceState:
         """What the object was like when this use of it began."""
 
-    def check(self, state: State | None) -> None:
+    def check(self, state: SourceState | None) -> None:
         """Raise ChangedFileError where the object is not, or no longer, what it should be; None: whatever it is."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
@@ -60,7 +60,7 @@ def spans(ranges: Sequence[Range]) -> list[Span]:
     return together(ranges, GAP, SPAN)
 
 
-def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -> list[memoryview]:
+def read_ranges(uri: str, ranges: Sequence[Range], state: SourceState | None = None) -> list[memoryview]:
     """Return the bytes of each range (offset, size) of a file, in the order given, read-only.
 
     ``state``: what the file was like when the ranges were looked up. Ranges that were read in one call share memory, which
@@ -77,7 +77,7 @@ def read_ranges(uri: str, ranges: Sequence[Range], state: State | None = None) -
         source.release()
 
 
-def read_into(uri: str, offset: int, *buffers: Any, state: State | None = None) -> None:
+def read_into(uri: str, offset: int, *buffers: Any, state: SourceState | None = None) -> None:
     """Fill writable, contiguous buffers, such as arrays of any dtype, one after the other with the bytes from ``offset`` on.
 
     Raises what `read_ranges` does, and ValueError for other buffers.
@@ -99,13 +99,13 @@ def read_file(path: str) -> memoryview | None:
         if stat.S_ISDIR(status.st_mode):
             return None
         state = _state_in(path, status)
-        return _LocalFile(_Lease(path, descriptor, state))._read(Span(0, state[1], ()))
+        return _LocalReader(_Lease(path, descriptor, state))._read(Span(0, state[1], ()))
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def opened(uri: str, state: State | None = None) -> Iterator[Source]:
+def opened(uri: str, state: SourceState | None = None) -> Iterator[RangeReader]:
     """Give an object for several reads; its ``state`` tells whether it is what it was. Raises what `read_ranges` does."""
     source = _taken(uri, state)
     try:
@@ -116,7 +116,7 @@ def opened(uri: str, state: State | None = None) -> Iterator[Source]:
 
 
 @contextmanager
-def opened_as(uri: str, versions: Versions) -> Iterator[Source]:
+def opened_as(uri: str, versions: Versions) -> Iterator[RangeReader]:
     """Give an object that is what it was when the same read met it first, and note that. Raises what `read_ranges` does."""
     source = _taken(uri, versions.states.get(uri))
     try:
@@ -127,11 +127,11 @@ def opened_as(uri: str, versions: Versions) -> Iterator[Source]:
         source.release()
 
 
-def _taken(uri: str, state: State | None) -> "_LocalFile | RemoteSource":
+def _taken(uri: str, state: SourceState | None) -> "_LocalReader | RemoteSource":
     """Return an object for several reads, to be released."""
     if is_remote(uri):
         return RemoteSource(uri, state)
-    return _LocalFile(_descriptors.take(uri, state))
+    return _LocalReader(_descriptors.take(uri, state))
 
 
 def close_sources() -> None:
@@ -140,7 +140,7 @@ def close_sources() -> None:
     forget()
 
 
-class _LocalFile:
+class _LocalReader:
     """A file in use: its path, a descriptor that stays open meanwhile, what the file was like at the beginning."""
 
     __slots__ = ("_lease", "descriptor", "path", "state")
@@ -151,7 +151,7 @@ class _LocalFile:
         self._lease = lease
         self.path, self.descriptor, self.state = lease.path, lease.descriptor, lease.state
 
-    def check(self, state: State | None) -> None:
+    def check(self, state: SourceState | None) -> None:
         """Raise ChangedFileError where the file is not, or no longer, what it should be; None: whatever it is."""
         # promise: changed-during-read
         if state is not None and _state_of(self.path, self.descriptor) != state:
@@ -271,7 +271,7 @@ def _bytes_of(buffer: Any) -> np.ndarray:
 class _Lease:
     path: str
     descriptor: int
-    state: State
+    state: SourceState
     users: int = 1
     kept: bool = True
 
@@ -284,7 +284,7 @@ class Descriptors:
         self._leases: OrderedDict[str, _Lease] = OrderedDict()
         self._registered = False
 
-    def take(self, path: str, known: State | None = None) -> _Lease:
+    def take(self, path: str, known: SourceState | None = None) -> _Lease:
         """Return a descriptor of the file as it is now, to be given back; MissingFileError or FormatError.
 
         ``known``: what it was like just before; who asks finds out whether that is still so.
@@ -361,7 +361,7 @@ _HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 
 
-def _state_of(path: str, opened: str | int) -> State:
+def _state_of(path: str, opened: str | int) -> SourceState:
     """Return what a file is like, by its path or its descriptor; MissingFileError or FormatError."""
     try:
         status = os.stat(opened)
@@ -370,7 +370,7 @@ def _state_of(path: str, opened: str | int) -> State:
     return _state_in(path, status)
 
 
-def _state_in(path: str, status: os.stat_result) -> State:
+def _state_in(path: str, status: os.stat_result) -> SourceState:
     if not stat.S_ISREG(status.st_mode):
         raise FormatError(f"{path}: not a file; check the path")
     return status.st_mtime_ns, status.st_size, status.st_ino

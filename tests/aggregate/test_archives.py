@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from tests.support.netcdf import LAT, LON, TAS, TIME, check, cube, field, one, write
+from tests.support.netcdf import LAT, LON, TAS, TIME, check, cube, field, one_array, write
 
 
 def scalar(value: Any, **attrs: Any) -> tuple[tuple[()], Any, dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_tiles_written_in_other_turns(tmp_path: Path) -> None:
                 made = cube([step], lons=lons)
                 made["lon"] = (("lon",), lons - 360, LON)
                 write(tmp_path / f"{step}{5 - tile}.nc", made)
-    check(one(aa.open(tmp_path)), range(3), lons=np.arange(0, 360, 20.0))
+    check(one_array(aa.open(tmp_path)), range(3), lons=np.arange(0, 360, 20.0))
 
 
 def test_a_closed_circle_beside_an_open_one_stays_apart(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_closed_circles_alike_join(tmp_path: Path) -> None:
     lons = np.arange(0, 361, 60.0)
     for step in range(2):
         write(tmp_path / f"{step}.nc", cube([step], lons=lons))
-    check(one(aa.open(tmp_path)), range(2), lons=lons)
+    check(one_array(aa.open(tmp_path)), range(2), lons=lons)
 
 
 def test_places_given_twice_are_an_overlap(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_coordinate_systems_given_as_text(tmp_path: Path, kinds: tuple[str, str]
             write(tmp_path / folder / f"{step}.nc", made)
     agg = aa.open(tmp_path / "other")
     assert len(agg) == 2 and "31N" in agg.refusals[0].reason and "32N" in agg.refusals[0].reason
-    check(one(aa.open(tmp_path / "same")), [0, 1])
+    check(one_array(aa.open(tmp_path / "same")), [0, 1])
 
 
 def test_stations_told_apart_by_their_role(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_reference_time_follows_the_time(tmp_path: Path) -> None:
         made = cube(steps, frt=scalar(number * 1.5, standard_name="forecast_reference_time", units=TIME["units"]))
         made["tas"] = (*made["tas"][:2], {**TAS, "coordinates": "frt"})
         write(tmp_path / f"{number}.nc", made)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     check(array, np.arange(24) / 4)
     assert array.coords["frt"].dimensions == ("time",)
     assert array.coords["frt"][...].tolist() == np.repeat(np.arange(4) * 1.5, 6).tolist()
@@ -149,7 +149,7 @@ def test_year_and_month_follow_the_time(tmp_path: Path) -> None:
         made["month_number"] = scalar(np.int32(month % 12 + 1), long_name="month_number", units="1")
         made["tas"] = (("lat", "lon"), made["tas"][1][0], {**TAS, "coordinates": "time year month_number"})
         write(tmp_path / f"{month:02}.nc", made)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     assert array.dimensions == ("time", "lat", "lon")
     assert array.coords["year"][...].tolist() == [2000] * 12 + [2001] * 12
     assert array.coords["month_number"][...].tolist() == [*range(1, 13)] * 2
@@ -177,7 +177,7 @@ def test_latitudes_known_by_their_units(tmp_path: Path) -> None:
         made = cube([number])
         made["lat"] = (("lat",), made["lat"][1], attrs)
         write(tmp_path / f"{number}.nc", made)
-    check(one(aa.open(tmp_path)), range(3))
+    check(one_array(aa.open(tmp_path)), range(3))
 
 
 def test_a_dimension_of_size_one_that_others_lack(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_dimension_of_size_one_that_others_lack(tmp_path: Path) -> None:
     made = cube([1])
     made["tas"] = (("time", "z", "lat", "lon"), made["tas"][1][:, np.newaxis], TAS)
     write(tmp_path / "1.nc", made)
-    check(one(aa.open(tmp_path)), [0, 1])
+    check(one_array(aa.open(tmp_path)), [0, 1])
 
 
 def test_longitudes_of_another_turn_beside_a_dimension_of_size_one(tmp_path: Path) -> None:
@@ -193,12 +193,12 @@ def test_longitudes_of_another_turn_beside_a_dimension_of_size_one(tmp_path: Pat
     made = cube([1], lons=[-180.0, -90, 0, 90])
     made["tas"] = (("time", "z", "lat", "lon"), field([1], [10, 20, 30], [180, 270, 0, 90])[:, np.newaxis], TAS)
     write(tmp_path / "1.nc", made)
-    check(one(aa.open(tmp_path)), [0, 1], lons=[0, 90, 180, 270])
+    check(one_array(aa.open(tmp_path)), [0, 1], lons=[0, 90, 180, 270])
 
 
 def test_files_in_order_of_the_numbers_in_their_names(tmp_path: Path) -> None:
     for number in (1, 2, 10):
         made = cube([number], time=None)
         write(tmp_path / f"s{number}.nc", made)
-    array = one(aa.open(tmp_path, rules=aa.Rules(order={"time": "name"})))
+    array = one_array(aa.open(tmp_path, rules=aa.Rules(order={"time": "name"})))
     np.testing.assert_array_equal(array[...], field([1, 2, 10], [10, 20, 30], [0, 5]))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.export.extract import extract
-from tests.support.netcdf import TIME, one, write
+from tests.support.netcdf import TIME, one_array, write
 
 LEVELS = np.array([1000.0, 850.0, 500.0])
 PAIRS = np.stack([LEVELS + 50, LEVELS - 50], axis=-1)
@@ -54,7 +54,7 @@ def joined(tmp_path: Path) -> aa.Aggregation:
 
 
 def test_reads_and_selections(joined: aa.Aggregation) -> None:
-    array = one(joined, "ta")
+    array = one_array(joined, "ta")
     check(array)
     check(array.lazy[:, ::-1].lazy[:, ::-1])
     check(array.flip("plev").flip("plev"))
@@ -66,7 +66,7 @@ def test_reads_and_selections(joined: aa.Aggregation) -> None:
 def test_indexes(joined: aa.Aggregation, tmp_path: Path, convention: str) -> None:
     path = tmp_path / "index.nca"
     joined.save(path, convention=convention)
-    check(one(aa.open(path), "ta"))
+    check(one_array(aa.open(path), "ta"))
     # CF cannot say that a fragment runs against its array: the index of another program holds files as they run.
     paths = [levels(tmp_path / "a.nc"), levels(tmp_path / "b.nc", (2.0, 3.0))]
     aa.open(paths, rules=aa.Rules(units=RULES.units)).save(path, convention=convention)
@@ -80,8 +80,8 @@ def test_indexes(joined: aa.Aggregation, tmp_path: Path, convention: str) -> Non
 def test_extracts(joined: aa.Aggregation, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / "out" / f"x.{suffix}"
     out.parent.mkdir()
-    extract(one(joined, "ta"), out)
-    check(one(aa.open(out), "ta"))
+    extract(one_array(joined, "ta"), out)
+    check(one_array(aa.open(out), "ta"))
     with xr.open_dataset(out, decode_times=False) as there:
         np.testing.assert_allclose(there["plev_bnds"].values, PAIRS[::-1, ::-1] / 10, rtol=1e-15)
         assert there["time_bnds"].values.tolist()[0] == [12, 36]
@@ -96,7 +96,7 @@ def test_xarray_and_references(joined: aa.Aggregation, tmp_path: Path) -> None:
     out = tmp_path / "refs" / "refs.json"
     out.parent.mkdir()
     aa.open(paths, rules=aa.Rules(units=RULES.units)).to_kerchunk(out)
-    there = one(aa.open(out), "ta").coords
+    there = one_array(aa.open(out), "ta").coords
     np.testing.assert_allclose(there["plev_bnds"][:], PAIRS / 10, rtol=1e-15)
     assert there["plev_bnds"].units == "kPa" and there["time_bnds"][:].tolist()[0] == [12, 36]
 
@@ -105,8 +105,8 @@ def test_a_coordinate_alone(tmp_path: Path) -> None:
     """A coordinate that no data variable has is an array itself, and its bounds hang on it."""
     made = {"plev": (("plev",), LEVELS, {"units": "hPa", "bounds": "b"}), "b": (("plev", "nv"), PAIRS)}
     path = write(tmp_path / "a.nc", made)
-    by_rules = one(aa.open(path, rules=aa.Rules(units={"plev": "kPa"})), "plev")
-    for array in (one(aa.open(path), "plev").to_units("kPa"), by_rules):
+    by_rules = one_array(aa.open(path, rules=aa.Rules(units={"plev": "kPa"})), "plev")
+    for array in (one_array(aa.open(path), "plev").to_units("kPa"), by_rules):
         assert array[:].tolist() == (LEVELS / 10).tolist() and array.directions == (False,)
         assert (array.units, array.coords["b"].units) == ("kPa", "kPa")
         np.testing.assert_allclose(array.coords["b"][:], PAIRS / 10, rtol=1e-15)
@@ -143,11 +143,11 @@ def test_integer_bounds_in_units_of_their_own(tmp_path: Path) -> None:
         "b": (("time", "nv"), np.array([[0, 10**8]], "i4"), {"units": "days since 2000-01-01"}),
         "ta": (("time",), np.zeros(1)),
     }
-    found = one(aa.open(write(tmp_path / "a.nc", made)), "ta").coords["b"]
+    found = one_array(aa.open(write(tmp_path / "a.nc", made)), "ta").coords["b"]
     assert found.dtype == np.int64 and found[:].tolist() == [[0, 24 * 10**8]]
     made["time"] = (("time",), np.array([0]), {"units": "days since 2000-01-01", "bounds": "b"})
     made["b"] = (("time", "nv"), np.array([[-12, 12]], "i4"), {"units": "hours since 2000-01-01"})
-    found = one(aa.open(write(tmp_path / "b.nc", made)), "ta").coords["b"]
+    found = one_array(aa.open(write(tmp_path / "b.nc", made)), "ta").coords["b"]
     assert found.dtype == np.float64 and found[:].tolist() == [[-0.5, 0.5]]
 
 
@@ -193,7 +193,7 @@ def test_any_units_and_directions(
         "ta": (("plev",), np.zeros(3)),
     }
     path = write(tmp_path_factory.mktemp("any") / "a.nc", made)
-    coords = one(aa.open(path, rules=aa.Rules(units={"plev": wanted}, directions={"plev": up ^ turned})), "ta").coords
+    coords = one_array(aa.open(path, rules=aa.Rules(units={"plev": wanted}, directions={"plev": up ^ turned})), "ta").coords
     expected = np.flip if up ^ turned else np.asarray
     assert coords["plev"].units == coords["b"].units == wanted
     np.testing.assert_allclose(coords["b"][:], in_units(expected(PAIRS), wanted), rtol=1e-12)

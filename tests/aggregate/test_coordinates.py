@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import aggarray as aa
-from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, check, cube, field, one, write
+from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, check, cube, field, one_array, write
 
 
 def test_bounds_without_units_are_joined(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_bounds_without_units_are_joined(tmp_path: Path) -> None:
         bounds = np.stack([np.array(times) - 0.5, np.array(times) + 0.5], axis=-1)
         at = [0, 1] if name == "a" else [2, 3]
         write(tmp_path / f"{name}.nc", cube(at, time=(("time",), np.array(times), attrs), time_bnds=(("time", "nv"), bounds)))
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     check(array, range(4))
     bounds = array.coords["time_bnds"]
     np.testing.assert_array_equal(bounds[...], [[n - 0.5, n + 0.5] for n in range(4)])
@@ -34,7 +34,7 @@ def test_bounds_of_a_flipped_latitude(tmp_path: Path) -> None:
         lat = (("lat",), np.array(lats), {**LAT, "bounds": "lat_bnds"})
         made = cube(times, lats, lat=lat, lat_bnds=(("lat", "nv"), pairs))
         write(tmp_path / f"{times[0]}.nc", made)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     check(array, [0, 1])
     np.testing.assert_array_equal(array.coords["lat_bnds"][...], [[5, 15], [15, 25], [25, 35]])
 
@@ -44,7 +44,7 @@ def test_auxiliary_coordinate_along_time(tmp_path: Path) -> None:
         made = cube(times, run=(("time",), np.array(times) * 7.0, {"long_name": "run"}))
         made["tas"] = (*made["tas"][:2], {**TAS, "coordinates": "run"})
         write(tmp_path / f"{9 - times[0]}.nc", made)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     np.testing.assert_array_equal(array.coords["run"][...], np.arange(4) * 7.0)
 
 
@@ -57,7 +57,7 @@ def test_string_coordinate(tmp_path: Path) -> None:
             "time": (("time",), np.array([0.0]), TIME),
         }
         write(tmp_path / f"{name}.nc", variables)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     assert array.coords["station"][...].tolist() == ["aa", "bb", "cc"]
     np.testing.assert_array_equal(array[:, 0], [ord(c) for c in "abc"])
 
@@ -83,7 +83,7 @@ def test_coordinates_of_two_widths(tmp_path: Path) -> None:
     lats = np.array([10.1, 20.2, 30.3])
     write(tmp_path / "a.nc", cube([0, 1], lats))
     write(tmp_path / "b.nc", cube([2, 3], lats, lat=(("lat",), lats.astype("f4"), LAT)))
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     assert array.shape == (4, 3, 2)
     np.testing.assert_array_equal(array.coords["lat"][...], lats)
 
@@ -95,7 +95,7 @@ def test_integers_far_apart(tmp_path: Path, dtype: str) -> None:
     for name, first in (("a", high), ("b", low)):
         times = np.arange(first, first + 3).astype(dtype)
         write(tmp_path / f"{name}.nc", cube(times, time=(("time",), times, {**TIME, "units": "seconds since 2000-01-01"})))
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     assert array.coords["time"].dtype == dtype
     np.testing.assert_array_equal(array.coords["time"][...], [*range(low, low + 3), *range(high, high + 3)])
 
@@ -107,7 +107,7 @@ def test_float32_times_close_to_each_other_are_not_one(tmp_path: Path, minutes: 
     times = (start + np.arange(8) * max(step, 1 / 128)).astype("f4")
     for name, part in (("a", times[:4]), ("b", times[4:])):
         write(tmp_path / f"{name}.nc", cube(part, time=(("time",), part, TIME)))
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     np.testing.assert_array_equal(array.coords["time"][...], times)
 
 
@@ -169,7 +169,7 @@ def test_coordinates_may_be_called_as_others_are(tmp_path: Path) -> None:
             "tas": (("time", y, x), field(times, lats, lons), TAS),
         }
         write(tmp_path / f"{name}.nc", variables)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     np.testing.assert_array_equal(array[...], field([0, 1], lats, lons))
     np.testing.assert_array_equal(array.coords["y"][...], lats)
 
@@ -199,7 +199,7 @@ def test_mixed_formats(tmp_path: Path) -> None:
             more: dict[str, Any] = {"dimension_names": dimensions} if version == 3 else {"fill_value": None}
             made_array = store.create_array(name, data=values, **more)
             made_array.attrs.update(attrs if version == 3 else {**attrs, "_ARRAY_DIMENSIONS": list(dimensions)})
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     check(array, range(6))
     assert len({p.data.format for p in array.partitions}) >= 3
 
@@ -214,7 +214,7 @@ def test_groups(tmp_path: Path) -> None:
             "model/tas": (("time", "lat"), field(times, [10.0, 20.0], [0])[..., 0], TAS),
         }
         write(tmp_path / f"{start}.nc", variables)
-    array = one(aa.open(tmp_path), "model/tas")
+    array = one_array(aa.open(tmp_path), "model/tas")
     np.testing.assert_array_equal(array[...], field(range(4), [10.0, 20.0], [0])[..., 0])
     np.testing.assert_array_equal(array.coords["time"][...], range(4))
     np.testing.assert_array_equal(array.coords["lat"][...], [10, 20])
@@ -234,7 +234,7 @@ def test_nameless_dimensions(tmp_path: Path) -> None:
 def test_datetimes_of_a_join(tmp_path: Path) -> None:
     for times in ([0, 1], [58, 59]):
         write(tmp_path / f"{times[0]}.nc", cube(times, time=(("time",), np.array(times, "f8"), NOLEAP)))
-    found = one(aa.open(tmp_path)).coords["time"].datetimes()
+    found = one_array(aa.open(tmp_path)).coords["time"].datetimes()
     expected = cftime.num2date([0, 1, 58, 59], NOLEAP["units"], "noleap")
     assert list(found) == list(expected)
 
@@ -243,6 +243,6 @@ def test_netcdf4_reads_the_same(tmp_path: Path) -> None:
     """The library's own aggregation of files along an unlimited dimension as oracle."""
     paths = [write(tmp_path / f"{n}.nc", cube([n, n + 0.5]), format="NETCDF4_CLASSIC", unlimited=("time",)) for n in range(3)]
     with netCDF4.MFDataset(paths) as oracle:
-        array = one(aa.open(paths))
+        array = one_array(aa.open(paths))
         np.testing.assert_array_equal(array[...], oracle["tas"][:])
         np.testing.assert_array_equal(array.coords["time"][...], oracle["time"][:])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.aggregate import aggregate, duplicates, group, runs
-from aggarray.aggregate.candidate import Place
+from aggarray.aggregate.candidate import AxisCoordinate
 from aggarray.aggregate.view import View
 from aggarray.memory.selection import Range
-from tests.support.netcdf import TIME, check, cube, one, write
+from tests.support.netcdf import TIME, check, cube, one_array, write
 
 RULES = aa.Rules()
 
@@ -66,7 +66,7 @@ def test_overlaps_are_decided_at_once(
 ) -> None:
     """Every array is looked at with all the others, then with those that it is joined with; a refusal for each result apart."""
     found = [line(t) for t in times(60)]
-    views, values = counted(monkeypatch, View, "__init__"), counted(monkeypatch, Place, "values")
+    views, values = counted(monkeypatch, View, "__init__"), counted(monkeypatch, AxisCoordinate, "values")
     outcome = aggregate(found, RULES)
     assert len(outcome.arrays) == joined
     assert [r.rule for r in outcome.refusals] == ["overlap"] * (joined - 1)
@@ -122,7 +122,7 @@ def test_interleaved_where_one_has_an_idle_dimension(tmp_path: Path) -> None:
         values = np.asarray(times, "f8").reshape(2, *[1] * len(extra))
         time = (("time",), np.asarray(times, "f8"), TIME)
         write(tmp_path / f"{name}.nc", {"time": time, "ta": (("time", *extra), values, {"units": "K"})})
-    np.testing.assert_array_equal(one(aa.open(tmp_path), "ta")[...], np.arange(4))
+    np.testing.assert_array_equal(one_array(aa.open(tmp_path), "ta")[...], np.arange(4))
 
 
 def test_interleaved_in_two_dimensions(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_interleaved_in_two_dimensions(tmp_path: Path) -> None:
         values = np.add.outer(np.asarray(times) * 1000.0, levels)
         made = {"time": (("time",), np.asarray(times, "f8"), TIME), "lev": (("lev",), np.asarray(levels, "f8"), level)}
         write(tmp_path / f"{name}.nc", {**made, "ta": (("time", "lev"), values, {"units": "K"})})
-    array = one(aa.open(tmp_path), "ta")
+    array = one_array(aa.open(tmp_path), "ta")
     np.testing.assert_array_equal(array.coords["lev"][...], [900, 700, 500])
     np.testing.assert_array_equal(array[...], np.add.outer(np.arange(4) * 1000.0, [900, 700, 500]))
 
@@ -183,7 +183,7 @@ def test_one_file_under_two_names_is_not_read(
     agg = aa.open(tmp_path)
     assert reads == [0]
     assert [Path(d.file).name for d in agg.duplicates] == ["b.nc"]
-    check(one(agg), [0, 1])
+    check(one_array(agg), [0, 1])
 
 
 def test_many_different_arrays_at_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.scan.discovery import scan_files
-from tests.support.netcdf import TAS, TIME, check, cube, field, one, write
+from tests.support.netcdf import TAS, TIME, check, cube, field, one_array, write
 
 DAYS = {"standard_name": "time", "units": "days since 2000-01-01"}
 
@@ -21,14 +21,14 @@ def times(values: Any, dtype: str, units: str) -> tuple[tuple[str, ...], np.ndar
 def test_integer_times_do_not_wrap_around(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1], time=times([0, 86400], "i4", "seconds since 2000-01-01")))
     write(tmp_path / "b.nc", cube([30000, 30001], time=times([30000, 30001], "i4", "days since 2000-01-01")))
-    time = one(aa.open(tmp_path)).coords["time"]
+    time = one_array(aa.open(tmp_path)).coords["time"]
     assert time.dtype == np.int64 and time[...].tolist() == [0, 86400, 30000 * 86400, 30001 * 86400]
 
 
 def test_integer_times_that_fit_keep_their_dtype(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1], time=times([0, 24], "i4", "hours since 2000-01-01")))
     write(tmp_path / "b.nc", cube([2], time=times([0], "i4", "days since 2000-01-03")))
-    time = one(aa.open(tmp_path)).coords["time"]
+    time = one_array(aa.open(tmp_path)).coords["time"]
     assert time.dtype == np.int32 and time[...].tolist() == [0, 24, 48]
 
 
@@ -96,19 +96,19 @@ def test_one_coarse_time_does_not_make_exact_ones_equal(tmp_path: Path) -> None:
 def test_variables_may_be_an_iterator(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path / f"{number}.nc", cube([number]))
-    check(one(aa.open(tmp_path, variables=iter(["tas"]))), range(3))
+    check(one_array(aa.open(tmp_path, variables=iter(["tas"]))), range(3))
 
 
 def test_sel_takes_a_mapping(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1, 2]))
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     assert array.sel({"time": "2000-01-02"}).shape == (3, 2) == array.sel(time="2000-01-02").shape
     assert array.sel({"lat": 10.0}, lon=5.0).shape == (3,)
 
 
 def test_attributes_do_not_change(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]), {"title": "x"})
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     for attrs in (array.attrs, array.file_attrs, array.coords):
         with pytest.raises(TypeError, match="make a copy"):
             attrs["new"] = 1

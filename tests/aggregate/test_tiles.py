@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from tests.support.netcdf import TAS, check, cube, field, one, write
+from tests.support.netcdf import TAS, check, cube, field, one_array, write
 
 
 def tiles(folder: Path, cuts: Any, lats: Any, lons: Any, leave: Any = (), step: float = 0) -> None:
@@ -25,14 +25,14 @@ QUARTERS = [((0, 2), (0, 3)), ((0, 2), (3, 6)), ((2, 4), (0, 3)), ((2, 4), (3, 6
 
 def test_misaligned_tiles(tmp_path: Path) -> None:
     tiles(tmp_path, [((0, 2), (0, 4)), ((0, 1), (4, 6)), ((1, 4), (4, 6)), ((2, 4), (0, 1)), ((2, 4), (1, 4))], LATS, LONS)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     check(array, [0], LATS, LONS)
     assert set(array.pmdimensions) == {"lat", "lon"}
 
 
 def test_a_hole_is_missing(tmp_path: Path) -> None:
     tiles(tmp_path, QUARTERS, LATS, LONS, leave=[2])
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     expected = field([0], LATS, LONS)
     expected[:, 2:, :3] = np.nan
     np.testing.assert_array_equal(array[...], expected)
@@ -71,7 +71,7 @@ def test_two_dimensional_coordinates_of_tiles_are_joined(tmp_path: Path) -> None
         made = cube([0], LATS[y0:y1], LONS[x0:x1], area=(("lat", "lon"), whole[y0:y1, x0:x1], {"units": "m2"}))
         made["tas"] = (*made["tas"][:2], {**TAS, "cell_measures": "area: area"})
         write(tmp_path / f"{number}.nc", made)
-    array = one(aa.open(tmp_path))
+    array = one_array(aa.open(tmp_path))
     np.testing.assert_array_equal(array.coords["area"][...], whole)
 
 
@@ -106,7 +106,7 @@ def test_any_tiling_in_any_order(data: st.DataObject, tmp_path_factory: pytest.T
         axes = [("time", "lat", "lon").index(d) for d in order]
         made["tas"] = (tuple(order), made["tas"][1].transpose(axes), TAS)
         write(folder / f"{name}.nc", made, format=data.draw(st.sampled_from(["NETCDF4", "NETCDF3_CLASSIC"])))
-    array = one(aa.open(folder))
+    array = one_array(aa.open(folder))
     lats = lats if array.directions[array.dimensions.index("lat")] else lats[::-1]
     expected = field(times, lats, lons).transpose([("time", "lat", "lon").index(d) for d in array.dimensions])
     np.testing.assert_array_equal(array[...], expected)

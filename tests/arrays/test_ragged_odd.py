@@ -19,7 +19,7 @@ from aggarray.display.report.data import packed
 from aggarray.export.extract import extract
 from aggarray.memory import Ragged
 from aggarray.memory.selection import Range
-from aggarray.partition.plan import along
+from aggarray.partition.plan import plan_dimension
 from aggarray.read.pieces import by_file
 
 
@@ -181,7 +181,7 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, np.ma.filled(wanted, np.nan))
         np.testing.assert_array_equal(np.ma.getmaskarray(np.ma.asarray(masked)), np.ma.getmaskarray(wanted))
         np.testing.assert_array_equal(lazy[13:2:-3], found[13:2:-3])
-        rows = [along(Range(0, lazy.size), lazy._matrix.edges[0])]
+        rows = [plan_dimension(Range(0, lazy.size), lazy._matrix.edges[0])]
         assert [len(group) for group in by_file(lazy._matrix, rows)] == [1]
         path = tmp_path / "out.nc"
         extract(a.lazy[key], path, exists="overwrite")

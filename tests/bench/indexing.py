@@ -89,12 +89,12 @@ def _open_files(given: SimpleNamespace) -> Any:
 def _plan(given: SimpleNamespace) -> Any:
     """Plan a read of fifty partitions from the middle, file names included."""
     from aggarray.memory.selection import normalise
-    from aggarray.partition.plan import along, pieces
+    from aggarray.partition.plan import pieces, plan_dimension
 
     a = given.array
     middle = a.shape[0] // 2
     selectors = normalise(slice(middle, middle + 50), a.shape, a.dimensions)
-    found = list(pieces(a._matrix, [along(s, e) for s, e in zip(selectors, a._matrix.edges, strict=True)]))
+    found = list(pieces(a._matrix, [plan_dimension(s, e) for s, e in zip(selectors, a._matrix.edges, strict=True)]))
     return [a._matrix.references.uri_of(piece.ref) for piece in found]
 
 

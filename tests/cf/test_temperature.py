@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.aggregate.concat import concat
 from aggarray.cf.units import conversion, temperature_of
-from aggarray.cf.units.temperature import combined, reason_of
+from aggarray.cf.units.temperature import combined, temperature_difference
 from aggarray.errors import AggregationError, IndexFileError, UnitsError
 from aggarray.export.extract import extract
-from aggarray.mpi.metadata import About
+from aggarray.mpi.metadata import ArrayMetadata
 from aggarray.mpi.reduction import _described
 from tests.support.index_files import changed
-from tests.support.netcdf import cube, one, write
+from tests.support.netcdf import cube, one_array, write
 
 PURE = ("K", "degC", "degF", "degR", "mK", "kelvin", "celsius", "0.1 degC")
 DERIVED = ("K m-1", "degC/km", "degF/day", "K2", "degC2", "W m-2 K-1", "W/m2/degC")
@@ -98,7 +98,7 @@ def test_words_of_attributes() -> None:
     assert temperature_of("K", {"cell_methods": "T: Standard_Deviation"}) == "difference"
     assert temperature_of("K", {"cell_methods": np.array([1, 2]), "standard_name": 3}) is None
     assert temperature_of("K s-1", {"standard_name": "tendency_of_air_temperature"}) == "difference"
-    assert "contradicts" in reason_of("K", {"units_metadata": "temperature: on_scale", **DEVIATION})
+    assert "contradicts" in temperature_difference("K", {"units_metadata": "temperature: on_scale", **DEVIATION})
     assert combined("on_scale", "difference") == "mixed" and combined(None, "difference") == "difference"
     assert combined("unknown", "difference") == "unknown"
     with pytest.raises(UnitsError, match="one is a temperature difference"):
@@ -129,11 +129,11 @@ def check(array: Any) -> None:
 
 
 def test_views_of_differences(tmp_path: Path) -> None:
-    array = one(aa.open(deviations(tmp_path)))
+    array = one_array(aa.open(deviations(tmp_path)))
     check(array)
     check(array.flip("lat").transpose("time", "lat", "lon"))
     assert np.array_equal(array.sel(time=slice("2000-01-03", None))[:], WANTED[2:])
-    assert one(aa.open(deviations(tmp_path), rules=aa.Rules(units={"tas": "degC"}))).read().max() == 3
+    assert one_array(aa.open(deviations(tmp_path), rules=aa.Rules(units={"tas": "degC"}))).read().max() == 3
     assert array.to_dask().compute().max() == 3
     found = array.to_xarray()
     assert found.attrs["units_metadata"] == "temperature: difference" and np.array_equal(found.values, WANTED)
@@ -143,9 +143,9 @@ def test_views_of_differences(tmp_path: Path) -> None:
 def test_indexes_of_differences(tmp_path: Path, convention: str) -> None:
     agg = aa.open(deviations(tmp_path))
     agg.save(tmp_path / "index.nca", convention=convention)
-    check(one(aa.open(tmp_path / "index.nca")))
-    one(agg).to_units("degF")
-    piece = one(aa.open(tmp_path / "index.nca")).partitions[1].data
+    check(one_array(aa.open(tmp_path / "index.nca")))
+    one_array(agg).to_units("degF")
+    piece = one_array(aa.open(tmp_path / "index.nca")).partitions[1].data
     again = aa.MasterArray.from_subarrays([([(0, 2), (0, 3), (0, 2)], piece)], dimensions=("time", "lat", "lon"), units="K")
     assert np.array_equal(again[:], WANTED[2:]) and again.attrs == DIFFERENCE
 
@@ -154,9 +154,9 @@ def test_an_index_of_differences_grows(tmp_path: Path) -> None:
     (first, second), path = deviations(tmp_path), tmp_path / "index.nca"
     aa.open(first).save(path)
     grown = aa.open(path).append(second)
-    check(one(grown))
+    check(one_array(grown))
     grown.save(path)
-    check(one(aa.open(path)))
+    check(one_array(aa.open(path)))
 
 
 def test_an_index_that_does_not_state_the_kind_yet(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_an_index_that_does_not_state_the_kind_yet(tmp_path: Path) -> None:
         document["attributes"] = [[p for p in pairs if p[0] != "units_metadata"] for pairs in document["attributes"]]
 
     changed(path, older)
-    found = one(aa.open(path))
+    found = one_array(aa.open(path))
     assert "units_metadata" not in found.attrs and np.array_equal(found[:], WANTED)
     assert np.array_equal(found.to_units("degC")[:], WANTED)
 
@@ -198,8 +198,8 @@ def test_indexes_of_other_programs(tmp_path: Path, convention: str) -> None:
 def test_extracts_of_differences(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / "out" / f"x.{suffix}"
     out.parent.mkdir()
-    extract(one(aa.open(deviations(tmp_path))), out)
-    check(one(aa.open(out)))
+    extract(one_array(aa.open(deviations(tmp_path))), out)
+    check(one_array(aa.open(out)))
     with (
         xr.open_dataset(out, engine="zarr" if suffix == "zarr" else "netcdf4", consolidated=False)
         if suffix == "zarr"
@@ -213,18 +213,18 @@ def test_references_to_differences(tmp_path: Path) -> None:
     out = tmp_path / "refs" / "refs.json"
     out.parent.mkdir()
     aa.open(deviations(tmp_path)).to_kerchunk(out)
-    check(one(aa.open(out)))
+    check(one_array(aa.open(out)))
 
 
 def test_joins_by_hand(tmp_path: Path) -> None:
-    a, b = (one(aa.open(path)) for path in deviations(tmp_path))
+    a, b = (one_array(aa.open(path)) for path in deviations(tmp_path))
     check(concat([a, b], "time"))
     pieces = [aa.SubArray.from_file(p, "tas") for p in deviations(tmp_path)]
     placed = [([(2 * n, 2 * n + 2), (0, 3), (0, 2)], piece) for n, piece in enumerate(pieces)]
     check(aa.MasterArray.from_subarrays(placed, dimensions=("time", "lat", "lon"), name="tas"))
     (other, _) = deviations(tmp_path / "other", units_metadata="temperature: on_scale")
     with pytest.raises(AggregationError, match=r"on its scale.*CF 3\.1\.2"):
-        concat([one(aa.open(other)), b], "time")
+        concat([one_array(aa.open(other)), b], "time")
     placed[0] = (placed[0][0], aa.SubArray.from_file(other, "tas"))
     with pytest.raises(UnitsError, match="do not join"):
         aa.MasterArray.from_subarrays(placed, dimensions=("time", "lat", "lon"))
@@ -238,7 +238,7 @@ def test_packed_differences(tmp_path: Path) -> None:
         np.full((1, 3, 2), 4, "i2"),
         {"units": "degC", "add_offset": 10.0, "scale_factor": 0.5, **DEVIATION},
     )
-    array = one(aa.open(write(tmp_path / "a.nc", made)))
+    array = one_array(aa.open(write(tmp_path / "a.nc", made)))
     assert (array.to_units("K")[:] == 12).all()
 
 
@@ -252,7 +252,7 @@ def test_units_asked_for_of_what_does_not_convert(tmp_path: Path) -> None:
 
 
 def test_deviations_of_a_reduction_are_differences() -> None:
-    known = About("tas", ("time", "lat"), "K", None, None, {"units_metadata": "temperature: on_scale"}, {})
+    known = ArrayMetadata("tas", ("time", "lat"), "K", None, None, {"units_metadata": "temperature: on_scale"}, {})
     found = _described(known, "std", (0,), np.dtype("f8"))
     assert found.attrs == {"cell_methods": "time: standard_deviation", **DIFFERENCE}
     assert _described(known, "mean", (0,), np.dtype("f8")).attrs["units_metadata"] == "temperature: on_scale"

@@ -20,7 +20,7 @@ import pytest
 import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
-from aggarray.storage.files import looks, resized
+from aggarray.storage.files import resized, stat_file
 from tests.faults.specimens import SPECIMENS, values
 from tests.support.netcdf import write
 
@@ -221,4 +221,4 @@ def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(ChangedFileError, match=r"a\.nc, variable 'tas': .*a folder is in its place"):
         agg["tas"].read()
     assert [p.kind for p in agg.check().problems] == ["unreadable"]
-    assert resized(looks(str(path)), looks(str(path)).st_size) is not None
+    assert resized(stat_file(str(path)), stat_file(str(path)).st_size) is not None

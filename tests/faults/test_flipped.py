@@ -21,8 +21,8 @@ import aggarray as aa
 from aggarray import formats
 from aggarray.formats.hdf5 import FORMAT, isolated
 from aggarray.formats.hdf5 import format as hdf5_format
-from aggarray.formats.hdf5.metadata.data import DoubtfulError
-from aggarray.formats.hdf5.metadata.validation import survey
+from aggarray.formats.hdf5.metadata.data import InvalidError
+from aggarray.formats.hdf5.metadata.validation import validate
 from tests.faults.conftest import matching
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.support.netcdf import write
@@ -131,7 +131,7 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
     """Whether the libraries die over a file depends on what lies in memory; so does it not where they are not asked here."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
     with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library breaks down over it; write it anew"):
-        isolated.ask(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
+        isolated.ask_isolated(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
     monkeypatch.setattr(hdf5_format, "scan_by_library", _here)
@@ -144,20 +144,20 @@ def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeyp
     """A file may have many variables. One that takes its place is asked for as if nothing had been."""
     asked = []
 
-    def endless(helper: isolated._Helper, question: tuple[Any, ...], until: float) -> None:
+    def endless(helper: isolated._IsolatedProcess, question: tuple[Any, ...], until: float) -> None:
         asked.append(question[2])
 
     path = write(tmp_path / "a.nc", {name: (("x",), np.arange(3.0)) for name in "ab"})
     with monkeypatch.context() as patched:
-        patched.setattr(isolated, "patience", lambda path: 0.0)
-        patched.setattr(isolated._Helper, "answer", endless)
+        patched.setattr(isolated, "time_limit", lambda path: 0.0)
+        patched.setattr(isolated._IsolatedProcess, "answer", endless)
         for name in "ab":
             with pytest.raises(aa.FormatError, match=rf"a\.nc, variable '{name}': the HDF5 library comes to no end within 0"):
-                isolated.ask(path, "chunks", name)
+                isolated.ask_isolated(path, "chunks", name)
     assert asked == ["a"]
-    assert 15 <= isolated.patience(path) < 16 and isolated.patience(str(tmp_path / "none")) == 15
+    assert 15 <= isolated.time_limit(path) < 16 and isolated.time_limit(str(tmp_path / "none")) == 15
     os.utime(path, ns=(1, 1))
-    assert isolated.ask(path, "values", "b", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
+    assert isolated.ask_isolated(path, "values", "b", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
 
 
 def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_pat
     at = data.index(b"GCOL")
     for damage in (data[:at] + b"W" + data[at + 1 :], data[: at + 8] + bytes([3]) + data[at + 9 :]):
         path.write_bytes(damage)
-        with pytest.raises(DoubtfulError):
-            survey(str(path))
+        with pytest.raises(InvalidError):
+            validate(str(path))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
@@ -252,7 +252,7 @@ def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path:
         for number in range(300):
             file.create_group(f"group_{number}")["data"] = np.arange(3.0)
     monkeypatch.setattr("aggarray.formats.hdf5.metadata.data.MOST", 1 << 14)
-    survey(str(path))
+    validate(str(path))
     assert len(formats.scan(str(path)).variables) == 300
 
 
@@ -295,7 +295,7 @@ def test_files_with_links_by_name_need_no_other_process(version: str, tmp_path: 
     def there(*question: Any) -> None:
         raise AssertionError("in another process")
 
-    monkeypatch.setattr(isolated, "ask", there)
+    monkeypatch.setattr(isolated, "ask_isolated", there)
     agg = aa.open(path)
     assert {str(a.name): a[...].tolist() for a in agg} == {name: list(range(8)) for name in ("tas", "soft")}
     assert sorted(s.variable for s in agg.skipped if s.variable) == ["circle", "elsewhere"]
@@ -303,7 +303,7 @@ def test_files_with_links_by_name_need_no_other_process(version: str, tmp_path: 
 
 def test_a_survey_finds_no_fault_with_whole_files(made: Callable[[str], str]) -> None:
     for name in matching("hdf5", "netcdf4"):
-        survey(made(name))
+        validate(made(name))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
@@ -313,8 +313,8 @@ def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: C
     data, path = Path(made(f"hdf5-virtual-{version}")).read_bytes(), tmp_path / "a.h5"
     at = data.index(b"part_1", data.index(b"GCOL"))
     path.write_bytes(data[:at] + b"qart_1" + data[at + 6 :])
-    with pytest.raises(DoubtfulError, match="checksum"):
-        survey(str(path))
+    with pytest.raises(InvalidError, match="checksum"):
+        validate(str(path))
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)["joined"].read()
 
@@ -327,10 +327,10 @@ def test_a_survey_knows_types_of_variable_length(tmp_path: Path) -> None:
     data = path.read_bytes()
     at = data.index(b"units\0\0\0") + 8
     assert data[at] == 0x19 and data[at + 1] & 15 == 1
-    survey(str(path))
+    validate(str(path))
     path.write_bytes(data[: at + 1] + b"\x7f" + data[at + 2 :])
-    with pytest.raises(DoubtfulError):
-        survey(str(path))
+    with pytest.raises(InvalidError):
+        validate(str(path))
 
 
 @pytest.mark.parametrize("many", [1 << 12, 10])
@@ -342,14 +342,14 @@ def test_a_survey_looks_at_the_indexes_of_chunks(
     found = set()
     for name in ("hdf5-scales-latest", *matching("hdf5-many-chunks")):
         data, path = Path(made(name)).read_bytes(), tmp_path / "a.h5"
-        survey(made(name))
+        validate(made(name))
         # The leaves of a tree of very many chunks are not looked at.
         for signature in (b"BTHD", b"FAHD", b"EAHD", *([b"TREE\1"] if many > 10 else [])):
             at = data.rfind(signature)
             if at >= 0:
                 path.write_bytes(data[: at + 5] + bytes([data[at + 5] ^ 0x40]) + data[at + 6 :])
-                with pytest.raises(DoubtfulError):
-                    survey(str(path))
+                with pytest.raises(InvalidError):
+                    validate(str(path))
                 found.add(signature)
     assert len(found) >= 3
 

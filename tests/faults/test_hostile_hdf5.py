@@ -14,7 +14,7 @@ import pytest
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats.hdf5.decoded_sizes import check_swelling
+from aggarray.formats.hdf5.decoded_sizes import check_decoded_sizes
 from tests.faults.hostile import ROOT, looked_at, unborne
 from tests.support.netcdf import cube, write
 
@@ -145,7 +145,7 @@ def test_files_of_all_kinds_are_borne(files: dict[str, str], tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["deflate", "shuffled", "deflated numbers of bits", "deflated twice, of bits"])
 def test_chunks_that_swell_are_told_before_hdf5_decodes_them(files: dict[str, str], name: str) -> None:
     with h5py.File(files[name]) as file, pytest.raises((ValueError, aa.FormatError), match=r"4000|97536|more"):
-        check_swelling(file["v"].id)
+        check_decoded_sizes(file["v"].id)
 
 
 def test_groups_that_hold_themselves_hide_nothing(files: dict[str, str]) -> None:
@@ -257,7 +257,7 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
     # Whoever waits for the pipe is given up.
     line = (
         "import sys; from aggarray.formats import partial_scan, hdf5; hdf5.format.scan_by_library(sys.argv[1]); "
-        "assert hdf5.FORMAT.glimpse(sys.argv[1], partial_scan.Wanted({'q': 1})) is None"
+        "assert hdf5.FORMAT.scan_partially(sys.argv[1], partial_scan.PartialScanRequest({'q': 1})) is None"
     )
     subprocess.run([sys.executable, "-c", line, str(path)], cwd=ROOT, timeout=60, check=True)
 

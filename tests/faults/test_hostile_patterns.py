@@ -38,11 +38,11 @@ web._LINK.findall("<a " * n)
 web._LINK.findall("<a" + " " * n)
 web._LINK.findall("<a href " * n)
 web._LINK.findall("<a x=" + " href" * n)
-filesystems.explained("s3://b/a", ValueError("key" * n))
-filesystems.explained("s3://b/a", ValueError("token " * n))
+filesystems.explain_error("s3://b/a", ValueError("key" * n))
+filesystems.explain_error("s3://b/a", ValueError("token " * n))
 uris.is_url("a" * n)
 uris.resolve_uri("%2e%2e/" * n, "/data")
-uris.moves({"/a": "/b"}).applied("file:" * n)
+uris.path_map({"/a": "/b"}).applied("file:" * n)
 urls.canonical("a" * n + "://")
 urls.canonical("s3://" + "@" * n)
 flattened._FLAT.fullmatch("//rows of " * n)
@@ -51,8 +51,8 @@ type_parser.parse_type("1 * " * 5 * n + "int8")
 type_parser.parse_type("'" + "\\" * n)
 type_parser.parse_type(" " * n)
 interpretation._DATE.fullmatch("2000-01-01T" + "0" * n)
-references.Names("/a")["%" * n]
-references.Names("/a")["../" * n]
+references.FileNames("/a")["%" * n]
+references.FileNames("/a")["../" * n]
 remote.canonical("zip://" + "::" * n)
 """
 

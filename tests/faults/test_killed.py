@@ -21,10 +21,10 @@ import aggarray as aa
 from aggarray.display.report import page
 from aggarray.display.report import write as write_page
 from aggarray.formats.base import Structure
-from aggarray.mpi.zarr_store import _to_the_end
+from aggarray.mpi.zarr_store import _uninterrupted
 from aggarray.scan import workers
 from aggarray.scan.discovery import scan_files
-from aggarray.storage.atomic import put
+from aggarray.storage.atomic import put_in_place
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 from tests.support.netcdf import cube, field, write
@@ -167,7 +167,7 @@ def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
         other.join()
 
     with pytest.raises(KeyboardInterrupt):
-        _to_the_end(write)
+        _uninterrupted(write)
     assert written == ["all"]
 
 
@@ -181,12 +181,12 @@ helpers.TRIAL, helpers.WORTH = 0.0, 0.0
 from aggarray.scan.discovery import scan_files
 from aggarray.formats.base import Structure
 from aggarray.storage.atomic import put
-look = helpers.look
+look = helpers.scan_one
 def slowly(task):
     print("working", flush=True)
     sys.stdin.readline()
     return look(task)
-helpers.look = slowly
+helpers.scan_one = slowly
 found = scan_files(sys.argv[1:], 3)
 print("found", sum(isinstance(s, Structure) and s.uri == p for (p, s), p in zip(found, sys.argv[1:])), flush=True)
 """
@@ -258,5 +258,5 @@ def test_folders_change_places_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         raise AssertionError("there is a moment without either")
 
     monkeypatch.setattr(os, "rename", rename)
-    put(str(tmp_path / "new"), str(tmp_path / "old"))
+    put_in_place(str(tmp_path / "new"), str(tmp_path / "old"))
     assert [p.name for p in (tmp_path / "old").iterdir()] == ["new"]

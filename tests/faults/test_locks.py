@@ -25,7 +25,7 @@ from aggarray.display import report
 from aggarray.export.extract import extract
 from aggarray.mpi.zarr_store import Store
 from aggarray.storage import atomic, locks, owners
-from aggarray.storage.atomic import beside
+from aggarray.storage.atomic import replace_atomically
 from aggarray.storage.locks import Lock, LockError, _Exclusive, locked, unlock
 from aggarray.storage.owners import Owner, lock_of, owner_of, temporary_of, this_process
 from tests.faults.staging import ROOT, Stage
@@ -208,7 +208,7 @@ def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(path)]
     holders = [subprocess.Popen([*command, str(n), "6"], env=environment, stdout=subprocess.PIPE, text=True) for n in range(6)]
     assert [(holder.communicate(timeout=120)[0], holder.returncode) for holder in holders] == [("", 0)] * 6
-    with beside(str(path)) as made:
+    with replace_atomically(str(path)) as made:
         Path(made).touch()
     # That of a process which was killed while it took a lock over goes away with the next exclusive lock.
     _Exclusive(str(path)).acquire(wait=False)
@@ -282,7 +282,7 @@ def test_what_lost_its_lock_replaces_nothing(flocks: bool, tmp_path: Path, reque
     index, held = tmp_path / "i.nca", Path(lock_of(str(tmp_path / "i.nca"), "lock" if flocks else "held"))
     aa.open(files[0]).save(index)
     before = index.read_bytes()
-    with pytest.raises(LockError, match="taken over by another process"), beside(str(index)) as made:
+    with pytest.raises(LockError, match="taken over by another process"), replace_atomically(str(index)) as made:
         Path(made).write_bytes(b"new")
         held.unlink()
         held.write_text("another's")

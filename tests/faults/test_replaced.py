@@ -14,7 +14,7 @@ import zarr
 import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.formats.hdf5 import FORMAT
-from aggarray.formats.hdf5.library import Library
+from aggarray.formats.hdf5.library import H5pyFile
 from aggarray.read import chunk_blocks
 from aggarray.storage.reader import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
@@ -43,9 +43,9 @@ def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest
     array = aa.open(path)["tas"]
     array[:10]  # it is open
     whole = path.read_bytes()
-    values = Library.values
+    values = H5pyFile.values
 
-    def late(self: Library, variable: str, box: tuple[slice, ...]) -> np.ndarray:
+    def late(self: H5pyFile, variable: str, box: tuple[slice, ...]) -> np.ndarray:
         os.truncate(path, 3000)
         try:
             return values(self, variable, box)
@@ -54,7 +54,7 @@ def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest
             os.utime(path, (1e9, 1e9))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Library, "values", late)
+        patch.setattr(H5pyFile, "values", late)
         with pytest.raises(ChangedFileError, match=r"a\.h5, variable 'tas': changed while it was read"):
             array[...]
     np.testing.assert_array_equal(aa.open(path)["tas"][...], np.arange(4000).reshape(40, 100) + 7)

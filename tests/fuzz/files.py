@@ -22,12 +22,12 @@ import numpy as np
 from aggarray import formats
 from aggarray.arrays import SubArray
 from aggarray.codecs import decode, known
-from aggarray.formats.base import Chunks, Structure, whole
+from aggarray.formats.base import ChunkIndex, Structure, whole
 from aggarray.formats.hdf5 import metadata
 from aggarray.formats.hdf5.metadata import chunk_index, partial_scan, scan
-from aggarray.formats.hdf5.metadata.data import LEFT
+from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.partial_scan import Wanted
+from aggarray.formats.partial_scan import PartialScanRequest
 from tests.fuzz.target import MOST_READ, Target, check, read_some, refusing, written
 
 # netCDF-3
@@ -144,8 +144,8 @@ def run_hdf5(data: bytes) -> bool:
                 check(variable.values.shape == variable.shape, f"{variable.name!r} has {variable.values.shape}")
         names = ["v", "t", "g/w"] if structure is None else [v.name for v in structure.variables]
         coordinates = tuple(names[:3])
-        with suppress(*LEFT):
-            partial_scan.glimpse(path, Wanted(("title",), coordinates))
+        with suppress(*UNREADABLE):
+            partial_scan.scan_partially(path, PartialScanRequest(("title",), coordinates))
         _find(path, names)
         return structure is not None
     return False
@@ -155,21 +155,21 @@ def _scanned(path: str) -> Structure | None:
     """Return what is found in a file, None where it is left to the libraries."""
     try:
         return scan.scan(path)
-    except LEFT:
+    except UNREADABLE:
         return None
 
 
 def _find(path: str, names: list[str]) -> None:
     try:
         file = H5File(path)
-    except LEFT:
+    except UNREADABLE:
         return
     try:
         for name in names:
             try:
                 chunk_index.piece_of(file, name)
-                found = chunk_index.table_of(file, name)
-            except LEFT:
+                found = chunk_index.chunk_index_of(file, name)
+            except UNREADABLE:
                 continue
             if found is not None:
                 _check_table(found, Path(path).read_bytes())
@@ -177,7 +177,7 @@ def _find(path: str, names: list[str]) -> None:
         file.close()
 
 
-def _check_table(found: Chunks, content: bytes) -> None:
+def _check_table(found: ChunkIndex, content: bytes) -> None:
     """Hold a table against its own words, and decode a few chunks of it."""
     count = prod(found.grid)
     check(len(found.offsets) == len(found.sizes) == count, f"{len(found.offsets)} chunks of {count}")

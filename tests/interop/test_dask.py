@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.interop.dask import chunked
-from aggarray.interop.pickling import Block, fingerprint
+from aggarray.interop.pickling import LazyBlock, fingerprint
 from tests.support.netcdf import cube, write
 
 
@@ -60,7 +60,7 @@ def test_many_partitions_are_no_tasks_before_they_are_wanted() -> None:
 
 
 def test_tasks_pickle_small(index: Path) -> None:
-    size = len(pickle.dumps(Block(aa.open(index)["tas"], (slice(0, 3), slice(0, 3), slice(0, 2)))))
+    size = len(pickle.dumps(LazyBlock(aa.open(index)["tas"], (slice(0, 3), slice(0, 3), slice(0, 2)))))
     assert size < 1000
     piece = SubArray.from_array(np.zeros(10_000), dimensions=("x",))
     array = MasterArray.from_subarrays([([(n * 10_000, n * 10_000 + 10_000)], piece) for n in range(50)], dimensions=("x",))

@@ -23,8 +23,8 @@ from aggarray.dap import (
     validate_all,
 )
 from aggarray.errors import ProtocolError
-from aggarray.maps.dim_data import Faults, parse_dimension
-from aggarray.maps.registry import kinds
+from aggarray.maps.dim_data import FaultList, parse_dimension
+from aggarray.maps.registry import map_types
 from tests.support.distributions import VERSIONS, distributions, normal
 from tests.support.paths import FIXTURES
 
@@ -555,14 +555,14 @@ VALUES = st.one_of(
 )
 
 
-@pytest.mark.parametrize("kind", kinds().values())
+@pytest.mark.parametrize("kind", map_types().values())
 def test_every_type_of_distribution_reads_its_examples(kind: Any) -> None:
     """The contract of a module of `aggarray.maps`: what one process says gives back that process, and fits what all say."""
     found = 0
     for section, example in EXAMPLES.items():
         for rank, dim_data in enumerate(e["dim_data"] for e in exports_of(section)):
             for d, entry in enumerate(dim_data):
-                faults = Faults()
+                faults = FaultList()
                 parsed = parse_dimension(entry, example["version"], example["local_shapes"][rank][d], faults.note(rank, d))
                 assert not faults.lines and parsed is not None
                 if parsed[0] is not kind:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
-from aggarray.mpi.schedule.read_schedule import Units, deal, dealt_in, dealt_out, join_boxes
+from aggarray.mpi.schedule.read_schedule import Units, chunks_to_read, chunks_to_receive, join_boxes, schedule_reads
 from tests.support.distributions import maps
 
 
@@ -33,7 +33,7 @@ def chunked(draw: Any) -> tuple[tuple[int, ...], Units]:
 def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units], count: int, most: int, data: Any) -> None:
     shape, units = array
     target = Distribution(tuple(data.draw(maps(n, "0.9.0")) for n in shape))
-    dealt = deal(units, target, count, most)
+    dealt = schedule_reads(units, target, count, most)
     whole = np.arange(np.prod(shape)).reshape(shape)
     if dealt is None:
         _follows(units, target)
@@ -43,7 +43,7 @@ def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units
     found = [np.full(target.local_shape(rank), -1) for rank in range(target.nprocs)]
     for number, boxes in enumerate(dealt):
         assert len(boxes) == count
-        sent = {(rank, m.peer): m for rank in range(count) for m in dealt_out(boxes[rank], target)}
+        sent = {(rank, m.peer): m for rank in range(count) for m in chunks_to_read(boxes[rank], target)}
         for rank, own in enumerate(boxes):
             for box in own.tolist():
                 place = tuple(slice(a, b) for a, b in box)
@@ -52,7 +52,7 @@ def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units
                     if all(a <= u and v <= b for (a, b), (u, v) in zip(box, unit, strict=True)):
                         readers.setdefault(tuple(chunk), set()).add((rank, number))
         for rank in range(target.nprocs):
-            for message in dealt_in(boxes, target, rank):
+            for message in chunks_to_receive(boxes, target, rank):
                 twin = sent.pop((message.peer, rank))
                 for mine, theirs in zip(message.boxes, twin.boxes, strict=True):
                     box = boxes[message.peer][theirs.array].tolist()
@@ -88,12 +88,12 @@ def test_shares_are_even_and_near_who_wants_them() -> None:
         np.stack([starts, starts + 1], axis=-1)[:, np.newaxis], np.full(40, 10), np.stack([starts, starts * 0], axis=-1)
     )
     halo = Distribution.regular((40,), "b", (4,), padding={0: (1, 1)})
-    (boxes,) = deal(units, halo, 4, 1000) or []
+    (boxes,) = schedule_reads(units, halo, 4, 1000) or []
     assert [b.tolist() for b in boxes] == [[[[10 * r, 10 * r + 10]]] for r in range(4)]
-    assert deal(units, Distribution.regular((40,), "b", (4,)), 4, 1000) is None
-    assert len(deal(units, halo, 4, 3) or []) == 4
+    assert schedule_reads(units, Distribution.regular((40,), "b", (4,)), 4, 1000) is None
+    assert len(schedule_reads(units, halo, 4, 3) or []) == 4
     some = Distribution((Unstructured(2, [[7], [7, 8]]),))
-    (boxes,) = deal(units, some, 2, 1000) or []
+    (boxes,) = schedule_reads(units, some, 2, 1000) or []
     assert [b.tolist() for b in boxes] == [[[[7, 8]]], [[[8, 9]]]]
 
 

@@ -13,7 +13,7 @@ import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.memory.selection import Range
 from aggarray.mpi.schedule import broadcast_groups, halo_steps, halo_widths, incoming, kept_groups, neighbours, outgoing, union
-from aggarray.mpi.schedule.overlap import Run, meet
+from aggarray.mpi.schedule.overlap import Run, overlaps_of
 from tests.support.distributions import distributions, maps
 
 
@@ -100,7 +100,7 @@ def test_unions_and_neighbours() -> None:
 )
 def test_progressions_meet_by_arithmetic(a: Any, b: Any, offset: int) -> None:
     first, second = Range(*a), Range(*b)
-    met = meet(Run(first, Range(offset, len(first))), Run(second, Range(0, len(second))))
+    met = overlaps_of(Run(first, Range(offset, len(first))), Run(second, Range(0, len(second))))
     wanted = sorted(set(first.indices().tolist()) & set(second.indices().tolist()))
     buffer = np.concatenate([np.full(offset, -1), first.indices()])
     if met is None:

@@ -23,7 +23,7 @@ from aggarray.formats import open_file
 from aggarray.formats.hdf5.metadata import data, links
 from aggarray.formats.hdf5.metadata import lookup as h5_file
 from aggarray.formats.hdf5.metadata import validation as survey_module
-from aggarray.formats.hdf5.metadata.validation import survey
+from aggarray.formats.hdf5.metadata.validation import validate
 from aggarray.storage.lru_cache import LRUCache
 
 #: Variables of the smaller file, and how much more work twice as many may be.
@@ -132,7 +132,7 @@ def test_a_group_of_many_links_is_read_once(libver: str, tmp_path: Path, monkeyp
         for number in range(3, count):
             file[f"a dataset of number {number:06d}"] = made[number % 3]
         told = {name.encode(): h5py.h5o.get_info(file.id, name.encode()).addr for name in file}
-    survey(str(path))
+    validate(str(path))
     parsed = []
     real = links.links_of
     monkeypatch.setattr(links, "links_of", lambda *given: parsed.append(1) or real(*given))
@@ -152,7 +152,7 @@ def test_attributes_in_a_heap_of_several_levels_are_no_damage(dense: bool, tmp_p
             file.attrs.create(f"attribute {number}", np.full(30, float(number)))
         file["x"] = [1.0]
         told = {name: value.tolist() for name, value in file.attrs.items()}
-    survey(str(path))
+    validate(str(path))
     with contextlib.closing(h5_file.H5File(str(path))) as direct:
         found = direct.facts(direct.root).shown
     assert {name: value.tolist() for name, value in found.items()} == told
@@ -190,7 +190,7 @@ def test_the_bound_on_metadata_grows_with_the_file(tmp_path: Path, monkeypatch: 
     hdf5(path, 3000, nested=True)
     monkeypatch.setattr(data, "MOST", 1)
     monkeypatch.setattr(survey_module, "_passing_over", contextlib.nullcontext)
-    survey(str(path))
+    validate(str(path))
 
 
 def test_groups_deep_in_others_are_no_damage(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.errors import AggregationError
-from aggarray.partition.grid import MAX_CELLS, Cover, cut_points, refine
+from aggarray.partition.grid import MAX_CELLS, GridCover, cut_points, refine
 from tests.support.tilings import boxes as disjoint
 
 NAMES = ("a", "b", "c", "d")
@@ -21,7 +21,7 @@ def any_boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], np.ndarray]:
     return shape, np.array(found, np.int64).reshape(len(found), len(shape), 2)
 
 
-def painted(cover: Cover, shape: tuple[int, ...], count: int) -> np.ndarray:
+def painted(cover: GridCover, shape: tuple[int, ...], count: int) -> np.ndarray:
     """Paint which box serves each position, from a cover."""
     canvas = np.full(shape, -1)
     for box, index in zip(cover.box, cover.index.T, strict=True):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from aggarray.cf.encoding import encoding
 from aggarray.memory.selection import normalise, result_shape
 from aggarray.partition.matrix import Matrix, References, Template
-from aggarray.partition.plan import Along, along, part_of, pieces, runs
+from aggarray.partition.plan import DimensionPlan, part_of, pieces, plan_dimension, runs
 from aggarray.partition.tiling import reverse, select
 
 
@@ -27,7 +27,7 @@ def selectors(draw: st.DrawFn, n: int) -> object:
     return np.array(draw(st.lists(st.integers(-n, n - 1), max_size=10)), np.int64)
 
 
-def placed(rows: Along, edges: np.ndarray) -> np.ndarray:
+def placed(rows: DimensionPlan, edges: np.ndarray) -> np.ndarray:
     """Carry out the rows of one dimension on an array of positions."""
     out = np.full(rows.size, -1)
     for row, cell in enumerate(rows.cells):
@@ -49,7 +49,7 @@ def test_along_matches_numpy(data: st.DataObject) -> None:
     n = int(edges[-1])
     key = data.draw(selectors(n))
     (selector,) = normalise(key, (n,))
-    rows = along(selector, edges)
+    rows = plan_dimension(selector, edges)
     np.testing.assert_array_equal(placed(rows, edges), np.atleast_1d(np.arange(n)[key]))
     assert len(np.unique(rows.cells)) == len(rows.cells), "each partition is touched once"
     assert rows.dropped == isinstance(key, int)
@@ -69,9 +69,9 @@ def test_runs_keep_the_order(data: st.DataObject) -> None:
 
 def test_a_selection_costs_what_it_touches() -> None:
     edges = np.arange(2**20 + 1)
-    assert len(along(normalise(slice(500, 550), (2**20,))[0], edges).cells) == 50
-    assert len(along(normalise([7, 7, 2**20 - 1], (2**20,))[0], edges).cells) == 2
-    assert len(along(5, edges).cells) == 1
+    assert len(plan_dimension(normalise(slice(500, 550), (2**20,))[0], edges).cells) == 50
+    assert len(plan_dimension(normalise([7, 7, 2**20 - 1], (2**20,))[0], edges).cells) == 2
+    assert len(plan_dimension(5, edges).cells) == 1
 
 
 def matrix_of(edges: tuple[np.ndarray, ...], directions: tuple[bool, ...]) -> Matrix:
@@ -96,7 +96,7 @@ def test_pieces_are_boxes_of_sub_arrays(data: st.DataObject) -> None:
     whole = np.arange(int(np.prod(shape))).reshape(shape)
     key = tuple(data.draw(selectors(n)) for n in shape)
     chosen = normalise(key, shape)
-    rows = [along(s, e) for s, e in zip(chosen, edges, strict=True)]
+    rows = [plan_dimension(s, e) for s, e in zip(chosen, edges, strict=True)]
     out = np.full(tuple(r.size for r in rows), -1)
     for piece in pieces(matrix, rows):
         cell = np.unravel_index(piece.ref, matrix.cells)
@@ -123,7 +123,7 @@ def test_pieces_are_boxes_of_sub_arrays(data: st.DataObject) -> None:
 def test_part_of() -> None:
     matrix = matrix_of((np.array([0, 4, 10]),), (True,))
     assert part_of(matrix, (1,), matrix.references.templates[1]) == (slice(0, 6, 1),)
-    some = select(matrix, 0, along(normalise(slice(5, 10, 2), (10,))[0], matrix.edges[0]))
+    some = select(matrix, 0, plan_dimension(normalise(slice(5, 10, 2), (10,))[0], matrix.edges[0]))
     assert part_of(some, (0,), matrix.references.templates[1]) == (slice(0, 5, 2),)
     assert part_of(reverse(some, 0), (0,), matrix.references.templates[1]) == (slice(0, 5, 2),)
     picked = select(matrix, 0, runs(np.array([4, 5, 7, 9]), matrix.edges[0]))

@@ -12,7 +12,7 @@ from aggarray.cf.encoding import encoding
 from aggarray.errors import AggregationError
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Step, Template, single
-from aggarray.partition.plan import along, runs
+from aggarray.partition.plan import plan_dimension, runs
 from aggarray.partition.tiling import expand, gather, relabel, rename, reverse, select, tile, transpose
 from aggarray.read import Target, read
 from tests.support.tilings import FILL, same, tilings
@@ -114,11 +114,13 @@ def test_reverse_transpose_rename(data: st.DataObject) -> None:
 def test_dropped_dimensions_come_back() -> None:
     array = np.arange(12).reshape(3, 4)
     matrix = memory(array, ("y", "x"))
-    row = select(matrix, 0, along(1, matrix.edges[0]))
+    row = select(matrix, 0, plan_dimension(1, matrix.edges[0]))
     assert row.dimensions == ("x",) and values(row).tolist() == array[1].tolist()
     back = expand(row, "y")
     assert back.dimensions == ("y", "x") and values(back).tolist() == array[1:2].tolist()
-    stacked = joined([expand(select(matrix, 0, along(i, matrix.edges[0])), "y") for i in (2, 0)], [[0, 0], [1, 0]], (2, 4))
+    stacked = joined(
+        [expand(select(matrix, 0, plan_dimension(i, matrix.edges[0])), "y") for i in (2, 0)], [[0, 0], [1, 0]], (2, 4)
+    )
     assert values(stacked).tolist() == array[[2, 0]].tolist()
     kept = joined([row, row], [[0], [4]], (8,))
     assert values(kept).tolist() == array[1].tolist() * 2
@@ -135,5 +137,5 @@ def test_relabel_moves_nothing() -> None:
 
 def test_empty_selections() -> None:
     matrix = memory(np.arange(12).reshape(3, 4), ("y", "x"))
-    nothing = select(matrix, 1, along(Range(0, 0), matrix.edges[1]))
+    nothing = select(matrix, 1, plan_dimension(Range(0, 0), matrix.edges[1]))
     assert nothing.shape == (3, 0) and values(nothing).shape == (3, 0) and values(reverse(nothing, 1)).shape == (3, 0)

@@ -112,9 +112,9 @@ def alike(folder: Path, **how: Any) -> np.ndarray:
 def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = alike(tmp_path, compression="gzip", shuffle=True)
     counts = []
-    put = small_chunks.Sheaf._put
+    put = small_chunks.SmallChunkBatch._put
     monkeypatch.setattr(
-        small_chunks.Sheaf,
+        small_chunks.SmallChunkBatch,
         "_put",
         lambda self, outputs, pieces, *of: (counts.append(len(pieces)), put(self, outputs, pieces, *of)),
     )

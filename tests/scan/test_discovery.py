@@ -12,9 +12,9 @@ import pytest
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Structure
-from aggarray.formats.partial_scan import Wanted
+from aggarray.formats.partial_scan import PartialScanRequest
 from aggarray.formats.templates import is_decreasing, text_attribute
-from aggarray.scan.discovery import Scan, find_files, scan_files, unreadable
+from aggarray.scan.discovery import Scan, find_files, scan_files, skipped_file
 from tests.support.netcdf import cube, write
 
 
@@ -80,9 +80,9 @@ def counting(work: Any, paths: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
-@pytest.mark.parametrize("wanted", [None, Wanted({"time": 1})])
+@pytest.mark.parametrize("wanted", [None, PartialScanRequest({"time": 1})])
 def test_a_file_is_opened_once_by_its_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: Wanted | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: PartialScanRequest | None
 ) -> None:
     paths = [write(tmp_path / f"{n}.nc", cube([n]), format=kind) for n in range(3)]
     by_library: list[str] = []
@@ -102,7 +102,7 @@ def test_no_paths() -> None:
 
 
 def test_reasons_do_not_repeat_the_path() -> None:
-    assert unreadable("/a/b.nc", FormatError("/a/b.nc: damaged")) == "damaged"
+    assert skipped_file("/a/b.nc", FormatError("/a/b.nc: damaged")) == "damaged"
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ import pytest
 import xarray as xr
 
 import aggarray as aa
-from aggarray.formats import glimpse, scan
+from aggarray.formats import scan, scan_partially
 from aggarray.formats.base import Structure
 from aggarray.formats.hdf5 import FORMAT
-from aggarray.formats.partial_scan import Glimpse, Wanted
-from aggarray.scan import file_groups
-from aggarray.scan.file_groups import kinds, probes_of
+from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+from aggarray.scan.file_groups import group_files, probes_of
 from aggarray.scan.resolution import _descriptions
 from tests.support.netcdf import LAT, TAS, TIME, cube, field, write
 
@@ -85,8 +84,8 @@ def series(folder: Path, make: Callable[..., dict[str, Any]] = cube, count: int 
 
 def test_files_of_a_kind_agree_but_for_numbers() -> None:
     paths = ["/m1/tas_r1_2001.nc", "/m1/pr_r1_2001.nc", "/m2/tas_r10_2002.nc", "/m1/tas_r1_2001-07.nc"]
-    assert kinds(paths) == [[0, 2], [1], [3]]
-    assert kinds([]) == []
+    assert group_files(paths) == [[0, 2], [1], [3]]
+    assert group_files([]) == []
 
 
 def test_for_each_number_there_is_a_probe_in_which_it_is_another() -> None:
@@ -120,11 +119,11 @@ def test_a_series_of_zarr_stores(tmp_path: Path, version: int, consolidated: boo
 
 
 def test_a_glimpse_is_part_of_a_scan(tmp_path: Path) -> None:
-    wanted = Wanted({"time": 1, "height": 0}, ("title", "absent"))
+    wanted = PartialScanRequest({"time": 1, "height": 0}, ("title", "absent"))
     for kind in ("NETCDF4", "NETCDF3_CLASSIC"):
         path = series(tmp_path / kind, bounded, 1, format=kind)[0]
-        seen, whole = glimpse(path, wanted), scan(path)
-        assert isinstance(seen, Glimpse)
+        seen, whole = scan_partially(path, wanted), scan(path)
+        assert isinstance(seen, PartialScan)
         assert seen.stamp == whole.stamp and seen.attrs == {"title": "all"}
         assert {v.name for v in seen.variables} == {"time", "height"}
         for found in seen.variables:
@@ -133,7 +132,7 @@ def test_a_glimpse_is_part_of_a_scan(tmp_path: Path) -> None:
             assert found.attrs == {k: v for k, v in other.attrs.items() if k in ("units", "calendar")}
             np.testing.assert_array_equal(found.values, other.values)
         for odd in ({"height": 1}, {"nothing": 0}, {"time": 0}):
-            assert isinstance(glimpse(path, Wanted(odd)), Structure)
+            assert isinstance(scan_partially(path, PartialScanRequest(odd)), Structure)
 
 
 def test_only_some_files_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,13 +439,13 @@ def test_many_files_are_verified_by_several_processes(tmp_path: Path, monkeypatc
     runs: list[int] = []
     from aggarray.scan import resolution
 
-    run = resolution.Crew.run
+    run = resolution.WorkerPool.run
 
     def counted(self: Any, tasks: Any, *given: Any) -> Any:
         runs.append(len(tasks))
         return run(self, tasks, *given)
 
-    monkeypatch.setattr(resolution.Crew, "run", counted)
+    monkeypatch.setattr(resolution.WorkerPool, "run", counted)
     np.testing.assert_array_equal(agg["tas"][:, 1, 1], aa.open(paths)["tas"][:, 1, 1])
     assert runs[0] == 77
     Path(paths[40]).write_text("no data")
@@ -468,4 +467,4 @@ def test_roots_hold_for_verifying_too(tmp_path: Path) -> None:
 def test_no_such_trust() -> None:
     with pytest.raises(aa.AggregationError, match="trust='blindly': give one of verify, assume"):
         aa.Rules(trust="blindly")
-    assert aa.Rules().trust == "verify" and file_groups.kinds([]) == []
+    assert aa.Rules().trust == "verify" and group_files([]) == []

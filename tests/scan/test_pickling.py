@@ -11,7 +11,7 @@ from aggarray.errors import MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure, Variable
 from aggarray.scan import pickling
-from aggarray.scan.pickling import MARK, Receiver, Sender, Sharer, skip_to_mark
+from aggarray.scan.pickling import MARK, Interner, Receiver, Sender, skip_to_mark
 from tests.support.netcdf import cube, write
 
 
@@ -82,7 +82,7 @@ def test_both_ends_forget_at_the_same_time(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_differs_in_type_or_sign_is_not_taken_for_equal() -> None:
-    share = Sharer()
+    share = Interner()
     values = [np.float32(0.0), np.float32(-0.0), np.int32(0), np.float64(0.0), 0, 0.0, False, np.zeros(1), "0", ["0"]]
     for value in values * 2:
         found = share.attrs({"a": value})["a"]

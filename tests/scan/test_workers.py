@@ -15,7 +15,7 @@ from aggarray.formats.base import Structure
 from aggarray.options import set_options
 from aggarray.scan import workers
 from aggarray.scan.discovery import Scan, scan_files
-from aggarray.scan.workers import BATCH, Crew, Result, Task, _Work
+from aggarray.scan.workers import BATCH, Result, Task, WorkerPool, _Work
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
@@ -81,7 +81,7 @@ def test_a_python_that_knows_of_no_program_does_without_helpers(
     program: str | None, paths: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
-    with Crew(3) as crew:
+    with WorkerPool(3) as crew:
         found = crew.run([(path, None) for path in paths])
         assert not crew._helpers
     assert [s.uri for s in found if isinstance(s, Structure)] == paths
@@ -102,14 +102,14 @@ def test_a_helper_that_falls_silent_is_not_waited_for(
 
 def slow_here(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
     """Make this process slow, so that helpers get their share; return the list of what it looked at."""
-    look, seen = workers.look, []
+    look, seen = workers.scan_one, []
 
     def slowly(task: Task) -> Result:
         seen.append(task[0])
         time.sleep(seconds)
         return look(task)
 
-    monkeypatch.setattr(workers, "look", slowly)
+    monkeypatch.setattr(workers, "scan_one", slowly)
     return seen
 
 
@@ -166,13 +166,13 @@ def test_an_error_of_the_callers_own_ends_the_helpers(paths: list[str]) -> None:
 def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen = slow_here(monkeypatch, 0.02)
     started: list[int] = []
-    start = workers._Helper._start
+    start = workers._Worker._start
 
-    def counted(self: workers._Helper) -> object:
+    def counted(self: workers._Worker) -> object:
         started.append(1)
         return start(self)
 
-    monkeypatch.setattr(workers._Helper, "_start", counted)
+    monkeypatch.setattr(workers._Worker, "_start", counted)
     with Scan(3 * len(paths), 2) as scan:
         for _ in range(3):
             assert [s.uri for _, s in scan.whole(paths) if isinstance(s, Structure)] == paths
@@ -187,14 +187,14 @@ def test_help_is_called_in_where_it_is_worth_it(
     monkeypatch.setattr(workers, "usual_processes", lambda files: 3)
     monkeypatch.setattr(workers, "WORTH", 0.6 if seconds else 60.0)
     slow_here(monkeypatch, seconds)
-    with Crew() as crew:
+    with WorkerPool() as crew:
         found = crew.run([(path, None) for path in paths])
         assert len(crew._helpers) == helped
     assert [s.uri for s in found if isinstance(s, Structure)] == paths
 
 
 def test_nothing_to_do() -> None:
-    with Crew(4) as crew:
+    with WorkerPool(4) as crew:
         assert crew.run([]) == []
 
 
@@ -249,12 +249,12 @@ def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
     import sys, time
     from aggarray.scan import workers as helpers
     from aggarray.scan.discovery import scan_files
-    look = helpers.look
+    look = helpers.scan_one
     def slowly(task):
         print("working", flush=True)
         time.sleep(0.2)
         return look(task)
-    helpers.look = slowly
+    helpers.scan_one = slowly
     scan_files({paths * 400!r}, 3)
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))

@@ -11,7 +11,7 @@ import pytest
 
 from aggarray import formats
 from aggarray.codecs import Filter
-from aggarray.formats.base import Chunks
+from aggarray.formats.base import ChunkIndex
 
 
 def without_crc32c(data: bytes) -> bytes:
@@ -49,7 +49,7 @@ def decoded(filters: tuple[Filter, ...], data: bytes, size: int, mask: int = 0) 
     return data
 
 
-def assembled(path: str | os.PathLike[str], table: Chunks) -> np.ndarray:
+def assembled(path: str | os.PathLike[str], table: ChunkIndex) -> np.ndarray:
     """Return the whole variable, chunk by chunk."""
     out = np.full(table.shape, table.fill, table.dtype)
     size = int(np.prod(table.chunk)) * table.dtype.itemsize
@@ -71,7 +71,7 @@ def assembled(path: str | os.PathLike[str], table: Chunks) -> np.ndarray:
     return out
 
 
-def table_of(path: str | os.PathLike[str], variable: str = "v") -> Chunks | None:
+def table_of(path: str | os.PathLike[str], variable: str = "v") -> ChunkIndex | None:
     """Return the chunk table of a variable."""
     handle = formats.open_file(path)
     try:
@@ -80,7 +80,7 @@ def table_of(path: str | os.PathLike[str], variable: str = "v") -> Chunks | None
         handle.close()
 
 
-def known(path: str | os.PathLike[str], variable: str = "v") -> Chunks:
+def known(path: str | os.PathLike[str], variable: str = "v") -> ChunkIndex:
     """Return the chunk table of a variable that has to have one."""
     table = table_of(path, variable)
     if table is None:

@@ -13,12 +13,12 @@ import aggarray as aa
 from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import open_file, scan
 from aggarray.formats.base import whole
-from aggarray.index.conventions.foreign import Foreign, convention_of, seated
-from aggarray.index.uris import NOWHERE, Moves
+from aggarray.index.conventions.foreign import ForeignArrays, array_of_matrix, convention_of
+from aggarray.index.uris import NOWHERE, PathMap
 from tests.support.netcdf import write
 
 
-def foreign(path: str | os.PathLike[str], moves: Moves = NOWHERE) -> Foreign:
+def foreign(path: str | os.PathLike[str], moves: PathMap = NOWHERE) -> ForeignArrays:
     """Read an aggregation file in whatever convention it is."""
     structure = scan(path)
     shapes = {v.name: v.shape for v in structure.variables}
@@ -39,7 +39,7 @@ def opened(path: str | os.PathLike[str]) -> dict[str, aa.MasterArray]:
 
     def put(array: aa.MasterArray) -> aa.MasterArray:
         matrix = found.matrices.get(str(array.name))
-        return array if matrix is None else seated(array, matrix)
+        return array if matrix is None else array_of_matrix(array, matrix)
 
     return {str(a.name): replace(put(a), coords={k: put(c) for k, c in a.coords.items()}) for a in arrays}
 

@@ -55,16 +55,16 @@ def cube(times: Any, lats: Any = (10.0, 20.0, 30.0), lons: Any = (0.0, 5.0), **c
     """Return variables of a `tas` file over (time, lat, lon); ``changes`` replace or (None) leave out some of them."""
     times, lats, lons = np.asarray(times, "f8"), np.asarray(lats, "f8"), np.asarray(lons, "f8")
     found: dict[str, Any] = {
-        "time": (("time",), times, TIME),
-        "lat": (("lat",), lats, LAT),
-        "lon": (("lon",), lons, LON),
-        "tas": (("time", "lat", "lon"), field(times, lats, lons), TAS),
+        "time": (("time",), times, dict(TIME)),
+        "lat": (("lat",), lats, dict(LAT)),
+        "lon": (("lon",), lons, dict(LON)),
+        "tas": (("time", "lat", "lon"), field(times, lats, lons), dict(TAS)),
     }
     found.update(changes)
     return {k: v for k, v in found.items() if v is not None}
 
 
-def one(agg: aa.Aggregation, name: str = "tas") -> aa.MasterArray:
+def one_array(agg: aa.Aggregation, name: str = "tas") -> aa.MasterArray:
     """Return the only array of a name; there must be nothing else and no refusal."""
     assert agg.refusals == () and agg.skipped == ()
     assert len(agg) == 1

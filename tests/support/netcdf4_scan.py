@@ -18,7 +18,7 @@ from aggarray.formats.base import (
 )
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.refusals import refusal
-from aggarray.formats.limits import scannable
+from aggarray.formats.limits import is_scannable
 
 NOT_COORDINATE = "_nc4_non_coord_"
 
@@ -109,7 +109,7 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
     def read(variable: Variable) -> np.ndarray | None:
         """Return the values of a variable, None where a scan takes no such number of bytes."""
         source = sources[variable.name]
-        if not scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
+        if not is_scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
             return None
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
             # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.

@@ -15,9 +15,9 @@ import numpy as np
 from aggarray.formats.base import Structure
 from aggarray.formats.hdf5.format import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan, scan
-from aggarray.formats.hdf5.metadata.data import LEFT
-from aggarray.formats.partial_scan import Glimpse, Wanted
-from aggarray.storage.files import File
+from aggarray.formats.hdf5.metadata.data import UNREADABLE
+from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+from aggarray.storage.files import ByteSource
 from tests.support import netcdf4_scan
 
 
@@ -35,21 +35,21 @@ def without_library(path: Any) -> Structure | None:
     """Scan without a library, None where that is refused."""
     try:
         return scan.scan(os.fspath(path))
-    except LEFT:
+    except UNREADABLE:
         return None
 
 
-def glimpse_without_library(path: Any, wanted: Wanted) -> Glimpse | None:
+def glimpse_without_library(path: Any, wanted: PartialScanRequest) -> PartialScan | None:
     """Glimpse without a library, None where that is refused."""
     try:
-        return partial_scan.glimpse(os.fspath(path), wanted)
-    except LEFT:
+        return partial_scan.scan_partially(os.fspath(path), wanted)
+    except UNREADABLE:
         return None
 
 
 def direct(path: Any) -> Structure:
     """Scan without a library; the exception tells why not, where that is refused."""
-    with File(os.fspath(path)) as file:
+    with ByteSource(os.fspath(path)) as file:
         return scan._structure(os.fspath(path), file)
 
 

@@ -16,29 +16,37 @@ from aggarray.cf.units.calendars import (
     normal_calendar,
     same_calendar,
 )
-from aggarray.cf.units.compatibility import between, canonical, comparable, conversion, equivalent, same, why_not
+from aggarray.cf.units.compatibility import (
+    canonical_units,
+    comparable_units,
+    conversion,
+    conversion_between,
+    equivalent,
+    incompatibility,
+    same,
+)
 from aggarray.cf.units.linear import Conversion
-from aggarray.cf.units.temperature import KINDS, reason_of, temperature_of
+from aggarray.cf.units.temperature import KINDS, temperature_difference, temperature_of
 
 __all__ = [
     "KINDS",
     "Conversion",
     "Epoch",
-    "between",
-    "canonical",
-    "comparable",
+    "canonical_units",
+    "comparable_units",
     "conversion",
+    "conversion_between",
     "datetime_kind",
     "datetimes",
     "decodable",
     "epoch",
     "equivalent",
     "from_datetime",
+    "incompatibility",
     "is_reference_time",
     "normal_calendar",
-    "reason_of",
     "same",
     "same_calendar",
+    "temperature_difference",
     "temperature_of",
-    "why_not",
 ]

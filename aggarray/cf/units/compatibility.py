@@ -127,7 +127,7 @@ def _compare(
     return _compare_times(a, calendar_a, b, calendar_b) if times[0] else _compare_temperatures(a, b, temperature)
 
 
-def why_not(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> str | None:
+def incompatibility(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> str | None:
     """Return why the first units do not convert into the second, None if they do.
 
     >>> why_not("m", None, "s", None)
@@ -139,7 +139,7 @@ def why_not(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: 
 
 def equivalent(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> bool:
     """Tell whether values convert between two units."""
-    return why_not(units_a, cal_a, units_b, cal_b) is None
+    return incompatibility(units_a, cal_a, units_b, cal_b) is None
 
 
 def same(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> bool:
@@ -169,13 +169,13 @@ def conversion(
     return found
 
 
-def between(source: Quantity, target: Quantity) -> Conversion:
+def conversion_between(source: Quantity, target: Quantity) -> Conversion:
     """Return the conversion from one quantity to another; UnitsError, with the reason, where there is none."""
     kind = combined(source.temperature, target.temperature)
     return conversion(source.units, source.calendar, target.units, target.calendar, kind)
 
 
-def canonical(units: str | None, calendar: str | None = None) -> str:
+def canonical_units(units: str | None, calendar: str | None = None) -> str:
     """Return a text that is equal for all units that convert into each other; "" for none.
 
     Reference times of the standard and the proleptic Gregorian calendar share one; units that do not parse are their own.
@@ -194,13 +194,13 @@ def canonical(units: str | None, calendar: str | None = None) -> str:
     return f"reference time, {'standard' if name in MIXABLE else name}"
 
 
-def comparable(units: str | None, calendar: str | None, temperature: str | None) -> str:
+def comparable_units(units: str | None, calendar: str | None, temperature: str | None) -> str:
     """Return a text that is equal for all quantities that convert into each other and are of one kind.
 
     >>> comparable("degC", None, "difference"), comparable("degC", None, None), comparable("degC", None, "unknown")
     ('K, difference', 'K', 'K, unknown, zero at 273.15 K')
     """
-    text = canonical(units, calendar)
+    text = canonical_units(units, calendar)
     if units is None or not has_temperature(units) or temperature in (None, ON_SCALE if is_pure(units) else DIFFERENCE):
         return text
     if temperature == DIFFERENCE:

@@ -60,7 +60,7 @@ def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
     return _kind(units, *_texts(attrs))[0] if has_temperature(units) else None
 
 
-def reason_of(units: str | None, attrs: Mapping[str, Any]) -> str:
+def temperature_difference(units: str | None, attrs: Mapping[str, Any]) -> str:
     """Return the kind of a temperature in words, with the attribute that decides."""
     kind, reason = _kind(units, *_texts(attrs))
     text = {DIFFERENCE: "a temperature difference", UNKNOWN: "on its scale or a difference"}.get(kind or "", "on its scale")

@@ -19,7 +19,7 @@ from aggarray.display.report.data import packed
 from aggarray.display.report.sections import body, known_report
 from aggarray.errors import AggarrayError
 from aggarray.opening import Aggregation
-from aggarray.storage.atomic import beside
+from aggarray.storage.atomic import replace_atomically
 from aggarray.storage.locks import LockError, unlock
 
 _START = "<!doctype html>\n"
@@ -68,7 +68,7 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
         unlock(os.path.realpath(target))
         return False
     try:
-        with beside(os.path.realpath(target)) as made:
+        with replace_atomically(os.path.realpath(target)) as made:
             # promise: page-replaced-atomically
             Path(made).write_bytes(text.encode())
     except LockError as error:

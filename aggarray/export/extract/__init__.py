@@ -13,11 +13,11 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggregationError
 from aggarray.export.extract import netcdf_file, zarr_store
 from aggarray.export.extract.fingerprint import files_of, fingerprint
-from aggarray.export.extract.layout import Layout, lay_out
+from aggarray.export.extract.layout import ExtractLayout, lay_out
 from aggarray.export.extract.pieces import Pieces
-from aggarray.export.extract.target import ATTRIBUTE, Place, check_apart, stored_fingerprint
+from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
 from aggarray.formats import local_path
-from aggarray.opening.verification import settled_array
+from aggarray.opening.verification import resolve_array
 from aggarray.scan.discovery import Progress
 from aggarray.scan.progress import checked_progress
 from aggarray.storage.locks import unlock
@@ -57,7 +57,7 @@ def extract(
     the arrays, or their files, have changed. Raises AggregationError for what cannot be written there.
     """
     plan = _planned(arrays, local_path(path), exists)
-    place = Place(plan.path, plan.fingerprint)
+    place = ExtractTarget(plan.path, plan.fingerprint)
     # promise: extract-rerun-sweeps
     swept = place.swept()
     if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
@@ -98,7 +98,7 @@ def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.Pat
 class _Plan:
     path: str
     suffix: str
-    layout: Layout
+    layout: ExtractLayout
     fingerprint: str
 
     @property
@@ -118,8 +118,8 @@ def _planned(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any
     wrong = [type(a).__name__ for a in given if not isinstance(a, MasterArray)]
     if wrong or not given:
         raise AggregationError(f"{path}: {wrong[0] if wrong else 'no arrays'} to write: give arrays of an aggregation")
-    layout = lay_out([settled_array(a) for a in given], _KINDS[suffix], path)
-    check_apart(path, files_of(layout))
+    layout = lay_out([resolve_array(a) for a in given], _KINDS[suffix], path)
+    check_not_source(path, files_of(layout))
     mark = fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark
     return _Plan(path, suffix, layout, mark)

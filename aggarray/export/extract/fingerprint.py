@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays import MasterArray
-from aggarray.export.extract.layout import Layout, Variable
-from aggarray.formats import telling_file
+from aggarray.export.extract.layout import ExtractLayout, Variable
+from aggarray.formats import state_path
 from aggarray.partition.matrix import References
-from aggarray.storage.files import looks
+from aggarray.storage.files import stat_file
 from aggarray.storage.remote import is_remote
 
 #: What the bytes depend on, beside the values.
 _LIBRARIES = ("aggarray", "numpy", "deflate", "numcodecs", "netCDF4", "h5py")
 
 
-def fingerprint(layout: Layout, kind: str) -> str:
+def fingerprint(layout: ExtractLayout, kind: str) -> str:
     """Return 32 characters that differ where what would be written does."""
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
@@ -34,6 +34,10 @@ def fingerprint(layout: Layout, kind: str) -> str:
     for uri, state in sorted(states.items()):
         digest.update(f"{uri} {state}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+#: Names that fingerprints have for classes renamed since: what was extracted before stays up to date.
+_TAGS = {"ExtractLayout": "Layout", "FileSignature": "Assumed", "VariableSignature": "Fact", "StorageOptions": "Storage"}
 
 
 def _parts(item: Any) -> Iterator[bytes]:
@@ -51,7 +55,8 @@ def _parts(item: Any) -> Iterator[bytes]:
     elif isinstance(item, Mapping):
         yield from _parts([[key, value] for key, value in item.items()])
     elif is_dataclass(item):
-        yield type(item).__name__.encode()
+        name = type(item).__name__
+        yield _TAGS.get(name, name).encode()
         yield from _parts([getattr(item, f.name) for f in fields(item)])
     elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
         yield f"{len(item)}".encode()
@@ -61,7 +66,7 @@ def _parts(item: Any) -> Iterator[bytes]:
         yield repr(item).encode("utf-8", "surrogatepass")
 
 
-def files_of(layout: Layout) -> set[str]:
+def files_of(layout: ExtractLayout) -> set[str]:
     """Return the files that values are read from."""
     return {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None}
 
@@ -75,7 +80,7 @@ def _state(uri: str) -> tuple[int, ...] | None:
     with contextlib.suppress(OSError):
         if not is_remote(uri) and os.path.isdir(uri):
             return _store_state(uri)
-        found = looks(telling_file(uri))
+        found = stat_file(state_path(uri))
         return found.st_size, found.st_mtime_ns, found.st_ino if is_remote(uri) else 0
     return None
 

@@ -16,7 +16,7 @@ from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container
 from aggarray.partition.block_shapes import chunk_like
 from aggarray.partition.matrix import Matrix, Template
-from aggarray.read.chunk_index import find_table
+from aggarray.read.chunk_index import find_chunk_index
 from aggarray.storage.access import Access
 
 #: Arrays of fewer bytes than this are stored whole, uncompressed.
@@ -57,7 +57,7 @@ class Variable:
 
 
 @dataclass(slots=True, eq=False)
-class Layout:
+class ExtractLayout:
     """A dataset to be written, with the methods of one of netCDF4 that `Container` calls."""
 
     dimensions: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Layout:
 class _Planned(Container):
     """Notes what would be written; ``kinds``: the kinds of data types that can be."""
 
-    def __init__(self, layout: Layout, kinds: str) -> None:
+    def __init__(self, layout: ExtractLayout, kinds: str) -> None:
         super().__init__(layout, lambda references: np.array(()))
         self._kinds = kinds
 
@@ -101,12 +101,12 @@ class _Planned(Container):
     _valued = aggregated
 
 
-def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> Layout:
+def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLayout:
     """Return what a dataset of arrays and their coordinates holds; ``kinds``: of data types that it can.
 
     AggregationError, which names ``where``, for arrays that it cannot hold.
     """
-    layout = Layout()
+    layout = ExtractLayout()
     container = _Planned(layout, kinds)
     stated = {str(a.file_attrs.get("Conventions")) for a in arrays}
     container.conventions = stated.pop() if len(stated) == 1 and stated != {"None"} else "CF-1.8"
@@ -164,7 +164,7 @@ def _stored_chunk(matrix: Matrix, access: Access) -> tuple[int, ...]:
         return shape
     template = matrix.references.template_of(int(used[0]))
     try:
-        found = find_table(matrix.references, int(used[0]), access)
+        found = find_chunk_index(matrix.references, int(used[0]), access)
     except AggarrayError:
         found = None  # whoever reads it says what is wrong
     if found is None or (not found[0].filters and prod(found[0].grid) == 1):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError
-from aggarray.export.extract.layout import Layout, Variable
+from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.export.extract.pieces import Pieces, places
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 from aggarray.index.netcdf import created, updated
@@ -31,7 +31,7 @@ def encode(values: np.ndarray) -> bytes:
     return bytes(deflate.zlib_compress(np.ascontiguousarray(planes), _LEVEL))
 
 
-def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
+def write_file(layout: ExtractLayout, pieces: Pieces, path: str) -> None:
     """Write a file of all variables, whose chunks are there."""
     # Read before the lock is taken: some are read by threads that need it.
     whole = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
@@ -51,7 +51,7 @@ def write_file(layout: Layout, pieces: Pieces, path: str) -> None:
                     file[variable.name].id.write_direct_chunk(corner, chunk.read())
 
 
-def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) -> None:
+def _declare_file(layout: ExtractLayout, whole: Mapping[str, np.ndarray], path: str) -> None:
     """Write a file with all but the chunks."""
     with created(path) as dataset:
         dataset.setncatts(layout.attributes)
@@ -64,7 +64,7 @@ def _declare_file(layout: Layout, whole: Mapping[str, np.ndarray], path: str) ->
                 _write_whole(whole[variable.name], target)
 
 
-def _odd(layout: Layout, path: str) -> str | None:
+def _odd(layout: ExtractLayout, path: str) -> str | None:
     """Say which variable was declared with other filters than those that its chunks are encoded by."""
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for variable in layout.variables:
@@ -79,7 +79,7 @@ def _odd(layout: Layout, path: str) -> str | None:
     return None
 
 
-def _even_flags(layout: Layout, path: str) -> None:
+def _even_flags(layout: ExtractLayout, path: str) -> None:
     """Make all filters optional, as most versions of the libraries do: the same chunks give the same bytes by any of them."""
     odd: list[tuple[int, int]] = []
     with LIBRARY_LOCK, h5py_file(path, "r") as file:

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from aggarray.export.extract.layout import Layout, Variable
+from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.options import get_options
 from aggarray.partition.block_shapes import in_blocks
 
@@ -40,7 +40,7 @@ class Pieces:
         """Return the file of a chunk, by its place in the grid of chunks."""
         return os.path.join(self._folder, variable.name, "c", *map(str, place))
 
-    def write(self, layout: Layout, advance: Callable[[int, bool], None]) -> None:
+    def write(self, layout: ExtractLayout, advance: Callable[[int, bool], None]) -> None:
         """Write all chunks that are not there; ``advance`` is told bytes of values, and whether they were there."""
         threads = get_options().threads
         with ThreadPoolExecutor(threads, thread_name_prefix="aggarray-extract") as pool:

@@ -15,8 +15,8 @@ from itertools import product
 from aggarray import index
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, h5py_file
-from aggarray.storage.atomic import create_private, flush, keep_mode, put
-from aggarray.storage.locks import Lock, LockError, locked, surely
+from aggarray.storage.atomic import create_private, flush, keep_mode, put_in_place
+from aggarray.storage.locks import Lock, LockError, finish_uninterrupted, locked
 from aggarray.storage.remote import carrier
 
 #: The global attribute that says what a result was made of.
@@ -26,7 +26,7 @@ _BEGIN = b'{"fingerprint": "'
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ExtractTarget:
     """The result's path, and the fingerprint of what it is made of."""
 
     path: str
@@ -177,12 +177,12 @@ class Place:
             lock.check()
         except LockError as error:
             raise AggregationError(f"{self.path}: cannot be written: {error}") from error
-        put(made, self.path)
+        put_in_place(made, self.path)
         flush(os.path.dirname(self.path))
-        surely(self._sweep)
+        finish_uninterrupted(self._sweep)
 
 
-def check_apart(path: str, sources: Iterable[str]) -> None:
+def check_not_source(path: str, sources: Iterable[str]) -> None:
     """Raise AggregationError for a result that would replace what is read, with a folder that it lies in, or grow inside it.
 
     A hard link to what is read counts as the same file.

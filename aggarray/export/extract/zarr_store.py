@@ -9,7 +9,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 
-from aggarray.export.extract.layout import Layout, Variable
+from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.export.extract.pieces import write_whole
 
 #: Kinds of data types that a store holds.
@@ -33,7 +33,7 @@ def _checked(packed: bytes) -> bytes:
     return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
 
 
-def finish(layout: Layout, folder: str, spare: str) -> None:
+def finish(layout: ExtractLayout, folder: str, spare: str) -> None:
     """Write what is left below ``folder``, once all chunks are there: small arrays and all metadata."""
     known = {v.name: _metadata(v) for v in layout.variables}
     for variable in layout.variables:

@@ -1,9 +1,9 @@
 """Where an HDF5 file stores the values of a dataset.
 
-`laid_out` builds the chunk index from chunks found by any reader. `describe` finds them through h5py's low-level interface,
-without reading a value, in files that `formats.hdf5.metadata` leaves to the library; its caller holds `LIBRARY_LOCK`. A dataset
-that cannot be described exactly (a filter with unknown parameters, an undefined fill value, edge chunks that may be stored
-without their filters) gives None, and HDF5 reads its values.
+`build_chunk_index` builds the chunk index from chunks found by any reader. `chunk_index_through_h5py` finds them through h5py's
+low-level interface, without reading a value, in files that `formats.hdf5.metadata` leaves to the library; its caller holds
+`LIBRARY_LOCK`. A dataset that cannot be described exactly (a filter with unknown parameters, an undefined fill value, edge
+chunks that may be stored without their filters) gives None, and HDF5 reads its values.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.codecs import Filter
-from aggarray.formats.base import LIBRARY_ERRORS, Chunks, grid_of, one_chunk, worth_a_table
+from aggarray.formats.base import LIBRARY_ERRORS, ChunkIndex, grid_of, needs_chunk_index, one_chunk
 from aggarray.formats.hdf5.links import is_pure_dimension, is_scale
 
 #: Filters that need no parameter to be undone, by HDF5's number.
@@ -29,7 +29,7 @@ _BATCH = 1 << 16
 _LOOKED_AT = 64
 
 
-def describe(path: str, dataset: Any, dtype: np.dtype[Any]) -> Chunks | None:
+def chunk_index_through_h5py(path: str, dataset: Any, dtype: np.dtype[Any]) -> ChunkIndex | None:
     """Return where an h5py dataset is stored, or None; ``dtype`` as `plain_dtype` gives it, ``path``: the file's."""
     if dataset.shape is None or not is_stored_plainly(dataset, dtype):
         return None
@@ -39,7 +39,7 @@ def describe(path: str, dataset: Any, dtype: np.dtype[Any]) -> Chunks | None:
     made = dataset.id.get_create_plist()
     # Elements that were never written have no value of their own: only HDF5 can say what they read as.
     fill = _fill(dataset, made, dtype)
-    found: Chunks | None = None
+    found: ChunkIndex | None = None
     if lies_in_one_piece(dataset):
         found = one_chunk(shape, dtype, fill, offset_of(dataset))
     elif dataset.chunks is not None:
@@ -52,9 +52,9 @@ def describe(path: str, dataset: Any, dtype: np.dtype[Any]) -> Chunks | None:
 
 def without_columns(
     shape: tuple[int, ...], chunk: tuple[int, ...], dtype: np.dtype[Any], filters: tuple[Filter, ...], fill: Any
-) -> Chunks:
-    """Return a table that tells of no chunk yet, to be given to `laid_out`."""
-    return Chunks(shape, chunk, dtype, filters, fill, np.empty(0, np.int64), np.empty(0, np.int64))
+) -> ChunkIndex:
+    """Return a table that tells of no chunk yet, to be given to `build_chunk_index`."""
+    return ChunkIndex(shape, chunk, dtype, filters, fill, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def is_stored_plainly(dataset: Any, dtype: np.dtype[Any]) -> bool:
@@ -173,7 +173,7 @@ def _longest(scale: Any, dataset: Any) -> int:
 # Chunks
 
 
-class Stored(NamedTuple):
+class StoredChunks(NamedTuple):
     """The chunks that are stored: where they start in the dataset (n, dimensions), offsets, sizes and filter masks."""
 
     starts: np.ndarray
@@ -182,10 +182,10 @@ class Stored(NamedTuple):
     masks: np.ndarray
 
 
-def laid_out(table: Chunks, stored: Stored) -> Chunks | None:
+def build_chunk_index(table: ChunkIndex, stored: StoredChunks) -> ChunkIndex | None:
     """Return a table with its columns filled in, None where they cannot be or would claim too much memory."""
     grid = grid_of(table.shape, table.chunk)
-    if not worth_a_table(grid, len(stored.offsets)):
+    if not needs_chunk_index(grid, len(stored.offsets)):
         return None
     columns: tuple[np.ndarray, ...] = stored[1:]
     cells = stored.starts // np.asarray(table.chunk, np.int64)
@@ -205,7 +205,7 @@ def laid_out(table: Chunks, stored: Stored) -> Chunks | None:
     return replace(table, offsets=laid[0], sizes=laid[1], masks=shown)
 
 
-def _are_as_filtered(table: Chunks, cells: np.ndarray, sizes: np.ndarray, masks: np.ndarray) -> bool:
+def _are_as_filtered(table: ChunkIndex, cells: np.ndarray, sizes: np.ndarray, masks: np.ndarray) -> bool:
     """Tell whether chunks are sure to be stored as their filters say."""
     raw = table.dtype.itemsize * math.prod(table.chunk)
     if not table.filters:
@@ -221,17 +221,17 @@ def _are_as_filtered(table: Chunks, cells: np.ndarray, sizes: np.ndarray, masks:
 # Chunks by h5py
 
 
-def _chunked(path: str, dataset: Any, table: Chunks) -> Chunks | None:
+def _chunked(path: str, dataset: Any, table: ChunkIndex) -> ChunkIndex | None:
     """Return the table with its columns filled in, None where they cannot be or would claim too much memory."""
     stored = _stored(dataset)
-    if not worth_a_table(table.grid, len(stored.offsets)):
+    if not needs_chunk_index(table.grid, len(stored.offsets)):
         return None
     if not _are_from_the_beginning(path, dataset) or not _are_in_their_places(dataset, stored.starts, table.grid):
         return None
-    return laid_out(table, stored)
+    return build_chunk_index(table, stored)
 
 
-def _stored(dataset: Any) -> Stored:
+def _stored(dataset: Any) -> StoredChunks:
     """Return where h5py says that every stored chunk is."""
     rank = len(dataset.shape)
     batches: list[tuple[np.ndarray, ...]] = []
@@ -255,7 +255,7 @@ def _stored(dataset: Any) -> Stored:
 
     dataset.id.chunk_iter(note)
     flush()
-    return Stored(*(np.concatenate(columns) for columns in zip(*batches, strict=True)))
+    return StoredChunks(*(np.concatenate(columns) for columns in zip(*batches, strict=True)))
 
 
 def _are_in_their_places(dataset: Any, starts: np.ndarray, grid: tuple[int, ...]) -> bool:

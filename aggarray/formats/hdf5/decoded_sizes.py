@@ -17,7 +17,7 @@ _FREE, _TIMES = 1 << 26, 64
 _ENCODED, _SLACK = 8, 1 << 16
 
 
-def check_swelling(dataset: Any) -> None:
+def check_decoded_sizes(dataset: Any) -> None:
     """Raise ValueError for a dataset (h5py's ``DatasetID``) with a chunk that decodes to other than it should."""
     import h5py
 

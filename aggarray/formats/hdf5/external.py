@@ -48,7 +48,7 @@ def _named(path: str) -> list[str]:
     return [path] if "%b" not in path else [path, *glob.iglob(glob.escape(path).replace("%b", "*"))]
 
 
-def followed(sources: Sequence[Source]) -> Iterator[str]:
+def external_files(sources: Sequence[Source]) -> Iterator[str]:
     """Yield the files of sources, each before it is opened, and then those that it takes values from.
 
     Raises FormatError for a dataset that is reached through links out of its file, and for more datasets than can be told.

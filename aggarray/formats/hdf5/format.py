@@ -14,10 +14,10 @@ from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.formats.hdf5.library import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan
 from aggarray.formats.hdf5.metadata import scan as netcdf
-from aggarray.formats.hdf5.metadata.data import LEFT, is_doubtful, refuse
+from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.partial_scan import Glimpse, Wanted
-from aggarray.storage.files import File
+from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+from aggarray.storage.files import ByteSource
 from aggarray.storage.remote import is_remote
 
 __all__ = ["FORMAT", "holds_group", "opened"]
@@ -37,7 +37,7 @@ class _HDF5:
         # A folder; and netCDF-3, which no user block passes itself off as: not worth another look into the file.
         if not head or head.startswith(b"CDF"):
             return False
-        with File(path) as file:
+        with ByteSource(path) as file:
             at = 512
             while at + len(_SIGNATURE) <= file.size:
                 if file.pread(len(_SIGNATURE), at) == _SIGNATURE:
@@ -58,19 +58,19 @@ class _HDF5:
 
         try:
             return netcdf.scan(path, by_library)
-        except LEFT as error:
+        except UNREADABLE as error:
             refuse(error, path)
         # promise: hdf5-isolated-scan
-        if is_remote(path) or not apart.possible():
+        if is_remote(path) or not apart.can_isolate():
             return scan_by_library(path)
-        found: Structure = apart.ask(path, "scan")
+        found: Structure = apart.ask_isolated(path, "scan")
         return found
 
-    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+    def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
         """Read the coordinates wanted, and open nothing else; None where only the library could."""
         try:
-            return partial_scan.glimpse(path, wanted)
-        except LEFT:
+            return partial_scan.scan_partially(path, wanted)
+        except UNREADABLE:
             return None
 
     def open(self, path: str) -> Handle:
@@ -80,15 +80,15 @@ class _HDF5:
 
 def holds_group(path: str, name: str) -> bool:
     """Tell whether a file may have a group at its top; of other files than HDF5 a few bytes are read."""
-    with File(path) as file:
+    with ByteSource(path) as file:
         # Of what the system makes up some has no size, and no end: reading it would wait.
         if not file.size or not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
             return False
     try:
         direct = H5File(path)
-    except LEFT as error:
-        if is_doubtful(error) and not is_remote(path) and apart.possible():
-            return bool(apart.ask(path, "holds", None, name))
+    except UNREADABLE as error:
+        if is_invalid(error) and not is_remote(path) and apart.can_isolate():
+            return bool(apart.ask_isolated(path, "holds", None, name))
         return True  # whoever opens it finds out
     try:
         return direct.holds(name)

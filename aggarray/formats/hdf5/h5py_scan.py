@@ -15,17 +15,17 @@ from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Structure,
     Variable,
-    blaming,
+    error_text,
     has_coordinate,
-    reason,
+    naming_errors,
     stored_variable,
     with_values,
 )
-from aggarray.formats.hdf5.links import borrows, is_pure_dimension, is_scale, leads_outside
+from aggarray.formats.hdf5.links import is_external, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats.hdf5.metadata.conventions import INTERNAL
 from aggarray.formats.hdf5.metadata.dimensions import nearest_scope
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
-from aggarray.formats.hdf5.rows import as_rows, samples_dtype, sizes_of, unbelievable
+from aggarray.formats.hdf5.rows import as_rows, exceeds_limits, samples_dtype, sizes_of
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -35,7 +35,7 @@ _LAYOUT = 1 << 8
 
 
 @dataclass(slots=True)
-class _Found:
+class _Walk:
     """What a walk through a file collects: datasets by name, attributes of groups, what is skipped and why.
 
     ``scales`` has (group, name) of dimension scales by their address in the file, ``dimids`` by netCDF-4's number; ``linked``:
@@ -51,7 +51,7 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _DatasetEntry:
     """A readable dataset: its path and name, stored dtype; per dimension the address, name and group of its scale, if any."""
 
     path: str
@@ -65,16 +65,16 @@ class _Entry:
 
 def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray | None]) -> Structure:
     """Return the structure of an open h5py file; ``label`` is its format, ``read`` gives the values of a variable."""
-    found = _Found()
+    found = _Walk()
     _walk(file, "", found, {_address(file)})
     # Under its own name an object comes first.
     found.datasets.update(found.linked)
-    entries: list[_Entry] = []
+    entries: list[_DatasetEntry] = []
     for name, dataset in found.datasets.items():
-        with blaming(path, name):
+        with naming_errors(path, name):
             if is_pure_dimension(dataset):
                 continue
-            dtype = unbelievable(dataset) or samples_dtype(dataset) or plain_dtype(dataset)
+            dtype = exceeds_limits(dataset) or samples_dtype(dataset) or plain_dtype(dataset)
             if isinstance(dtype, str):
                 found.skipped.append((name, dtype))
             else:
@@ -91,7 +91,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
     )
     variables = []
     for entry in entries:
-        with blaming(path, entry.path):
+        with naming_errors(path, entry.path):
             variable = _variable(entry, lengths, spans, found)
             if hidden and entry.dataset.shape is not None:
                 variable = replace(variable, scopes=entry.scopes[: len(variable.dimensions)])
@@ -102,16 +102,16 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
 
     def read_named(variable: Variable) -> np.ndarray | None:
         """Return the values of a variable; errors name it."""
-        with blaming(path, variable.name):
+        with naming_errors(path, variable.name):
             return read(variable)
 
     filled = with_values(variables, read_named)
-    borrowed = tuple(entry.name for entry in entries if borrows(entry.dataset.id))
+    borrowed = tuple(entry.name for entry in entries if is_external(entry.dataset.id))
     attrs = _attributes(file, "", found)
     return Structure(path, label, attrs, filled, found.groups, tuple(found.skipped), elsewhere=borrowed)
 
 
-def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
+def _walk(group: Any, prefix: str, found: _Walk, above: set[int]) -> None:
     """Collect datasets and groups; ``above``: addresses of the groups walked, so that no circle of links is run through."""
     import h5py
 
@@ -129,7 +129,7 @@ def _walk(group: Any, prefix: str, found: _Found, above: set[int]) -> None:
             item = group[key]
         except LIBRARY_ERRORS as error:
             there = isinstance(group.get(key, getlink=True), h5py.HardLink)
-            found.skipped.append((name, f"damaged: {reason(error)}" if there else DANGLING))
+            found.skipped.append((name, f"damaged: {error_text(error)}" if there else DANGLING))
             continue
         if isinstance(group.get(key, getlink=True), h5py.SoftLink):
             # What is in a group is there under the group's own name.
@@ -163,7 +163,7 @@ def _address(item: Any) -> int:
     return int(h5py.h5o.get_info(item.id).addr)
 
 
-def _note_scale(dataset: Any, group: str, key: str, found: _Found) -> None:
+def _note_scale(dataset: Any, group: str, key: str, found: _Walk) -> None:
 
     if is_scale(dataset):
         address = _address(dataset)
@@ -172,7 +172,7 @@ def _note_scale(dataset: Any, group: str, key: str, found: _Found) -> None:
             found.dimids[int(dataset.attrs["_Netcdf4Dimid"])] = address
 
 
-def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
+def _axes(file: Any, dataset: Any, found: _Walk) -> tuple[int | None, ...]:
     """Return per dimension the address of the scale that names it."""
 
     rank = len(dataset.shape or ())
@@ -190,7 +190,7 @@ def _axes(file: Any, dataset: Any, found: _Found) -> tuple[int | None, ...]:
     return (own, *((None,) * (rank - 1))) if rank else ()
 
 
-def _referred(file: Any, dataset: Any, reference: Any, found: _Found) -> int | None:
+def _referred(file: Any, dataset: Any, reference: Any, found: _Walk) -> int | None:
     """Return the address of the object of a reference; None where no object is, as after a scale was deleted: that is noted."""
     try:
         return _address(file[reference])
@@ -217,17 +217,17 @@ def _scales_of(dataset: Any) -> list[Any] | None:
     return [references[0] if len(references) else None for references in dataset.attrs["DIMENSION_LIST"]]
 
 
-def _entry(file: Any, path: str, dtype: np.dtype[Any], found: _Found) -> _Entry:
+def _entry(file: Any, path: str, dtype: np.dtype[Any], found: _Walk) -> _DatasetEntry:
     dataset = found.datasets[path]
     axes = _axes(file, dataset, found)
     parent, slash, base = path.rpartition("/")
     name = f"{parent}{slash}{base.removeprefix(NOT_COORDINATE)}"
     scales = [None if a is None else found.scales.get(a) for a in axes]
     names, groups = tuple(s and s[1] for s in scales), tuple("" if s is None else s[0] for s in scales)
-    return _Entry(path, name, dataset, dtype, axes, names, groups)
+    return _DatasetEntry(path, name, dataset, dtype, axes, names, groups)
 
 
-def _lengths(entries: list[_Entry]) -> dict[int, int]:
+def _lengths(entries: list[_DatasetEntry]) -> dict[int, int]:
     """Return the length of every unlimited dimension: that of the longest variable that has it."""
     longest: dict[int, int] = {}
     for entry in entries:
@@ -238,7 +238,7 @@ def _lengths(entries: list[_Entry]) -> dict[int, int]:
 
 
 def _variable(
-    entry: _Entry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], found: _Found
+    entry: _DatasetEntry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], found: _Walk
 ) -> Variable:
     """Describe a dataset; ``lengths`` of unlimited dimensions, ``spans``: the dimensions of every dataset."""
     dataset, attrs = entry.dataset, _attributes(entry.dataset, entry.name, found)
@@ -277,7 +277,7 @@ def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
     return np.dtype(dtype.str) if dtype.kind in "biufcmM" else refusal("opaque")
 
 
-def _attributes(item: Any, path: str, found: _Found) -> dict[str, Any]:
+def _attributes(item: Any, path: str, found: _Walk) -> dict[str, Any]:
     """Return the attributes of a group or dataset, text, lists of texts, scalars or arrays; others are noted in ``found``."""
     shown = {}
     for name in item.attrs:
@@ -292,7 +292,7 @@ def _attributes(item: Any, path: str, found: _Found) -> dict[str, Any]:
             value = attribute(item.attrs[name]) if what == "" else None
         except LIBRARY_ERRORS as error:
             # promise: hdf5-damaged-attribute
-            raise OSError(f"attribute {name!r}: {reason(error)}") from error
+            raise OSError(f"attribute {name!r}: {error_text(error)}") from error
         if what:
             found.skipped.append((f"{path}:{name}", attribute_refusal(what)))
         elif value is not None:

@@ -20,7 +20,7 @@ from typing import Any
 from aggarray import errors
 from aggarray.errors import FormatError
 from aggarray.formats.hdf5.metadata.validation import contradicts_itself
-from aggarray.storage.files import looks
+from aggarray.storage.files import stat_file
 
 #: Seconds that an answer may take, those for each byte of the file, and no more than so many.
 PATIENCE, _PER_BYTE, _MOST_PATIENCE = 15.0, 1e-6, 60.0
@@ -29,28 +29,28 @@ ROOM = 1 << 31
 _PIECE = 1 << 20
 
 
-def possible() -> bool:
+def can_isolate() -> bool:
     """Tell whether there can be such a process: an embedded Python may not know of a program to start."""
     # promise: hdf5-isolated-process
     return bool(sys.executable) and hasattr(os, "fork")
 
 
-def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
+def ask_isolated(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     """Return what the libraries tell of a local file: ``what`` is "scan", "open", or a method of `_hdf5_file.Library`.
 
     Raises what these raise, and FormatError where they crash, take too long or want too much memory. Of a file over which they
     once took too long they are not asked again.
     """
-    this = _marks_of(path)
+    this = _file_identity(path)
     with _lock:
-        until = time.monotonic() + patience(path)
+        until = time.monotonic() + time_limit(path)
         # promise: hdf5-endless-loop
-        answer = None if this in _endless else _helper().answer((path, what, variable, rest), until)
+        answer = None if this in _endless else _process().answer((path, what, variable, rest), until)
         if answer is None and time.monotonic() >= until:
             _endless.append(this)
     if answer is None:
         of = f", variable {variable!r}" if variable else ""
-        how = f"comes to no end within {patience(path):.0f} seconds" if this in _endless else "breaks down"
+        how = f"comes to no end within {time_limit(path):.0f} seconds" if this in _endless else "breaks down"
         # Over legal files, too: damage is what contradicts itself.
         what, remedy = ("damaged: ", "restore the file") if contradicts_itself(path) else ("", "write it anew, or leave it out")
         raise FormatError(f"{path}{of}: {what}the HDF5 library {how} over it; {remedy}")
@@ -60,23 +60,23 @@ def ask(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
     return told[0]
 
 
-def patience(path: str) -> float:
+def time_limit(path: str) -> float:
     """Return how many seconds an answer about a file may take: of a large one there is more to tell."""
     try:
-        return min(PATIENCE + _PER_BYTE * looks(path).st_size, _MOST_PATIENCE)
+        return min(PATIENCE + _PER_BYTE * stat_file(path).st_size, _MOST_PATIENCE)
     except OSError:
         return PATIENCE
 
 
-def _marks_of(path: str) -> tuple[Any, ...]:
+def _file_identity(path: str) -> tuple[Any, ...]:
     """Return what tells a file from the one that replaces it."""
     try:
-        return path, *looks(path)
+        return path, *stat_file(path)
     except OSError:
         return (path,)
 
 
-class _Helper:
+class _IsolatedProcess:
     """A running helper, of the process that started it."""
 
     def __init__(self) -> None:
@@ -130,17 +130,17 @@ class _Helper:
 
 
 _lock = threading.Lock()
-_current: _Helper | None = None
+_current: _IsolatedProcess | None = None
 #: The latest files over which the libraries did not come to an end: path and what they were like.
 _endless: deque[tuple[Any, ...]] = deque(maxlen=256)
 
 
-def _helper() -> _Helper:
+def _process() -> _IsolatedProcess:
     global _current
     if _current is not None and (_current.owner != os.getpid() or _current.process.poll() is not None):
         _current.end()
     if _current is None:
-        _current = _Helper()
+        _current = _IsolatedProcess()
         atexit.register(_current.end)
     return _current
 

@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, blaming
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, naming_errors
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.isolated import ROOM, packed
-from aggarray.formats.hdf5.library import Library, scan_by_library
+from aggarray.formats.hdf5.library import H5pyFile, scan_by_library
 
 
 def main() -> None:
@@ -58,9 +58,9 @@ def _answer(path: str, what: str, variable: str | None, rest: tuple[Any, ...]) -
     try:
         if what == "scan":
             return "value", scan_by_library(path)
-        with LIBRARY_LOCK, blaming(path, variable), opened(path) as file:
+        with LIBRARY_LOCK, naming_errors(path, variable), opened(path) as file:
             about = () if variable is None else (variable,)
-            return "value", None if what == "open" else getattr(Library(path, file), what)(*about, *rest)
+            return "value", None if what == "open" else getattr(H5pyFile(path, file), what)(*about, *rest)
     except AggarrayError as error:
         return "error", type(error).__name__, str(error)
     except MemoryError:

@@ -9,27 +9,27 @@ from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import (
     LIBRARY_LOCK,
     Box,
-    Chunks,
+    ChunkIndex,
     Structure,
     Variable,
-    blaming,
     counts,
+    naming_errors,
     stored_values,
     whole,
 )
-from aggarray.formats.hdf5.chunk_index import describe, is_stored_plainly, lies_in_one_piece, offset_of
-from aggarray.formats.hdf5.decoded_sizes import check_swelling
+from aggarray.formats.hdf5.chunk_index import chunk_index_through_h5py, is_stored_plainly, lies_in_one_piece, offset_of
+from aggarray.formats.hdf5.decoded_sizes import check_decoded_sizes
 from aggarray.formats.hdf5.external import Source, sources_of
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.h5py_scan import NOT_COORDINATE, plain_dtype, scan_structure
-from aggarray.formats.hdf5.links import borrows, leads_outside
+from aggarray.formats.hdf5.links import is_external, leads_outside
 from aggarray.formats.hdf5.rows import padded, read_samples, rows_of, samples_dtype, sizes_of
-from aggarray.formats.limits import believable, scannable
+from aggarray.formats.limits import is_plausible, is_scannable
 from aggarray.memory.rows import offsets_of
 from aggarray.storage.files import make_ready, refuse_remote
 
 
-class Library:
+class H5pyFile:
     """A file as h5py has it open; datasets are looked up once. The lock must be held around every call."""
 
     def __init__(self, path: str, file: Any):
@@ -73,7 +73,7 @@ class Library:
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box as they are, errors too."""
         dataset, dtype, encoding = self.dataset(variable)
-        if borrows(dataset.id):
+        if is_external(dataset.id):
             refuse_remote(self._path, f"variable {variable!r} has its values in other files")
         if samples_dtype(dataset) is not None:
             return self._rows(variable, box)
@@ -86,7 +86,7 @@ class Library:
         # promise: hdf5-text-memory
         _check_text(dataset, dtype, counts(box))
         if variable not in self._checked:
-            check_swelling(dataset.id)
+            check_decoded_sizes(dataset.id)
             self._checked.add(variable)
         values = _read_box(dataset, box)
         values = values if dtype.kind in "SOT" else values.astype(dtype, copy=False)
@@ -95,7 +95,7 @@ class Library:
     def scanned(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None for those in other files, and where a scan takes no such number of bytes."""
         dataset, dtype, _ = self.dataset(variable.name)
-        if borrows(dataset.id) or not scannable(dataset.shape or (), dtype.itemsize):
+        if is_external(dataset.id) or not is_scannable(dataset.shape or (), dtype.itemsize):
             return None
         return self.values(variable.name, whole(variable.shape))
 
@@ -122,10 +122,10 @@ class Library:
         offset = offset_of(dataset)
         return None if offset is None else (dtype, offset, dataset.shape)
 
-    def chunks(self, variable: str) -> Chunks | None:
-        """Return where the values are stored, or None where that cannot be told as `Chunks`."""
+    def chunks(self, variable: str) -> ChunkIndex | None:
+        """Return where the values are stored, or None where that cannot be told as `ChunkIndex`."""
         dataset, dtype, _ = self.dataset(variable)
-        return None if samples_dtype(dataset) is not None else describe(self._path, dataset, dtype)
+        return None if samples_dtype(dataset) is not None else chunk_index_through_h5py(self._path, dataset, dtype)
 
     def elsewhere(self, variable: str) -> list[Source]:
         """Return where external and virtual storage is, resolved as HDF5 does: against the folder of this file."""
@@ -141,7 +141,7 @@ class Library:
 def _check_text(dataset: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     """Raise ValueError for texts of fixed length that take much memory, and that what is stored does not bear out."""
     size = math.prod(shape) * dtype.itemsize
-    if dtype.kind == "S" and not believable(size, dataset.id.get_storage_size()):
+    if dtype.kind == "S" and not is_plausible(size, dataset.id.get_storage_size()):
         raise ValueError(f"a claim of {size} bytes of text, hardly any stored; write the file anew")
 
 
@@ -163,6 +163,6 @@ def _read_box(dataset: Any, box: Box) -> np.ndarray:
 def scan_by_library(path: str) -> Structure:
     """Return what h5py sees of a file."""
     make_ready(path)
-    with LIBRARY_LOCK, blaming(path), opened(path) as file:
+    with LIBRARY_LOCK, naming_errors(path), opened(path) as file:
         label = "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
-        return scan_structure(path, file, label, Library(path, file).scanned)
+        return scan_structure(path, file, label, H5pyFile(path, file).scanned)

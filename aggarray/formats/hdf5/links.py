@@ -79,7 +79,7 @@ def is_pure_dimension(dataset: Any) -> bool:
     return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_PURE_DIMENSION)
 
 
-def borrows(dataset: Any) -> bool:
+def is_external(dataset: Any) -> bool:
     """Tell whether the values of a dataset (h5py's ``DatasetID``) lie, or may lie, in other files."""
     import h5py
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, h5py_file, reason
-from aggarray.formats.hdf5.links import borrows
-from aggarray.formats.hdf5.metadata.data import LEFT, is_doubtful
+from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, error_text, h5py_file
+from aggarray.formats.hdf5.links import is_external
+from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import refused_rows, stored_rows
 
@@ -32,14 +32,14 @@ def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
     except TypeError:
         return None
     # Rows in other files would have to be read there for their sizes.
-    if inner is None or dataset.shape is None or len(dataset.shape) != 1 or borrows(dataset.id):
+    if inner is None or dataset.shape is None or len(dataset.shape) != 1 or is_external(dataset.id):
         return None
     dtype = np.dtype(inner)
     plain = dtype.names is None and dtype.subdtype is None and dtype.metadata is None
     return np.dtype(dtype.str) if plain and dtype.kind in "biufc" else None
 
 
-def unbelievable(dataset: Any) -> str | None:
+def exceeds_limits(dataset: Any) -> str | None:
     """Return why the sizes of rows are not looked at: what is stored does not bear out so many. None for any other dataset."""
     if samples_dtype(dataset) is None:
         return None
@@ -78,9 +78,9 @@ def sizes_of(path: str, dataset: Any) -> np.ndarray:
     try:
         with closing(H5File(path)) as file:
             return stored_rows(file.data, file.dataset(dataset.name.strip("/"))).elements["count"].astype(np.int64)
-    except LEFT as error:
-        if is_doubtful(error):
-            raise ValueError(f"damaged rows: {reason(error)}; restore the file") from error
+    except UNREADABLE as error:
+        if is_invalid(error):
+            raise ValueError(f"damaged rows: {error_text(error)}; restore the file") from error
     count = dataset.shape[0]
     parts = (dataset[start : start + _BLOCK] for start in range(0, count, _BLOCK))
     return np.array([len(row) for rows in parts for row in rows], np.int64)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats.base import Chunks, Handle, Structure, Variable, blaming, scan_values, worth_a_table
-from aggarray.formats.kerchunk.json_references import JsonReferences
-from aggarray.formats.kerchunk.parquet_references import TableReferences
-from aggarray.formats.kerchunk.references import Placed, References
-from aggarray.formats.zarr.chunk_index import laid_out
-from aggarray.formats.zarr.chunk_keys import Layout, Numbering, numbering
-from aggarray.formats.zarr.format import Store, dtype_of, shape_of, structure_of
+from aggarray.formats.base import ChunkIndex, Handle, Structure, Variable, naming_errors, needs_chunk_index, scan_values
+from aggarray.formats.kerchunk.json_references import JSONReferences
+from aggarray.formats.kerchunk.parquet_references import ParquetReferences
+from aggarray.formats.kerchunk.references import PlacedChunks, References
+from aggarray.formats.zarr.chunk_index import build_chunk_index
+from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, numbering
+from aggarray.formats.zarr.format import ZarrHandle, dtype_of, shape_of, structure_of
 from aggarray.formats.zarr.nodes import Node
 from aggarray.storage.reader import opened
 
@@ -52,7 +52,7 @@ class _Names:
         return self.paths[int(self.files[number])]
 
 
-class _Referenced(Store):
+class _Referenced(ZarrHandle):
     """Open references."""
 
     #: Files are named that may lie anywhere.
@@ -61,8 +61,8 @@ class _Referenced(Store):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.references = _load(path)
-        self._placed: dict[str, tuple[Numbering, Placed]] = {}
-        self._tables: dict[str, Chunks | None] = {}
+        self._placed: dict[str, tuple[Numbering, PlacedChunks]] = {}
+        self._tables: dict[str, ChunkIndex | None] = {}
 
     def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
         """Return the path of a variable's array within the store, its metadata and its stored dtype."""
@@ -77,12 +77,12 @@ class _Referenced(Store):
             raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
         return "" if single else variable, node, dtype
 
-    def placed(self, variable: str) -> tuple[Numbering, Placed]:
+    def placed(self, variable: str) -> tuple[Numbering, PlacedChunks]:
         """Return how the chunks of a variable are numbered, and where they are."""
         known = self._placed.get(variable)
         if known is None:
             within, node, dtype = self._node(variable)
-            layout = Layout(node.version, node.meta or {}, shape_of(node), dtype)
+            layout = ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype)
             numbers = numbering(layout)
             if numbers is None:
                 raise FormatError(f"{self._path}, variable {variable!r}: chunks that are not named as Zarr names them")
@@ -96,11 +96,11 @@ class _Referenced(Store):
         """Raise FormatError for an array with a dimension whose positions take much memory, and hardly any of it stored."""
         if max(variable.shape, default=0) > _LONG:
             numbers, placed = self.placed(variable.name)
-            if not worth_a_table([max(numbers.grid)], len(placed.numbers)):
+            if not needs_chunk_index([max(numbers.grid)], len(placed.numbers)):
                 text = f"shape {variable.shape}, of which {len(placed.numbers)} chunks are stored"
                 raise FormatError(f"{self._path}, key '{variable.name}/.zarray': {text}; write the references again")
 
-    def _check_stored(self, variable: str, numbers: Numbering, placed: Placed, dtype: np.dtype[Any]) -> None:
+    def _check_stored(self, variable: str, numbers: Numbering, placed: PlacedChunks, dtype: np.dtype[Any]) -> None:
         """Raise FormatError for chunks that have far more bytes than encoding makes of any, the index of a shard included."""
         most = _TIMES * math.prod(numbers.chunk) * dtype.itemsize + _SLACK
         if dtype.kind in "biufc" and (placed.sizes > most).any():
@@ -108,9 +108,9 @@ class _Referenced(Store):
             text = f"chunk {placed.numbers[row]} has {placed.sizes[row]} bytes, of which encoding makes {most} at most"
             raise FormatError(f"{self._path}, key {variable!r}: {text}; write the references again")
 
-    def _check_chunk(self, variable: str, numbers: Numbering, layout: Layout) -> None:
+    def _check_chunk(self, variable: str, numbers: Numbering, layout: ArrayLayout) -> None:
         """Raise FormatError for chunks that would take memory out of all proportion when they are decoded."""
-        itemsize, found = max(layout.dtype.itemsize, 1), laid_out(layout)
+        itemsize, found = max(layout.dtype.itemsize, 1), build_chunk_index(layout)
         size, whole = math.prod(numbers.chunk) * itemsize, math.prod(layout.shape) * itemsize
         # What is not encoded is read in part, however large it is.
         encoded = found is None or bool(found[1].filters)
@@ -124,16 +124,16 @@ class _Referenced(Store):
 
         return ReferenceStore(node, *self.placed(within or PurePath(self._path).stem))
 
-    def chunks(self, variable: str) -> Chunks | None:
+    def chunks(self, variable: str) -> ChunkIndex | None:
         """Return where the values are stored; None for text, codecs that are not known, shards, and arrays hardly stored."""
         if variable not in self._tables:
-            with blaming(self._path, variable):
+            with naming_errors(self._path, variable):
                 self._tables[variable] = self._table(variable)
         return self._tables[variable]
 
-    def _table(self, variable: str) -> Chunks | None:
+    def _table(self, variable: str) -> ChunkIndex | None:
         _, node, dtype = self._node(variable)
-        found = laid_out(Layout(node.version, node.meta or {}, shape_of(node), dtype))
+        found = build_chunk_index(ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype))
         if found is None or found[1].shards:
             return None
         chunks, (_, placed) = found[0], self.placed(variable)
@@ -141,7 +141,7 @@ class _Referenced(Store):
         # Zarr-python reads whole files without a codec, and refuses what is cut short.
         if not chunks.filters and (placed.sizes != raw).any():
             return None
-        if not worth_a_table(chunks.grid, len(placed.numbers)):
+        if not needs_chunk_index(chunks.grid, len(placed.numbers)):
             return None
         offsets, sizes, files = np.full((3, math.prod(chunks.grid)), -1, np.int64)
         offsets[placed.numbers], sizes[placed.numbers], files[placed.numbers] = placed.offsets, placed.sizes, placed.files
@@ -150,20 +150,20 @@ class _Referenced(Store):
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return the files that hold the values of a variable."""
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             return self.placed(variable)[1].paths
 
     def held(self, variable: Variable) -> bool:
         """Tell whether the references themselves hold all values of a variable."""
-        with blaming(self._path, variable.name):
+        with naming_errors(self._path, variable.name):
             return not self.placed(variable.name)[1].paths
 
 
 def _load(path: str) -> References:
     if os.path.isdir(path):
-        return TableReferences(path)
+        return ParquetReferences(path)
     with opened(path) as source:
-        return JsonReferences(path, source.read_ranges([(0, source.state[1])])[0])
+        return JSONReferences(path, source.read_ranges([(0, source.state[1])])[0])
 
 
 class _Kerchunk:

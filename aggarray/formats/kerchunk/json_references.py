@@ -6,8 +6,8 @@ from typing import Any
 
 from aggarray.errors import FormatError
 from aggarray.formats.kerchunk.references import (
-    Names,
-    Placed,
+    FileNames,
+    PlacedChunks,
     by_array,
     checked,
     decoded,
@@ -21,11 +21,11 @@ from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node, nodes_in
 
 
-class JsonReferences:
+class JSONReferences:
     """The references in one JSON file; FormatError where they make no sense."""
 
     def __init__(self, path: str, data: bytes | memoryview) -> None:
-        self._path, self._names = path, Names(home_of(path))
+        self._path, self._names = path, FileNames(home_of(path))
         entries = _entries(path, _object(path, data))
         self.nodes: Mapping[str, Node] = nodes_in(_metadata(path, entries), path)
         if not self.nodes:
@@ -36,7 +36,7 @@ class JsonReferences:
             keys = {"": [key for key in entries if not is_metadata(key)]}
         self._references = {name: [(key, entries[key]) for key in own] for name, own in keys.items()}
 
-    def placed(self, name: str, numbering: Numbering) -> Placed:
+    def placed(self, name: str, numbering: Numbering) -> PlacedChunks:
         """Return where the chunks of an array are."""
         start = len(name) + 1 if name else 0
         numbered = ((numbering.number(key[start:]), key, given) for key, given in self._references.get(name, ()))

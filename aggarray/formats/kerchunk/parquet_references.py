@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.kerchunk.references import Names, Placed, checked_columns, decoded, home_of, named, placed_of, wrong
+from aggarray.formats.kerchunk.references import (
+    FileNames,
+    PlacedChunks,
+    checked_columns,
+    decoded,
+    home_of,
+    named,
+    placed_of,
+    wrong,
+)
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node, json_in, nodes_in
 
@@ -17,11 +26,11 @@ _ROWS, _BYTES = 10_000_000, 1 << 30
 _TABLE = re.compile(r"refs\.(\d{1,18})\.parq")
 
 
-class TableReferences:
+class ParquetReferences:
     """The references in a folder of Parquet files, read array by array; FormatError where they make no sense."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._names = path, Names(home_of(path))
+        self._path, self._names = path, FileNames(home_of(path))
         found = json_in(path, ".zmetadata") or {}
         size, entries = found.get("record_size"), found.get("metadata")
         if type(size) is not int or not 0 < size <= _ROWS or not isinstance(entries, dict):
@@ -31,7 +40,7 @@ class TableReferences:
         self._size = size
         self.nodes: Mapping[str, Node] = nodes_in(entries, path)
 
-    def placed(self, name: str, numbering: Numbering) -> Placed:
+    def placed(self, name: str, numbering: Numbering) -> PlacedChunks:
         """Return where the chunks of an array are."""
         if {"", ".", ".."} & set(name.split("/")):
             raise wrong(self._path, name, "no name of an array")

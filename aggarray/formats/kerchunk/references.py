@@ -1,7 +1,7 @@
 """Which arrays do kerchunk references describe, and where is each chunk of them?
 
-References name files and byte ranges, or hold small chunks themselves, under the keys of a Zarr store. `Placed` has those of
-one array as columns, by the numbers of its chunks: what is not named is not stored.
+References name files and byte ranges, or hold small chunks themselves, under the keys of a Zarr store. `PlacedChunks` has those
+of one array as columns, by the numbers of its chunks: what is not named is not stored.
 """
 
 import base64
@@ -29,7 +29,7 @@ _MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class PlacedChunks:
     """Where the chunks of one array are: a row per chunk that is stored, by number in C order of the grid, rising.
 
     ``files``: which of ``paths``, -1: ``inline`` has its bytes, by number; ``offsets``, ``sizes``: both 0: the whole file.
@@ -57,7 +57,7 @@ class References(Protocol):
 
     nodes: Mapping[str, Node]
 
-    def placed(self, name: str, numbering: Numbering) -> Placed:
+    def placed(self, name: str, numbering: Numbering) -> PlacedChunks:
         """Return where the chunks of an array are. FormatError, naming the key, for references that make no sense."""
 
 
@@ -70,7 +70,7 @@ def is_metadata(key: str) -> bool:
     return key.rpartition("/")[2] in _METADATA
 
 
-def placed_of(rows: Iterable[tuple[int, Reference]]) -> Placed:
+def placed_of(rows: Iterable[tuple[int, Reference]]) -> PlacedChunks:
     """Return references, by the numbers of their chunks, as columns; of equal numbers the last counts."""
     found = sorted(dict(rows).items(), key=lambda row: row[0])
     paths: dict[str, int] = {}
@@ -84,10 +84,10 @@ def placed_of(rows: Iterable[tuple[int, Reference]]) -> Placed:
             path, offset, size = reference
             columns[:, i] = number, paths.setdefault(path, len(paths)), offset, size
     numbers, files, offsets, sizes = columns
-    return Placed(numbers, files.astype(np.int32), offsets, sizes, tuple(paths), inline)
+    return PlacedChunks(numbers, files.astype(np.int32), offsets, sizes, tuple(paths), inline)
 
 
-def checked(path: str, key: str, reference: Any, names: "Names") -> Reference:
+def checked(path: str, key: str, reference: Any, names: "FileNames") -> Reference:
     """Return one reference as it stands in JSON; FormatError, naming file and key, for one that is none."""
     if isinstance(reference, str):
         return decoded(path, key, reference.encode("utf-8", "surrogateescape"))
@@ -99,7 +99,7 @@ def checked(path: str, key: str, reference: Any, names: "Names") -> Reference:
     return named(path, key, name, names), offset, size
 
 
-def named(path: str, key: str, name: str, names: "Names") -> str:
+def named(path: str, key: str, name: str, names: "FileNames") -> str:
     """Return the path of a file that a reference names. FormatError, naming the key, for what is no name."""
     try:
         return names[name]
@@ -122,7 +122,7 @@ def decoded(path: str, key: str, data: bytes) -> bytes:
         raise wrong(path, key, f"damaged base64 ({error})") from error
 
 
-class Names(dict[str, str]):
+class FileNames(dict[str, str]):
     """The absolute path, or the URL, of each file that references name; relative names start at ``folder``.
 
     Each is worked out once. ValueError for what no file can be called.

@@ -7,7 +7,7 @@ from typing import Any
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from aggarray.formats.kerchunk.references import Placed
+from aggarray.formats.kerchunk.references import PlacedChunks
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node
 from aggarray.storage.reader import opened
@@ -21,7 +21,7 @@ class ReferenceStore(Store):
     supports_deletes = False
     supports_listing = False
 
-    def __init__(self, node: Node, numbering: Numbering, placed: Placed) -> None:
+    def __init__(self, node: Node, numbering: Numbering, placed: PlacedChunks) -> None:
         super().__init__(read_only=True)
         names = {2: {".zarray": node.meta, ".zattrs": node.attrs}, 3: {"zarr.json": node.meta}}[node.version]
         self._metadata: Mapping[str, bytes] = {name: json.dumps(meta).encode() for name, meta in names.items()}

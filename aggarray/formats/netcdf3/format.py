@@ -15,23 +15,23 @@ import numpy as np
 from aggarray.errors import NotFoundError
 from aggarray.formats.base import (
     Box,
-    Chunks,
+    ChunkIndex,
     Handle,
     Structure,
     Variable,
-    blaming,
     counts,
+    naming_errors,
+    needs_chunk_index,
     one_chunk,
     stored_values,
     whole,
     with_values,
-    worth_a_table,
 )
-from aggarray.formats.limits import scannable
-from aggarray.formats.netcdf3.header import Place, header_of, span_of
-from aggarray.formats.partial_scan import Glimpse, Wanted, glimpsed
+from aggarray.formats.limits import is_scannable
+from aggarray.formats.netcdf3.header import VariableLocation, header_of, span_of
+from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
 from aggarray.memory.creation import mapped
-from aggarray.storage.files import File
+from aggarray.storage.files import ByteSource
 from aggarray.storage.remote import is_remote
 
 #: A sparse box is read in spans of at most this many bytes, gaps included.
@@ -40,7 +40,7 @@ _SPAN = 1 << 22
 _LONGEST_TEXT = 1 << 24
 
 
-def _chunks(place: Place) -> Chunks | None:
+def _chunks(place: VariableLocation) -> ChunkIndex | None:
     """Describe where the values lie: in one piece, or a record at a time between those of other variables."""
     shape, dtype = place.shape, place.stored
     fill = dtype.newbyteorder("=").type(0)
@@ -50,13 +50,13 @@ def _chunks(place: Place) -> Chunks | None:
     if 0 in shape or not shape or place.strides[0] == size:
         return one_chunk(shape, dtype, fill, place.begin)
     # A file with holes may claim any number of records.
-    if not worth_a_table(shape[:1], 0):
+    if not needs_chunk_index(shape[:1], 0):
         return None
     offsets = place.begin + np.arange(shape[0], dtype=np.int64) * place.strides[0]
-    return Chunks(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
+    return ChunkIndex(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
 
 
-def _read_box(file: File, place: Place, box: Box) -> np.ndarray:
+def _read_box(file: ByteSource, place: VariableLocation, box: Box) -> np.ndarray:
     """Return the values of a box, native, in the stored shape."""
     out = np.empty(counts(box), place.stored.newbyteorder("="))
     if out.size:
@@ -65,7 +65,7 @@ def _read_box(file: File, place: Place, box: Box) -> np.ndarray:
     return out
 
 
-def _pieces(place: Place, box: Box, out: np.ndarray) -> Iterator[tuple[Box, np.ndarray]]:
+def _pieces(place: VariableLocation, box: Box, out: np.ndarray) -> Iterator[tuple[Box, np.ndarray]]:
     """Cut a sparse box into boxes of short spans, each with its part of ``out``."""
     wanted = out.nbytes
     span = span_of(place, out.shape, [s.step or 1 for s in box])
@@ -83,7 +83,7 @@ def _pieces(place: Place, box: Box, out: np.ndarray) -> Iterator[tuple[Box, np.n
         yield from _pieces(place, (*box[:axis], part, *box[axis + 1 :]), target)
 
 
-def _read_span(file: File, place: Place, box: Box, out: np.ndarray) -> None:
+def _read_span(file: ByteSource, place: VariableLocation, box: Box, out: np.ndarray) -> None:
     """Read the span of a box at once and pick its elements into ``out``."""
     steps = [s.step or 1 for s in box]
     offset = place.begin + sum(s.start * stride for s, stride in zip(box, place.strides, strict=True))
@@ -100,13 +100,13 @@ def _read_span(file: File, place: Place, box: Box, out: np.ndarray) -> None:
     out[...] = np.ndarray(out.shape, place.stored, data, strides=strides)
 
 
-class _File:
+class _NetCDF3File:
     """An open netCDF-3 file."""
 
     lasting = True
 
     def __init__(self, path: str):
-        self._path, self._file = path, File(path)
+        self._path, self._file = path, ByteSource(path)
         try:
             self.header = header_of(path, self._file)
         except BaseException:
@@ -114,7 +114,7 @@ class _File:
             raise
         self._places = {place.variable.name: place for place in self.header.places}
 
-    def _place(self, variable: str) -> Place:
+    def _place(self, variable: str) -> VariableLocation:
         try:
             return self._places[variable]
         except KeyError:
@@ -133,13 +133,13 @@ class _File:
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable as they are, None where a scan takes no such number of bytes."""
         place = self._place(variable.name)
-        if not scannable(place.shape, place.stored.itemsize):
+        if not is_scannable(place.shape, place.stored.itemsize):
             return None
         return self.values(variable.name, whole(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             return self.values(variable, box)
 
     def elsewhere(self, variable: str) -> Sequence[str]:
@@ -151,12 +151,12 @@ class _File:
         place = self._place(variable)
         if place.stored.kind == "S" or 0 in place.shape or is_remote(self._path):
             return None
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             return mapped(self._path, place.begin, place.stored, place.shape, place.strides).numpy()
 
-    def chunks(self, variable: str) -> Chunks | None:
+    def chunks(self, variable: str) -> ChunkIndex | None:
         """Return where the values are stored, None for text; records without a gap between them are one chunk."""
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             return _chunks(self._place(variable))
 
     def close(self) -> None:
@@ -175,18 +175,18 @@ class _NetCDF3:
 
     def scan(self, path: str) -> Structure:
         """Read the header and the coordinates."""
-        with closing(_File(path)) as file:
+        with closing(_NetCDF3File(path)) as file:
             variables = with_values([place.variable for place in file.header.places], file.whole)
             return Structure(path, self.name, file.header.attrs, variables, {}, sizes=file.header.sizes)
 
-    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+    def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
         """Read the header and the coordinates wanted."""
-        with closing(_File(path)) as file:
-            return glimpsed(path, file.header.attrs, [p.variable for p in file.header.places], wanted, file.whole)
+        with closing(_NetCDF3File(path)) as file:
+            return select_partial(path, file.header.attrs, [p.variable for p in file.header.places], wanted, file.whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
-        return _File(path)
+        return _NetCDF3File(path)
 
 
 FORMAT = _NetCDF3()

@@ -15,7 +15,7 @@ import numpy as np
 from aggarray.cf.encoding import decode_text
 from aggarray.errors import FormatError
 from aggarray.formats.base import Variable, has_coordinate, stored_variable
-from aggarray.storage.files import File
+from aggarray.storage.files import ByteSource
 
 _TYPES = {
     **{1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"},
@@ -30,7 +30,7 @@ _MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VariableLocation:
     """Where a variable lies: ``strides`` in bytes per dimension, the first one a whole record for a record variable."""
 
     variable: Variable
@@ -45,7 +45,7 @@ class Header:
     """What a header says: global attributes, where the variables lie, the lengths of the dimensions."""
 
     attrs: dict[str, Any]
-    places: tuple[Place, ...]
+    places: tuple[VariableLocation, ...]
     sizes: dict[str, int]
 
 
@@ -63,7 +63,7 @@ class _Raw:
 class _Cursor:
     """Walks through a header, fetching more of the file as it goes; every count is checked against the file's size."""
 
-    def __init__(self, path: str, file: File):
+    def __init__(self, path: str, file: ByteSource):
         self.path, self.file, self.size = path, file, file.size
         self.data, self.at = file.pread(_HEADER_READ, 0), 4
         self.version = self.data[3]
@@ -143,7 +143,7 @@ def _dtype(code: int) -> np.dtype[Any]:
     return np.dtype(_TYPES[code])
 
 
-def header_of(path: str, file: File) -> Header:
+def header_of(path: str, file: ByteSource) -> Header:
     """Parse a header and check that the file is long enough for all that it announces."""
     cursor = _Cursor(path, file)
     records = cursor.count()
@@ -197,7 +197,7 @@ def _record_size(variables: Sequence[_Raw], dimensions: Sequence[tuple[str, int]
 
 def _place(
     raw: _Raw, dimensions: Sequence[tuple[str, int]], sizes: tuple[int, int], spans: Mapping[str, tuple[str, ...]]
-) -> Place:
+) -> VariableLocation:
     """Return where a variable lies. ``sizes``: number and bytes of records; ``spans``: every variable's dimensions."""
     records, record_size = sizes
     shape = tuple(dimensions[d][1] or records for d in raw.dimensions)
@@ -210,10 +210,10 @@ def _place(
     # A record is no character of a text, nor is what a coordinate describes.
     real = bool(names) and (dimensions[raw.dimensions[-1]][1] == 0 or has_coordinate(raw.name, names[-1], spans))
     variable = stored_variable(raw.name, raw.stored, shape, names, raw.attrs, joined=not real)
-    return Place(variable, raw.stored, shape, raw.begin, tuple(strides[: len(shape)]))
+    return VariableLocation(variable, raw.stored, shape, raw.begin, tuple(strides[: len(shape)]))
 
 
-def _check_size(path: str, place: Place, size: int) -> None:
+def _check_size(path: str, place: VariableLocation, size: int) -> None:
     if 0 in place.shape:
         return
     end = place.begin + span_of(place, place.shape)
@@ -225,7 +225,9 @@ def _check_size(path: str, place: Place, size: int) -> None:
         )
 
 
-def _check_apart(cursor: _Cursor, raw: Sequence[_Raw], dimensions: Sequence[tuple[str, int]], places: Sequence[Place]) -> None:
+def _check_apart(
+    cursor: _Cursor, raw: Sequence[_Raw], dimensions: Sequence[tuple[str, int]], places: Sequence[VariableLocation]
+) -> None:
     """Raise an error where values begin in the header, or among those of another variable: an offset is wrong."""
     fixed: list[tuple[int, int, str]] = []
     records: list[tuple[int, int, str]] = []
@@ -243,7 +245,7 @@ def _check_apart(cursor: _Cursor, raw: Sequence[_Raw], dimensions: Sequence[tupl
         end, before = stop, repr(name)
 
 
-def span_of(place: Place, taken: Sequence[int], steps: Sequence[int] | None = None) -> int:
+def span_of(place: VariableLocation, taken: Sequence[int], steps: Sequence[int] | None = None) -> int:
     """Return the bytes from the first to the end of the last element of a box of ``taken`` elements per dimension."""
     steps = steps or (1,) * len(taken)
     return sum((n - 1) * step * s for n, step, s in zip(taken, steps, place.strides, strict=True)) + place.stored.itemsize

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.codecs import Filter
-from aggarray.formats.base import LIBRARY_ERRORS, Chunks
-from aggarray.formats.zarr.chunk_keys import MOST, Layout, Paths, keys_of, named, outer_chunk, sides_of
+from aggarray.formats.base import LIBRARY_ERRORS, ChunkIndex
+from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, Paths, keys_of, named, outer_chunk, sides_of
 from aggarray.formats.zarr.shards import Codecs, of_shards
 
 #: Codecs that need no parameter to be undone, by their names in both versions.
@@ -27,9 +27,9 @@ PLAIN = {
 _CHECKSUMS = ("numcodecs.crc32", "numcodecs.adler32", "numcodecs.crc32c")
 
 
-def describe(store: str, within: str, layout: Layout) -> Chunks | None:
+def chunk_index_of(store: str, within: str, layout: ArrayLayout) -> ChunkIndex | None:
     """Return where an array in the folder ``within`` of a store is stored, or None. ValueError for damaged metadata."""
-    found, keys = laid_out(layout), keys_of(layout)
+    found, keys = build_chunk_index(layout), keys_of(layout)
     if found is None or keys is None:
         return None
     chunks, codecs = found
@@ -44,7 +44,7 @@ def describe(store: str, within: str, layout: Layout) -> Chunks | None:
     return replace(chunks, offsets=offsets, sizes=sizes, names=Paths(within, keys, chunks.grid, (1,) * len(chunks.chunk)))
 
 
-def laid_out(layout: Layout) -> tuple[Chunks, "Codecs"] | None:
+def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, "Codecs"] | None:
     """Return the grid of chunks (shards, where these are what is named) with no place for any of them, and their codecs."""
     if layout.dtype.kind not in "biufc":
         return None
@@ -53,7 +53,7 @@ def laid_out(layout: Layout) -> tuple[Chunks, "Codecs"] | None:
     if fill is None or codecs is None:
         return None
     outer = sides_of(outer_chunk(layout), layout.shape)
-    return Chunks(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_same(0)), codecs
+    return ChunkIndex(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_same(0)), codecs
 
 
 def _same(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +64,7 @@ def _same(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
 # Metadata
 
 
-def _second(layout: Layout) -> Codecs | None:
+def _second(layout: ArrayLayout) -> Codecs | None:
     meta = layout.meta
     if meta.get("order", "C") != "C" and len(layout.shape) > 1:
         return None
@@ -74,7 +74,7 @@ def _second(layout: Layout) -> Codecs | None:
     return Codecs(layout.dtype, filters) if len(filters) == len(steps) else None
 
 
-def _third(layout: Layout) -> Codecs | None:
+def _third(layout: ArrayLayout) -> Codecs | None:
     meta = layout.meta
     if named(meta.get("chunk_grid"))[0] != "regular" or meta.get("storage_transformers"):
         return None

@@ -18,7 +18,7 @@ MOST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArrayLayout:
     """An array as its metadata describe it: ``meta`` is the whole JSON object, ``dtype`` native or that of version 2."""
 
     version: Literal[2, 3]
@@ -38,7 +38,7 @@ def named(given: Any) -> tuple[str, Mapping[str, Any]]:
     return name, settings or {}
 
 
-def outer_chunk(layout: Layout) -> Any:
+def outer_chunk(layout: ArrayLayout) -> Any:
     """Return the shape of a chunk, or shard, as the metadata have it."""
     if layout.version == 2:
         return layout.meta.get("chunks")
@@ -99,7 +99,7 @@ class Numbering:
         return number
 
 
-def numbering(layout: Layout) -> Numbering | None:
+def numbering(layout: ArrayLayout) -> Numbering | None:
     """Return how the chunks of an array are named, None where nobody knows. ValueError for damaged metadata."""
     keys = keys_of(layout)
     if keys is None or (layout.version == 3 and named(layout.meta.get("chunk_grid"))[0] != "regular"):
@@ -135,7 +135,7 @@ class Paths:
         return f"{self.within}/{name}" if self.within else name
 
 
-def keys_of(layout: Layout) -> Keys | None:
+def keys_of(layout: ArrayLayout) -> Keys | None:
     """Return how the chunks of an array are named, None for an unknown encoding."""
     meta = layout.meta
     if layout.version == 2:

@@ -21,9 +21,9 @@ from zarr.storage import LocalStore, WrapperStore
 from aggarray.codecs import Filter, decode_at_most, known
 from aggarray.formats.base import grid_of
 from aggarray.formats.zarr.chunk_index import filter_of
-from aggarray.formats.zarr.chunk_keys import Layout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
+from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, named, numbering, outer_chunk, sides_of, stated_dtype
 from aggarray.formats.zarr.shards import chunks_in_shard, is_index
-from aggarray.storage.files import looks
+from aggarray.storage.files import stat_file
 from aggarray.storage.remote import changed
 from aggarray.storage.versions import check_version
 
@@ -84,7 +84,7 @@ def _bounded(step: Filter, data: np.ndarray, most: int) -> np.ndarray:
     return np.frombuffer(found, np.uint8)
 
 
-def bounds_of(layout: Layout) -> Bounds:
+def bounds_of(layout: ArrayLayout) -> Bounds:
     """Return what the chunks of an array may decode to. ValueError for metadata of which too much would become."""
     meta = layout.meta
     if layout.version == 2:
@@ -137,26 +137,26 @@ def _transposed(chunk: tuple[int, ...], settings: Mapping[str, Any]) -> tuple[in
 
 def _state(path: str | None) -> Any:
     try:
-        return None if path is None else looks(path)
+        return None if path is None else stat_file(path)
     except OSError:
         return None
 
 
-def guarded(store: Store, path: str, layout: Layout) -> Store:
+def checked_store(store: Store, path: str, layout: ArrayLayout) -> Store:
     """Return a store of one array through which none of its chunks gets that decodes to more than it should."""
     numbers = numbering(layout)
-    return store if numbers is None else Guarded(store, path, numbers, bounds_of(layout))
+    return store if numbers is None else CheckedStore(store, path, numbers, bounds_of(layout))
 
 
-class Guarded(WrapperStore[Store]):
+class CheckedStore(WrapperStore[Store]):
     """A store of one array, whose chunks are looked at before they are handed on."""
 
     def __init__(self, store: Store, path: str, numbers: Numbering, bounds: Bounds) -> None:
         super().__init__(store)
         self._path, self._numbers, self._bounds = path, numbers, bounds
 
-    def _with_store(self, store: Store) -> "Guarded":
-        return Guarded(store, self._path, self._numbers, self._bounds)
+    def _with_store(self, store: Store) -> "CheckedStore":
+        return CheckedStore(store, self._path, self._numbers, self._bounds)
 
     def _file(self, key: str) -> str | None:
         """Return the local file that holds a chunk; stores of references and of remote objects check versions themselves."""

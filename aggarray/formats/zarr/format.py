@@ -21,23 +21,23 @@ from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Box,
-    Chunks,
+    ChunkIndex,
     Handle,
     Structure,
     Variable,
     basename,
-    blaming,
     has_coordinate,
     is_characters,
+    naming_errors,
     stored_values,
     stored_variable,
     whole,
     with_values,
 )
-from aggarray.formats.limits import scannable
-from aggarray.formats.partial_scan import Glimpse, Wanted, glimpsed
-from aggarray.formats.zarr.chunk_index import describe
-from aggarray.formats.zarr.chunk_keys import MOST, Layout, stated_dtype
+from aggarray.formats.limits import is_scannable
+from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
+from aggarray.formats.zarr.chunk_index import chunk_index_of
+from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, stated_dtype
 from aggarray.formats.zarr.nodes import Node, files_of, load, lost_arrays, nodes_of
 from aggarray.storage.files import store_mark
 from aggarray.storage.remote import carrier, is_remote, join
@@ -203,7 +203,7 @@ def _real(value: Any) -> float:
 # Values
 
 
-class Store:
+class ZarrHandle:
     """An open Zarr store; arrays are opened once."""
 
     lasting = True
@@ -246,12 +246,12 @@ class Store:
         """Open a variable's array; ``as_bytes``: text of variable length undecoded."""
         import zarr
 
-        from aggarray.formats.zarr.decoded_sizes import BytesOfText, guarded
+        from aggarray.formats.zarr.decoded_sizes import BytesOfText, checked_store
 
         within, node, dtype = self._node(variable)
-        layout = Layout(node.version, node.meta or {}, shape_of(node), dtype)
+        layout = ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype)
         # promise: zarr-chunk-decoded-size
-        store = guarded(self._stored(within, node), self._path, layout)
+        store = checked_store(self._stored(within, node), self._path, layout)
         if not as_bytes:
             return zarr.open_array(store, mode="r", zarr_format=node.version), node.attrs
         with warnings.catch_warnings():
@@ -283,32 +283,32 @@ class Store:
 
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None where a scan takes no such number of bytes; errors name it."""
-        with blaming(self._path, variable.name):
+        with naming_errors(self._path, variable.name):
             _, node, dtype = self._node(variable.name)
-            if not scannable(shape_of(node), dtype.itemsize):
+            if not is_scannable(shape_of(node), dtype.itemsize):
                 return None
             return self.values(variable.name, whole(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             return self.values(variable, box)
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return None: values in chunks do not lie in one piece."""
         return None
 
-    def chunks(self, variable: str) -> Chunks | None:
+    def chunks(self, variable: str) -> ChunkIndex | None:
         """Return where the values are stored, None for text, times, and codecs that are not known."""
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             within, node, dtype = self._node(variable)
-            return describe(self._path, within, Layout(node.version, node.meta or {}, shape_of(node), dtype))
+            return chunk_index_of(self._path, within, ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype))
 
     def elsewhere(self, variable: str) -> Sequence[str]:
         """Return where links within the folder of a variable lead."""
         if is_remote(self._path):
             return ()
-        with blaming(self._path, variable):
+        with naming_errors(self._path, variable):
             folder = os.path.join(self._path, self._node(variable)[0])
             entries = (os.path.join(at, name) for at, folders, files in os.walk(folder) for name in (*folders, *files))
             return [os.path.realpath(p) for p in (folder, *entries) if os.path.islink(p)]
@@ -348,11 +348,11 @@ def structure_of(
     arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
     spans: dict[str, list[str | None]] = {}
     for variable, node in arrays.items():
-        with blaming(path, variable):
+        with naming_errors(path, variable):
             spans[variable] = _dimensions(node, len(shape_of(node)))
     skipped, variables = [], []
     for variable, node in arrays.items():
-        with blaming(path, variable):
+        with naming_errors(path, variable):
             stored = dtype_of(node)
             if isinstance(stored, str):
                 skipped.append((variable, stored))
@@ -376,13 +376,13 @@ class _Zarr:
         """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
         nodes = nodes_of(path)
         version = next(iter(nodes.values()), NO_NODE).version
-        found = structure_of(path, f"{self.name}{version}", nodes, Store(path, nodes).whole)
+        found = structure_of(path, f"{self.name}{version}", nodes, ZarrHandle(path, nodes).whole)
         lost = [
             (name, "chunks whose metadata (.zarray, zarr.json) are gone; restore them") for name in lost_arrays(path, nodes)
         ]
         return replace(found, skipped=(*found.skipped, *lost)) if lost else found
 
-    def glimpse(self, path: str, wanted: Wanted) -> Glimpse | None:
+    def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
         """Read the metadata of the root and of the coordinates wanted, and their values."""
         nodes, found = nodes_of(path, list(wanted.coordinates)), []
         root = nodes.get("", NO_NODE)
@@ -390,13 +390,13 @@ class _Zarr:
             node = nodes.get(name, NO_NODE)
             stored = dtype_of(node) if node.meta is not None else ""
             if not isinstance(stored, str):
-                with blaming(path, name):
+                with naming_errors(path, name):
                     found.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
-        return glimpsed(path, _attributes(root.attrs), found, wanted, Store(path, nodes).whole)
+        return select_partial(path, _attributes(root.attrs), found, wanted, ZarrHandle(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""
-        return Store(path)
+        return ZarrHandle(path)
 
 
 FORMAT = _Zarr()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
 from aggarray.errors import AggarrayError, MissingFileError
-from aggarray.storage.remote import content, current, given, join, whole
+from aggarray.storage.remote import current_access, fetch_object, join, open_object, with_access
 from aggarray.storage.versions import check_version
 
 _T = TypeVar("_T")
@@ -25,7 +25,7 @@ class RemoteStore(Store):
 
     def __init__(self, folder: str, known: Mapping[str, bytes]) -> None:
         super().__init__(read_only=True)
-        self._folder, self._known, self._reach = folder, known, current()
+        self._folder, self._known, self._reach = folder, known, current_access()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStore) and (other._folder, other._reach) == (self._folder, self._reach)
@@ -37,7 +37,7 @@ class RemoteStore(Store):
         """Do what waits in another thread, with what holds for this store."""
 
         def reaching() -> _T:
-            with given(self._reach):
+            with with_access(self._reach):
                 return work()
 
         return await asyncio.to_thread(reaching)
@@ -48,7 +48,7 @@ class RemoteStore(Store):
         if key in self._known or key in METADATA:
             data = self._known.get(key)
         else:
-            data = await self._done(lambda: whole(path) if byte_range is None else _part(path, byte_range))
+            data = await self._done(lambda: fetch_object(path) if byte_range is None else _part(path, byte_range))
         return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
@@ -58,7 +58,7 @@ class RemoteStore(Store):
     async def exists(self, key: str) -> bool:
         """Tell whether there is an object."""
         path = join(self._folder, *key.split("/"))
-        return await self._done(lambda: whole(path) is not None)
+        return await self._done(lambda: fetch_object(path) is not None)
 
     async def set(self, key: str, value: Any) -> None:
         """Refuse: nothing is written."""
@@ -87,7 +87,7 @@ class RemoteStore(Store):
 def _part(path: str, limits: Any) -> bytes | None:
     """Return a range of an object, None where it is not there."""
     try:
-        there = content(path)
+        there = open_object(path)
     except MissingFileError:
         return None
     except AggarrayError:

@@ -12,10 +12,10 @@ import numpy as np
 
 from aggarray.codecs import Filter, known
 from aggarray.errors import FormatError, MissingFileError
-from aggarray.formats.base import Box, Chunks, grid_of, worth_a_table
+from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, listing, named
 from aggarray.storage import remote
-from aggarray.storage.files import looks
+from aggarray.storage.files import stat_file
 from aggarray.storage.ranges import Versions
 from aggarray.storage.reader import opened_as
 from aggarray.storage.remote import is_remote, join
@@ -70,14 +70,14 @@ class _Places(NamedTuple):
     sizes: np.ndarray
 
 
-def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codecs) -> Chunks | None:
+def of_shards(store: str, within: str, keys: Keys, shards: ChunkIndex, codecs: Codecs) -> ChunkIndex | None:
     """Return the innermost chunks, each with its place in a shard; None where an index is not understood."""
     levels = [(chunk, _index(settings)) for chunk, settings in codecs.shards]
     folder = join(store, *within.split("/"))
     present = _far_names(shards.grid, keys) if is_remote(folder) else listing(folder, keys)
     if any(index is None or (index.checked and not known((Filter("crc32c"),))) for _, index in levels):
         return None
-    if present is None or not shards.shape or not worth_a_table(shards.grid, len(present)):
+    if present is None or not shards.shape or not needs_chunk_index(shards.grid, len(present)):
         return None
     files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
     versions = _versions([files[name] for name in present if name in files])
@@ -88,7 +88,7 @@ def of_shards(store: str, within: str, keys: Keys, shards: Chunks, codecs: Codec
     for chunk, index in levels:
         paths = Paths(folder, keys, found.grid, grid_of(shards.chunk, found.chunk))
         # A shard that is there has its whole index in it, whatever else is claimed, and shards in it have theirs.
-        if index is None or not worth_a_table(grid_of(shards.shape, chunk), most // 16):
+        if index is None or not needs_chunk_index(grid_of(shards.shape, chunk), most // 16):
             return None
         indices = int((found.offsets >= 0).sum()) * index.size(math.prod(grid_of(found.chunk, chunk)))
         if found.grid != shards.grid and indices > most:
@@ -175,11 +175,11 @@ def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
 
 def _versions(paths: Sequence[str]) -> Versions:
     """Return what files are like, of those that are there."""
-    remote.look_ahead(paths)
+    remote.prefetch_states(paths)
     found = Versions()
     for path in paths:
         with suppress(FileNotFoundError):
-            there = looks(path)
+            there = stat_file(path)
             found.states[path] = there.st_mtime_ns, there.st_size, there.st_ino
             if is_remote(path) and (tag := remote.status(path).tag):
                 found.tags[path] = tag

@@ -5,9 +5,9 @@ A scalar variable with ``aggregated_dimensions`` and ``aggregated_data``, whose 
 """
 
 from aggarray.formats.base import Structure, Variable
-from aggarray.index.conventions.foreign import Foreign, Source, Values, shown
+from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, Values, shown
 from aggarray.index.conventions.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable
-from aggarray.index.uris import NOWHERE, Moves
+from aggarray.index.uris import NOWHERE, PathMap
 
 _EXACTLY = ({"map", "uris", "identifiers"}, {"map", "unique_values"})
 _ATTRIBUTES = ("aggregated_data", "aggregated_dimensions")
@@ -23,9 +23,9 @@ class _CF113:
         found = _aggregations(structure)
         return bool(found) and not any(map(is_legacy, found))
 
-    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
         """Read a file; IndexFileError names the variable and the value at fault."""
-        source = Source(structure, values, moves)
+        source = ForeignFile(structure, values, moves)
         return foreign(source, {v.name: (v, _terms(source, v)) for v in _aggregations(structure)})
 
 
@@ -33,7 +33,7 @@ def _aggregations(structure: Structure) -> list[Variable]:
     return [v for v in structure.variables if any(a in v.attrs for a in _ATTRIBUTES)]
 
 
-def _terms(source: Source, variable: Variable) -> Terms:
+def _terms(source: ForeignFile, variable: Variable) -> Terms:
     names = parsed_terms(source, variable)
     if set(names) not in _EXACTLY:
         wanted = "map, uris and identifiers, or map and unique_values"

@@ -18,8 +18,16 @@ from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.formats.templates import text_attribute
 from aggarray.index.conventions.cfa04_parts import PartError, parsed_part
-from aggarray.index.conventions.foreign import Foreign, Source, Values, declared, ordinary, shown, units_of
-from aggarray.index.uris import NOWHERE, Moves, is_url
+from aggarray.index.conventions.foreign import (
+    ForeignArrays,
+    ForeignFile,
+    Values,
+    ordinary,
+    shown,
+    units_of,
+    unresolved_template,
+)
+from aggarray.index.uris import NOWHERE, PathMap, is_url
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, References, Template
 from aggarray.partition.tiling import Cells, tile
@@ -42,9 +50,9 @@ class _CFA04:
         """Tell whether a file has variables whose partitions are JSON."""
         return any(map(_is_aggregation, structure.variables))
 
-    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
         """Read a file; IndexFileError names the variable and the value at fault. No value is read."""
-        source = Source(structure, values, moves)
+        source = ForeignFile(structure, values, moves)
         made, matrices = {}, {}
         for variable in filter(_is_aggregation, structure.variables):
             matrix = _Array(source, variable).matrix()
@@ -52,7 +60,7 @@ class _CFA04:
             attrs = {k: v for k, v in plain.attrs.items() if not (k == "cf_role" and text_attribute(v) in _ROLES)}
             made[variable.name], matrices[variable.name] = replace(plain, attrs=attrs), matrix
         private = {v.name for v in structure.variables if text_attribute(v.attrs.get("cf_role")) in _PRIVATE}
-        return Foreign(source.rewritten(made, private), matrices)
+        return ForeignArrays(source.rewritten(made, private), matrices)
 
 
 def _is_aggregation(variable: Variable) -> bool:
@@ -74,7 +82,7 @@ class _Columns:
 class _Array:
     """One aggregation variable that is being read."""
 
-    def __init__(self, source: Source, variable: Variable) -> None:
+    def __init__(self, source: ForeignFile, variable: Variable) -> None:
         self.source, self.variable = source, variable
         self.json = self._loaded()
         attribute = next((a for a in ("cfa_dimensions", "nca_dimensions") if a in variable.attrs), None)
@@ -263,7 +271,7 @@ class _Array:
         if key not in self._templates:
             calendar = normal_calendar(units, calendar or units_of(self.variable)[1])
             directions = tuple(d not in turned for d in own)
-            said = declared(shape, own, self.decoding, self.steps)
+            said = unresolved_template(shape, own, self.decoding, self.steps)
             self._templates[key] = replace(said, directions=directions, units=units, calendar=calendar)
         return self._templates[key]
 

@@ -81,7 +81,7 @@ def _variable(array: MasterArray, folder: str | None) -> Written:
 def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
     """Yield one JSON object per partition that is not missing."""
     varying = [d for d, n in enumerate(matrix.cells) if n > 1]
-    said = [_said(t, matrix) for t in matrix.references.templates]
+    said = [_text_of(t, matrix) for t in matrix.references.templates]
     files: dict[int, str] = {}
     cut = bool(matrix.parts.starts or matrix.parts.steps)
     for row in np.flatnonzero(matrix.refs >= 0).tolist():
@@ -108,7 +108,7 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
         yield {**found, **said[number][0], "subarray": sub}
 
 
-def _said(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
+def _text_of(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what partitions and sub-arrays of one template have in common."""
     forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
     own = zip(template.dimensions, template.directions, strict=True)

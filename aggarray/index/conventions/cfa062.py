@@ -6,9 +6,9 @@ fragments of one value each. Which term means what is told by the whole set of t
 """
 
 from aggarray.formats.base import Structure, Variable
-from aggarray.index.conventions.foreign import Foreign, Source, Values, shown
+from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, Values, shown
 from aggarray.index.conventions.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable
-from aggarray.index.uris import NOWHERE, Moves
+from aggarray.index.uris import NOWHERE, PathMap
 
 
 class _CFA062:
@@ -20,14 +20,14 @@ class _CFA062:
         """Tell whether a file has aggregation variables in the words of this convention."""
         return any(map(is_legacy, structure.variables))
 
-    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
         """Read a file; IndexFileError names the variable and the value at fault."""
-        source = Source(structure, values, moves)
+        source = ForeignFile(structure, values, moves)
         found = [v for v in structure.variables if "aggregated_data" in v.attrs]
         return foreign(source, {v.name: (v, _terms(source, v)) for v in found})
 
 
-def _terms(source: Source, variable: Variable) -> Terms:
+def _terms(source: ForeignFile, variable: Variable) -> Terms:
     written = parsed_terms(source, variable)
     names = {term.lower(): name for term, name in written.items()}
     roles = {"map": "shape", "uris": "location"} if "shape" in names else {"map": "location", "uris": "file"}

@@ -1,8 +1,8 @@
 """What do readers of aggregation files that other programs wrote have in common?
 
 A convention is one module of this folder with a `CONVENTION` object. It recognises the structure of a file and reads it
-into a `Foreign`: the structure as if the aggregation variables were ordinary ones, and the matrix of fragments of each. No
-fragment is opened: what an index says of it is a declared template, which `settle` replaces at the first read.
+into a `ForeignArrays`: the structure as if the aggregation variables were ordinary ones, and the matrix of fragments of each.
+No fragment is opened: what an index says of it is a declared template, which `settle` replaces at the first read.
 """
 
 import functools
@@ -22,7 +22,7 @@ from aggarray.cf.units import normal_calendar
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, basename, unique_dimensions, words
 from aggarray.formats.templates import text_attribute
-from aggarray.index.uris import NOWHERE, Files, Moves
+from aggarray.index.uris import NOWHERE, Files, PathMap
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.tiling import relabel
@@ -35,7 +35,7 @@ MAX_SHOWN, MAX_DIMENSIONS = 80, 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Foreign:
+class ForeignArrays:
     """An aggregation file as read: ``matrices`` has the fragments of each aggregation variable of ``structure`` by path."""
 
     structure: Structure
@@ -51,7 +51,7 @@ class Convention(Protocol):
     def recognises(self, structure: Structure) -> bool:
         """Tell whether a file is written in this convention."""
 
-    def read(self, structure: Structure, values: Values, moves: Moves = NOWHERE) -> Foreign:
+    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
         """Read a file; IndexFileError names the variable and the value at fault.
 
         ``values(name)``: one variable of it, whole and as stored; ``moves``: prefixes of file names that are replaced
@@ -77,8 +77,8 @@ def convention_of(structure: Structure) -> Convention | None:
     return next((c for c in conventions() if c.recognises(structure)), None)
 
 
-def seated(array: MasterArray, matrix: Matrix) -> MasterArray:
-    """Return an array, as made of a variable of `Foreign.structure`, with the fragments of that variable as its partitions.
+def array_of_matrix(array: MasterArray, matrix: Matrix) -> MasterArray:
+    """Return an array made of a variable of `ForeignArrays.structure`, with the fragments of that variable as its partitions.
 
     Fragments run as their master does, whichever way that is. AggregationError where the shapes differ.
     """
@@ -95,10 +95,10 @@ def seated(array: MasterArray, matrix: Matrix) -> MasterArray:
     return replace(array, _matrix=matrix, _known=None)
 
 
-class Source:
+class ForeignFile:
     """An aggregation file that is being read: names are looked up as CF section 2.7 says, sizes checked before values."""
 
-    def __init__(self, structure: Structure, values: Values, moves: Moves) -> None:
+    def __init__(self, structure: Structure, values: Values, moves: PathMap) -> None:
         self.structure, self._values = structure, values
         uri = structure.uri
         self._moves, self._folder = moves, parent(uri) if is_remote(uri) else os.path.dirname(uri)
@@ -225,7 +225,9 @@ def units_of(variable: Variable) -> tuple[str | None, str | None]:
     return units, normal_calendar(units, text_attribute(variable.attrs.get("calendar")))
 
 
-def declared(shape: tuple[int, ...], dimensions: tuple[str, ...], decoding: Encoding, steps: tuple[Step, ...]) -> Template:
+def unresolved_template(
+    shape: tuple[int, ...], dimensions: tuple[str, ...], decoding: Encoding, steps: tuple[Step, ...]
+) -> Template:
     """Return the template of a fragment that nobody has looked at: in the master's sense, dtype and, until then, units."""
     plain = Encoding(decoding.dtype, decoding.dtype, decoding.dtype)
     forward = (True,) * len(shape)

@@ -13,7 +13,7 @@ import numpy as np
 
 from aggarray.cf.encoding import Encoding, default_fill
 from aggarray.formats.base import Variable
-from aggarray.index.conventions.foreign import Foreign, Source, declared, ordinary, shown, units_of
+from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, ordinary, shown, units_of, unresolved_template
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Parts, References, Step, Template
 
@@ -50,7 +50,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Layout:
+class _FragmentLayout:
     """An aggregation variable, and its fragments' sizes per dimension."""
 
     variable: Variable
@@ -76,7 +76,7 @@ def is_legacy(variable: Variable) -> bool:
     return bool(keys & LEGACY) and not keys & CURRENT
 
 
-def parsed_terms(source: Source, variable: Variable) -> dict[str, str]:
+def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
     """Return the ``term: variable`` pairs of ``aggregated_data``; IndexFileError where it is not made of these."""
     written = variable.attrs.get("aggregated_data")
     found = written.split() if isinstance(written, str) else []
@@ -87,7 +87,7 @@ def parsed_terms(source: Source, variable: Variable) -> dict[str, str]:
     return {k[:-1]: n for k, n in zip(keys, names, strict=True)}
 
 
-def term_variable(source: Source, variable: Variable, term: str, name: str) -> Variable:
+def term_variable(source: ForeignFile, variable: Variable, term: str, name: str) -> Variable:
     """Return the variable that a term names; IndexFileError where there is none, or it is an aggregation itself."""
     found = source.find(name, variable)
     if found is None:
@@ -98,7 +98,7 @@ def term_variable(source: Source, variable: Variable, term: str, name: str) -> V
     return found
 
 
-def foreign(source: Source, found: dict[str, tuple[Variable, Terms]]) -> Foreign:
+def foreign(source: ForeignFile, found: dict[str, tuple[Variable, Terms]]) -> ForeignArrays:
     """Return the aggregation variables of a file, each with the variables that hold its fragments, as read."""
     made, matrices = {}, {}
     dropped: set[str] = set()
@@ -107,10 +107,10 @@ def foreign(source: Source, found: dict[str, tuple[Variable, Terms]]) -> Foreign
         matrices[name] = _matrix(source, layout, terms)
         made[name] = ordinary(variable, layout.dimensions, matrices[name].shape, _OWN)
         dropped.update(terms.served())
-    return Foreign(source.rewritten(made, dropped), matrices)
+    return ForeignArrays(source.rewritten(made, dropped), matrices)
 
 
-def _layout(source: Source, variable: Variable, map_variable: Variable) -> _Layout:
+def _layout(source: ForeignFile, variable: Variable, map_variable: Variable) -> _FragmentLayout:
     names, dimensions = source.dimensions(variable, "aggregated_dimensions")
     sizes = _sizes(source, variable, map_variable, len(names))
     for name, found in zip(names, sizes, strict=True):
@@ -122,10 +122,10 @@ def _layout(source: Source, variable: Variable, map_variable: Variable) -> _Layo
     if prod(len(s) for s in sizes) > MAX_CELLS:
         counts = " x ".join(str(len(s)) for s in sizes)
         raise source.fault(variable, f"{counts} fragments are more than {MAX_CELLS}: divide it into several variables")
-    return _Layout(variable, dimensions, sizes, *source.master(variable))
+    return _FragmentLayout(variable, dimensions, sizes, *source.master(variable))
 
 
-def _sizes(source: Source, variable: Variable, term: Variable, rank: int) -> tuple[np.ndarray, ...]:
+def _sizes(source: ForeignFile, variable: Variable, term: Variable, rank: int) -> tuple[np.ndarray, ...]:
     """Return the sizes of the fragments along each dimension."""
     if term.dtype.kind not in "iuf":
         raise source.fault(variable, f"{term.name!r} is of {term.dtype}: sizes of fragments are whole numbers")
@@ -145,7 +145,7 @@ def _sizes(source: Source, variable: Variable, term: Variable, rank: int) -> tup
     return ()
 
 
-def _row(source: Source, variable: Variable, term: Variable, row: np.ndarray, absent: np.ndarray) -> np.ndarray:
+def _row(source: ForeignFile, variable: Variable, term: Variable, row: np.ndarray, absent: np.ndarray) -> np.ndarray:
     count = int((~absent).sum())
     sizes = row[:count]
     if not count or absent[:count].any():
@@ -158,7 +158,7 @@ def _row(source: Source, variable: Variable, term: Variable, row: np.ndarray, ab
     return sizes.astype(np.int64)
 
 
-def _matrix(source: Source, layout: _Layout, terms: Terms) -> Matrix:
+def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matrix:
     if terms.unique_values is not None:
         return _unique_values(source, layout, terms.unique_values)
     variable, count = layout.variable, prod(layout.cells)
@@ -182,12 +182,12 @@ def _matrix(source: Source, layout: _Layout, terms: Terms) -> Matrix:
     return layout.matrix(_references(source, layout, (uris, here, names), rows), refs)
 
 
-def _index(cell: int, layout: _Layout) -> tuple[int, ...]:
+def _index(cell: int, layout: _FragmentLayout) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(cell, layout.cells)) if layout.cells else ()
 
 
 def _texts(
-    source: Source, layout: _Layout, term: Variable, what: str, scalar: bool, copies: bool
+    source: ForeignFile, layout: _FragmentLayout, term: Variable, what: str, scalar: bool, copies: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a text per fragment (or one for all, where ``scalar``) and which of them are there, flat.
 
@@ -208,7 +208,7 @@ def _texts(
     return values.reshape(flat), there.reshape(flat)
 
 
-def _uris(source: Source, layout: _Layout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """Return the file name of each fragment as written, and which fragments have one; of several copies the first there is."""
     count = prod(layout.cells)
     if terms.uris is None:
@@ -220,7 +220,9 @@ def _uris(source: Source, layout: _Layout, terms: Terms) -> tuple[np.ndarray, np
     return _first_copies(source, layout.variable, names, there)
 
 
-def _first_copies(source: Source, variable: Variable, names: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _first_copies(
+    source: ForeignFile, variable: Variable, names: np.ndarray, there: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Choose from (fragments, copies) the first copy that exists, else the first that is named."""
     some = np.asarray(there.any(axis=1))
     distinct, number = np.unique(names, return_inverse=True)
@@ -235,7 +237,7 @@ def _first_copies(source: Source, variable: Variable, names: np.ndarray, there: 
     return names[np.arange(len(names)), chosen], some
 
 
-def _substituted(source: Source, variable: Variable, term: Variable, values: np.ndarray) -> np.ndarray:
+def _substituted(source: ForeignFile, variable: Variable, term: Variable, values: np.ndarray) -> np.ndarray:
     """Replace what the attribute ``substitutions`` lists as ``${NAME}: text`` pairs."""
     written = term.attrs.get("substitutions")
     if written is None:
@@ -250,7 +252,7 @@ def _substituted(source: Source, variable: Variable, term: Variable, values: np.
 
 
 def _references(
-    source: Source, layout: _Layout, columns: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
+    source: ForeignFile, layout: _FragmentLayout, columns: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
 ) -> References:
     """Return the sub-arrays of the fragments ``rows``; ``columns``: file names, which of them are there, variable names."""
     uris, here, names = columns
@@ -277,7 +279,7 @@ def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
     return list(numbers), np.array(column, np.int64)
 
 
-def _templates(layout: _Layout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
+def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
     """Return a declared template per shape of fragments, and the number of that of each row."""
     code = np.zeros(1, np.int64)
     kinds = []
@@ -288,10 +290,10 @@ def _templates(layout: _Layout, rows: np.ndarray) -> tuple[tuple[Template, ...],
     used, template = np.unique(code[rows], return_inverse=True)
     picked = np.unravel_index(used, [len(k) for k in kinds]) if kinds else ()
     shapes = zip(*(k[p].tolist() for k, p in zip(kinds, picked, strict=True)), strict=True) if kinds else [()] * len(used)
-    return tuple(declared(shape, layout.dimensions, layout.decoding, layout.steps) for shape in shapes), template
+    return tuple(unresolved_template(shape, layout.dimensions, layout.decoding, layout.steps) for shape in shapes), template
 
 
-def _unique_values(source: Source, layout: _Layout, term: Variable) -> Matrix:
+def _unique_values(source: ForeignFile, layout: _FragmentLayout, term: Variable) -> Matrix:
     """Return the matrix of fragments of one value each: all show one array in memory, each its own element over and over."""
     cells, variable = layout.cells, layout.variable
     if term.shape != cells and not (prod(term.shape) == 1 == prod(cells)):

@@ -5,11 +5,11 @@ Pure: processes are numbers here, and what they send are selections of their buf
 
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours, union
 from aggarray.mpi.schedule.halo import halo_steps, halo_widths
-from aggarray.mpi.schedule.overlap import Box, Message, incoming, outgoing
+from aggarray.mpi.schedule.overlap import Box, PlannedMessage, incoming, outgoing
 
 __all__ = [
     "Box",
-    "Message",
+    "PlannedMessage",
     "broadcast_groups",
     "halo_steps",
     "halo_widths",

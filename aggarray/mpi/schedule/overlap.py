@@ -34,7 +34,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class PlannedMessage:
     """What goes to, or comes from, another process: its number in the distribution, and the boxes one after the other."""
 
     peer: int
@@ -96,7 +96,7 @@ class Run(NamedTuple):
     lookup: Lookup | None = None
 
 
-class Meeting(NamedTuple):
+class Overlap(NamedTuple):
     """Where two buffers have the same elements of a dimension, and how many these are."""
 
     source: Index
@@ -133,7 +133,7 @@ def _taken(items: Indices, chosen: np.ndarray) -> np.ndarray:
     return np.asarray((items.indices() if isinstance(items, Range) else items)[chosen])
 
 
-def meet(source: Run, target: Run) -> Meeting | None:
+def overlaps_of(source: Run, target: Run) -> Overlap | None:
     """Return where two runs have the same indices, in the same order on both sides; None where they have none.
 
     Two processes that exchange them get the same, whichever of the runs has a lookup.
@@ -147,7 +147,7 @@ def meet(source: Run, target: Run) -> Meeting | None:
         if not common.count:
             return None
         mine, yours = (Range((common.start - r.start) // r.step, len(common), max(common.step // r.step, 1)) for r in (a, b))
-        return Meeting(_at(source.places, mine), _at(target.places, yours), len(common))
+        return Overlap(_at(source.places, mine), _at(target.places, yours), len(common))
     places: tuple[np.ndarray, np.ndarray]
     if isinstance(a, Range):
         listed = _within(b, a)
@@ -158,7 +158,7 @@ def meet(source: Run, target: Run) -> Meeting | None:
     else:
         places = _listed_twice(a, b, source.lookup, target.lookup)
     size = len(places[0])
-    return Meeting(_at(source.places, places[0]), _at(target.places, places[1]), size) if size else None
+    return Overlap(_at(source.places, places[0]), _at(target.places, places[1]), size) if size else None
 
 
 def _listed_twice(a: np.ndarray, b: np.ndarray, known: Lookup | None, other: Lookup | None) -> tuple[np.ndarray, np.ndarray]:
@@ -208,15 +208,15 @@ def _at(places: Indices, chosen: Indices) -> Index:
     return found
 
 
-def _meetings(sources: Sequence[Run], targets: Sequence[Run]) -> list[Meeting]:
-    return [m for a in sources for b in targets if (m := meet(a, b)) is not None]
+def _meetings(sources: Sequence[Run], targets: Sequence[Run]) -> list[Overlap]:
+    return [m for a in sources for b in targets if (m := overlaps_of(a, b)) is not None]
 
 
 #: Along one dimension: the places of other processes, and what is met with each.
-Row = list[tuple[int, list[Meeting]]]
+Row = list[tuple[int, list[Overlap]]]
 
 
-def outgoing(source: Distribution, rank: int, target: Distribution) -> list[Message]:
+def outgoing(source: Distribution, rank: int, target: Distribution) -> list[PlannedMessage]:
     """Return what a process of the source sends to each process of the target; ExchangeError where the shapes differ."""
     require_same_shape(source, target)
     rows: list[Row] = []
@@ -227,7 +227,7 @@ def outgoing(source: Distribution, rank: int, target: Distribution) -> list[Mess
     return list(_messages(rows, target.grid))
 
 
-def incoming(source: Distribution, target: Distribution, rank: int) -> list[Message]:
+def incoming(source: Distribution, target: Distribution, rank: int) -> list[PlannedMessage]:
     """Return what a process of the target gets from each process of the source: the same boxes, seen from the other side.
 
     ExchangeError where the shapes differ, or nobody owns an element that the process holds.
@@ -243,13 +243,13 @@ def incoming(source: Distribution, target: Distribution, rank: int) -> list[Mess
     return list(_messages(rows, source.grid))
 
 
-def _messages(rows: Sequence[Row], grid: Sequence[int]) -> Iterator[Message]:
+def _messages(rows: Sequence[Row], grid: Sequence[int]) -> Iterator[PlannedMessage]:
     for combination in product(*rows):
         peer = rank_at(grid, [place for place, _ in combination])
-        yield Message(peer, tuple(map(box_of, product(*(found for _, found in combination)))))
+        yield PlannedMessage(peer, tuple(map(box_of, product(*(found for _, found in combination)))))
 
 
-def box_of(along: Sequence[Meeting], array: int = 0) -> Box:
+def box_of(along: Sequence[Overlap], array: int = 0) -> Box:
     """Return what meets along every dimension as a box."""
     return Box(tuple(m.source for m in along), tuple(m.target for m in along), tuple(m.size for m in along), array)
 

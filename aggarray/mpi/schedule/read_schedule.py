@@ -15,7 +15,7 @@ from aggarray.maps import Distribution
 from aggarray.maps.balance import contiguous
 from aggarray.memory.selection import Range
 from aggarray.mpi.schedule.groups import rank_at
-from aggarray.mpi.schedule.overlap import Box, Meeting, Message, Run, box_of, held_runs, meet, owned_runs
+from aggarray.mpi.schedule.overlap import Box, Overlap, PlannedMessage, Run, box_of, held_runs, overlaps_of, owned_runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class Units:
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in ("boxes", "costs", "chunks")))
 
 
-def deal(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:
+def schedule_reads(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:
     """Return for each round the boxes that each of ``count`` processes reads for all; None where no chunk is wanted twice.
 
     Chunks that nobody wants are left out. In a round a process reads no more than ``most`` elements, unless it is one chunk.
@@ -122,7 +122,7 @@ def join_boxes(boxes: np.ndarray) -> np.ndarray:
     return boxes
 
 
-def dealt_out(boxes: np.ndarray, target: Distribution) -> list[Message]:
+def chunks_to_read(boxes: np.ndarray, target: Distribution) -> list[PlannedMessage]:
     """Return what a process that has read boxes sends to each process of the target."""
     found: dict[int, list[Box]] = defaultdict(list)
     for number, box in enumerate(boxes.tolist()):
@@ -133,10 +133,10 @@ def dealt_out(boxes: np.ndarray, target: Distribution) -> list[Message]:
         for combination in product(*rows):
             peer = rank_at(target.grid, [place for place, _ in combination])
             found[peer] += _boxes([meetings for _, meetings in combination], number)
-    return [Message(peer, tuple(parts)) for peer, parts in sorted(found.items())]
+    return [PlannedMessage(peer, tuple(parts)) for peer, parts in sorted(found.items())]
 
 
-def dealt_in(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int) -> list[Message]:
+def chunks_to_receive(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int) -> list[PlannedMessage]:
     """Return what a process of the target gets from each process that has read boxes."""
     held = [held_runs(one, place) for one, place in zip(target.maps, target.coords(rank), strict=True)]
     found = []
@@ -144,14 +144,14 @@ def dealt_in(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int
         parts: list[Box] = []
         for number, box in enumerate(boxes.tolist()):
             parts += _boxes([_meetings(ends, runs) for ends, runs in zip(box, held, strict=True)], number)
-        found += [Message(peer, tuple(parts))] if parts else []
+        found += [PlannedMessage(peer, tuple(parts))] if parts else []
     return found
 
 
-def _meetings(ends: Sequence[int], runs: Sequence[Run]) -> list[Meeting]:
+def _meetings(ends: Sequence[int], runs: Sequence[Run]) -> list[Overlap]:
     mine = Run(Range(ends[0], ends[1] - ends[0]), Range(0, ends[1] - ends[0]))
-    return [m for run in runs if (m := meet(mine, run)) is not None]
+    return [m for run in runs if (m := overlaps_of(mine, run)) is not None]
 
 
-def _boxes(along: Sequence[Sequence[Meeting]], number: int) -> Iterator[Box]:
+def _boxes(along: Sequence[Sequence[Overlap]], number: int) -> Iterator[Box]:
     return (box_of(combination, number) for combination in product(*along))

@@ -9,25 +9,25 @@ import pkgutil
 from typing import Any
 
 from aggarray.errors import ExchangeError
-from aggarray.mpi.transport.agreement import shared, together
+from aggarray.mpi.transport.agreement import agree, shared
 from aggarray.mpi.transport.base import Link, Section
-from aggarray.mpi.transport.moving import Crates, Parcel, Part, move
-from aggarray.mpi.transport.trees import add_everywhere, add_up, copy_down, hand_round
+from aggarray.mpi.transport.moving import BufferPool, Message, Part, move
+from aggarray.mpi.transport.trees import allreduce_tree, broadcast_object, broadcast_tree, reduce_tree
 
 __all__ = [
-    "Crates",
+    "BufferPool",
     "Link",
-    "Parcel",
+    "Message",
     "Part",
     "Section",
-    "add_everywhere",
-    "add_up",
-    "copy_down",
-    "hand_round",
+    "agree",
+    "allreduce_tree",
+    "broadcast_object",
+    "broadcast_tree",
     "link_over",
     "move",
+    "reduce_tree",
     "shared",
-    "together",
 ]
 
 

@@ -10,7 +10,7 @@ from aggarray.mpi.transport.base import Link
 _T = TypeVar("_T")
 
 
-def together(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
+def agree(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
     """Return what every process says, by rank; where it is an error, all raise that of the lowest rank. Collective.
 
     Errors of aggarray keep their class, others become ExchangeErrors; the message names the process. ``call``: what is being
@@ -60,4 +60,4 @@ def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
 
 def shared(link: Link, make: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
     """Return what process 0 makes, on all of them; its error is everybody's. Collective."""
-    return together(link, lambda: None if link.rank else make(), call)[0]  # type: ignore[return-value]
+    return agree(link, lambda: None if link.rank else make(), call)[0]  # type: ignore[return-value]

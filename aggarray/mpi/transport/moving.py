@@ -53,7 +53,7 @@ class Part(NamedTuple):
         return np.ix_(*(np.arange(n)[s] for s, n in zip(self.selectors, self.array.shape, strict=True)))
 
 
-class Parcel(NamedTuple):
+class Message(NamedTuple):
     """What goes to another process, or comes from it: boxes one after the other. ``way`` tells several between two apart."""
 
     peer: int
@@ -76,7 +76,7 @@ def pieces_of(data: np.ndarray) -> list[np.ndarray]:
     return [data[start : start + LARGEST] for start in range(0, len(data), LARGEST)]
 
 
-class Crates:
+class BufferPool:
     """Memory for copies on their way, uint8, used again by later moves: what is new to a process costs as much as decoding.
 
     >>> crates = Crates()
@@ -104,14 +104,14 @@ class Crates:
 
 def move(
     link: Link,
-    given: Sequence[Parcel],
-    taken: Sequence[Parcel],
+    given: Sequence[Message],
+    taken: Sequence[Message],
     dtype: np.dtype[Any],
     add: bool = False,
-    crates: Crates | None = None,
+    crates: BufferPool | None = None,
 ) -> None:
     """Send parcels and receive others, of elements of ``dtype``; ``add``: to what is there, instead of replacing it."""
-    journey = _Journey(link, dtype, add, Crates() if crates is None else crates)
+    journey = _Exchange(link, dtype, add, BufferPool() if crates is None else crates)
     for parcel in taken:
         if parcel.peer != link.rank:
             journey.expect(parcel)
@@ -128,23 +128,23 @@ def move(
             journey.step()
 
 
-class _Trip:
+class _Transfer:
     """A parcel under way: its bytes, the crate of a copy, how many messages are not done, and what is unpacked on arrival."""
 
     __slots__ = ("crate", "data", "left", "parcel")
 
-    def __init__(self, data: np.ndarray, crate: np.ndarray | None = None, parcel: Parcel | None = None) -> None:
+    def __init__(self, data: np.ndarray, crate: np.ndarray | None = None, parcel: Message | None = None) -> None:
         self.data, self.crate, self.parcel = data, crate, parcel
         self.left = len(pieces_of(data))
 
 
-class _Journey:
+class _Exchange:
     """Everything that is under way."""
 
-    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, crates: Crates) -> None:
+    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, crates: BufferPool) -> None:
         self._link, self._dtype, self._add, self._crates = link, dtype, add, crates
         self.pending: list[Any] = []
-        self._trips: list[_Trip] = []
+        self._trips: list[_Transfer] = []
         self._copies = 0
 
     @property
@@ -152,21 +152,21 @@ class _Journey:
         """Whether another parcel may be packed."""
         return self._copies < _IN_FLIGHT
 
-    def expect(self, parcel: Parcel) -> None:
+    def expect(self, parcel: Message) -> None:
         """Begin to receive a parcel, straight to its place where that is contiguous."""
         place = None if self._add or len(parcel.parts) > 1 else self._plain(parcel.parts[0])
         if place is None:
             size = parcel.size * self._dtype.itemsize
             crate = self._crates.take(size)
-            self._begin(_Trip(crate[:size], crate, parcel), self._link.receive, parcel)
+            self._begin(_Transfer(crate[:size], crate, parcel), self._link.receive, parcel)
         else:
-            self._begin(_Trip(bytes_of(place)), self._link.receive, parcel)
+            self._begin(_Transfer(bytes_of(place)), self._link.receive, parcel)
 
-    def dispatch(self, parcel: Parcel) -> None:
+    def dispatch(self, parcel: Message) -> None:
         """Begin to send a parcel."""
         values = self._plain(parcel.parts[0]) if len(parcel.parts) == 1 else None
         if values is not None:
-            self._begin(_Trip(bytes_of(values)), self._link.send, parcel)
+            self._begin(_Transfer(bytes_of(values)), self._link.send, parcel)
             return
         size = parcel.size * self._dtype.itemsize
         crate = self._crates.take(size)
@@ -176,7 +176,7 @@ class _Journey:
             packed[start:end].reshape(part.shape)[...] = part.get()
             start = end
         self._copies += size
-        self._begin(_Trip(crate[:size], crate), self._link.send, parcel)
+        self._begin(_Transfer(crate[:size], crate), self._link.send, parcel)
 
     def _plain(self, part: Part) -> np.ndarray | None:
         """Return a box as a view that can be a message as it is, None where it cannot."""
@@ -184,7 +184,7 @@ class _Journey:
         fits = view is not None and view.dtype == self._dtype and view.flags.c_contiguous and view.flags.aligned
         return view if fits else None
 
-    def _begin(self, trip: _Trip, how: Any, parcel: Parcel) -> None:
+    def _begin(self, trip: _Transfer, how: Any, parcel: Message) -> None:
         for piece in pieces_of(trip.data):
             self.pending.append(how(piece, parcel.peer, MOVE + parcel.way))
             self._trips.append(trip)

@@ -37,7 +37,7 @@ def _below(place: int, size: int) -> list[int]:
     return [place + step for step in reversed(steps)]
 
 
-def copy_down(link: Link, group: Sequence[int], values: np.ndarray) -> None:
+def broadcast_tree(link: Link, group: Sequence[int], values: np.ndarray) -> None:
     """Copy the root's values, C-contiguous, into those of all members. Collective over the group, a list of ranks."""
     data, place = bytes_of(values), group.index(link.rank)
     if place:
@@ -45,7 +45,7 @@ def copy_down(link: Link, group: Sequence[int], values: np.ndarray) -> None:
     link.wait([link.send(piece, group[p], TREE) for p in _below(place, len(group)) for piece in pieces_of(data)])
 
 
-def add_up(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
+def reduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
     """Add the values of all members, C-contiguous, to those of the root; those of others change too. Collective.
 
     ``combine``: what is done instead of adding.
@@ -59,14 +59,14 @@ def add_up(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufu
         link.wait([link.send(piece, group[_above(place)], TREE) for piece in pieces_of(bytes_of(values))])
 
 
-def add_everywhere(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
-    """Give all members what `add_up` gives the root. Collective.
+def allreduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
+    """Give all members what `reduce_tree` gives the root. Collective.
 
     Large arrays are not added up by one: each member adds up a part, and tells the others.
     """
     if values.nbytes <= _LITTLE or len(group) == 1:
-        add_up(link, group, values, combine)
-        copy_down(link, group, values)
+        reduce_tree(link, group, values, combine)
+        broadcast_tree(link, group, values)
         return
     place, flat = group.index(link.rank), values.reshape(-1)
     cuts = [flat.size * n // len(group) for n in range(len(group) + 1)]
@@ -89,11 +89,11 @@ def _swap(link: Link, group: Sequence[int], heard: dict[int, np.ndarray], told: 
     link.wait(pending)
 
 
-def hand_round(link: Link, item: Any, root: int = 0) -> Any:
+def broadcast_object(link: Link, item: Any, root: int = 0) -> Any:
     """Return an object of one process on all of them; it may be large. Collective."""
     words = np.frombuffer(pickle.dumps(item, protocol=5), np.uint8) if link.rank == root else np.empty(0, np.uint8)
     length = link.allgather(len(words))[root]
     data = words if link.rank == root else np.empty(length, np.uint8)
     group = [root, *(r for r in range(link.size) if r != root)]
-    copy_down(link, group, data)
+    broadcast_tree(link, group, data)
     return item if link.rank == root else pickle.loads(data.tobytes())

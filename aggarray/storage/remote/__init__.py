@@ -7,43 +7,43 @@ address that is opened.
 """
 
 from aggarray.storage.remote.conditional import changed
-from aggarray.storage.remote.credentials import Reach, Storage, current, given, in_threads
+from aggarray.storage.remote.credentials import RemoteAccess, StorageOptions, current_access, in_threads, with_access
 from aggarray.storage.remote.listing import expand, folders_in, has_magic
-from aggarray.storage.remote.objects import READY, ObjectFile, Status, content, forget, look_ahead, status
+from aggarray.storage.remote.objects import READY, ObjectFile, ObjectState, forget, open_object, prefetch_states, status
 from aggarray.storage.remote.reader import RemoteSource, pieces
-from aggarray.storage.remote.requests import Wish, fetch, whole, wholes
+from aggarray.storage.remote.requests import RangeRequest, fetch, fetch_object, fetch_objects
 from aggarray.storage.remote.urls import below, canonical, carrier, is_below, is_remote, join, origin, parent, resolve
 
 __all__ = [
     "READY",
     "ObjectFile",
-    "Reach",
+    "ObjectState",
+    "RangeRequest",
+    "RemoteAccess",
     "RemoteSource",
-    "Status",
-    "Storage",
-    "Wish",
+    "StorageOptions",
     "below",
     "canonical",
     "carrier",
     "changed",
-    "content",
-    "current",
+    "current_access",
     "expand",
     "fetch",
+    "fetch_object",
+    "fetch_objects",
     "folders_in",
     "forget",
-    "given",
     "has_magic",
     "in_threads",
     "is_below",
     "is_remote",
     "join",
-    "look_ahead",
+    "open_object",
     "origin",
     "parent",
     "pieces",
+    "prefetch_states",
     "resolve",
     "status",
-    "whole",
-    "wholes",
+    "with_access",
 ]

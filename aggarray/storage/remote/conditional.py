@@ -12,7 +12,7 @@ from aggarray.errors import ChangedFileError
 _MODIFIED = "Last-Modified: "
 
 
-class Expected(NamedTuple):
+class ExpectedVersion(NamedTuple):
     """The version that a read must get: ``tag``, empty for any; ``tags``: the versions that one read has met, by address."""
 
     tag: str = ""
@@ -35,7 +35,7 @@ class Expected(NamedTuple):
             self.tags.setdefault(uri, there)
 
 
-ANY = Expected()
+ANY = ExpectedVersion()
 
 
 def version_of(headers: Mapping[str, Any]) -> str:
@@ -61,7 +61,7 @@ def changed(uri: str) -> ChangedFileError:
     return ChangedFileError(f"{uri}: changed while it was read: read it again, or open the files anew")
 
 
-async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: Expected) -> bytes:
+async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: ExpectedVersion) -> bytes:
     """Return the bytes from an offset to another of an object in S3, by one request. Raises what s3fs raises, too."""
     from s3fs.core import _error_wrapper
 

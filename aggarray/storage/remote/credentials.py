@@ -1,7 +1,7 @@
 """Which addresses may be gone to, and with which credentials? What holds while an array is opened or read.
 
-Formats are given a path and nothing else: what goes with it is set around their work by `given`, for this thread and for those
-that `in_threads` starts. Nothing of it is ever shown.
+Formats are given a path and nothing else: what goes with it is set around their work by `with_access`, for this thread and for
+those that `in_threads` starts. Nothing of it is ever shown.
 """
 
 import contextvars
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 TOGETHER = 16
 
 
-class Storage:
+class StorageOptions:
     """Options for the file systems of fsspec, credentials among them: never shown, equal where they say the same.
 
     >>> Storage({"s3": {"secret": "x"}}), Storage({"anon": True}).of("s3"), Storage({"http": {"block_size": 1}}).of("s3")
@@ -51,7 +51,7 @@ class Storage:
         return dict(self._options)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Storage) and self._key == other._key
+        return isinstance(other, StorageOptions) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -60,7 +60,7 @@ class Storage:
         return "Storage(...)" if self._options else "Storage()"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Storage, (self._options,)
+        return StorageOptions, (self._options,)
 
 
 _ALIKE = {"http": "https", "https": "http", "s3": "s3a", "s3a": "s3", "gs": "gcs", "gcs": "gs", "az": "abfs", "abfs": "az"}
@@ -74,24 +74,24 @@ def _is_protocol(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RemoteAccess:
     """How to get to remote files; ``allowed``: the only addresses, or beginnings of them, that are gone to, None = any."""
 
-    storage: Storage
+    storage: StorageOptions
     allowed: tuple[str, ...] | None = None
 
 
-_ANYTHING = Reach(Storage())
-_reach: contextvars.ContextVar[Reach] = contextvars.ContextVar("aggarray_reach", default=_ANYTHING)
+_ANYTHING = RemoteAccess(StorageOptions())
+_reach: contextvars.ContextVar[RemoteAccess] = contextvars.ContextVar("aggarray_reach", default=_ANYTHING)
 
 
-def current() -> Reach:
+def current_access() -> RemoteAccess:
     """Return what holds here."""
     return _reach.get()
 
 
 @contextmanager
-def given(reach: Reach) -> Iterator[None]:
+def with_access(reach: RemoteAccess) -> Iterator[None]:
     """Let this hold for the length of a block."""
     token = _reach.set(reach)
     try:

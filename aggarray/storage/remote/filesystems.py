@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.storage.remote.conditional import changed
-from aggarray.storage.remote.credentials import current
+from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.urls import carrier, is_below, scheme_of, split
 
 #: Seconds without a byte after which a web server is given up, and to be reached in.
@@ -28,7 +28,7 @@ _S3 = ("s3", "s3a")
 
 
 @dataclass(slots=True, eq=False)
-class System:
+class FileSystem:
     """A file system; ``web``: read by our own requests; ``lock``: held around calls of those that are not made for threads.
 
     ``s3``: objects of S3, which are read by a condition on their version.
@@ -62,7 +62,7 @@ def read_archives_through(objects: Objects) -> None:
     _objects = objects
 
 
-_systems: dict[Any, System] = {}
+_systems: dict[Any, FileSystem] = {}
 _lock = threading.Lock()
 
 
@@ -78,17 +78,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def check_reach(uri: str) -> None:
+def check_access(uri: str) -> None:
     """Raise IndexFileError for an address that may not be gone to."""
-    allowed, there = current().allowed, carrier(uri)
+    allowed, there = current_access().allowed, carrier(uri)
     if allowed is not None and "://" in there and not is_below(there, allowed):
         raise IndexFileError(f"{uri}: not among the addresses that may be read; name its address in roots=")
 
 
-def system_of(uri: str) -> System:
+def filesystem_of(uri: str) -> FileSystem:
     """Return the file system of an address. Raises FormatError where there is none, IndexFileError where it may not be read."""
-    check_reach(uri)
-    reach, archive, scheme = current(), split(uri)[1], scheme_of(uri)
+    check_access(uri)
+    reach, archive, scheme = current_access(), split(uri)[1], scheme_of(uri)
     key = (scheme, archive, _archive_state(archive) if archive else None, reach)
     with _lock:
         known = _systems.get(key)
@@ -101,7 +101,7 @@ def system_of(uri: str) -> System:
     return known
 
 
-def close_systems() -> None:
+def close_filesystems() -> None:
     """Forget the file systems; they close when nobody uses them any more."""
     with _lock:
         _systems.clear()
@@ -118,7 +118,7 @@ def _archive_state(archive: str) -> tuple[int, ...]:
     return _objects.state(archive)
 
 
-def _made(uri: str, scheme: str, archive: str) -> System:
+def _made(uri: str, scheme: str, archive: str) -> FileSystem:
     try:
         import fsspec
 
@@ -134,9 +134,9 @@ def _made(uri: str, scheme: str, archive: str) -> System:
     except AggarrayError:
         raise
     except library_errors() as error:
-        raise explained(uri, error, "cannot be opened") from error
+        raise explain_error(uri, error, "cannot be opened") from error
     web = scheme in _WEB
-    return System(made, web, bool(getattr(made, "async_impl", False)), scheme in _S3 and hasattr(made, "_call_s3"))
+    return FileSystem(made, web, bool(getattr(made, "async_impl", False)), scheme in _S3 and hasattr(made, "_call_s3"))
 
 
 def _archive_file(archive: str) -> Any:
@@ -173,11 +173,11 @@ def _lacking(scheme: str, archive: str, error: ImportError) -> str:
 
 def _options(scheme: str) -> dict[str, Any]:
     """Return what a file system is made with: what was given, and bounds for how long it waits and where it is sent to."""
-    options = current().storage.of(scheme)
+    options = current_access().storage.of(scheme)
     if scheme in _WEB:
         import aiohttp
 
-        allowed = current().allowed
+        allowed = current_access().allowed
         client = dict(options.get("client_kwargs") or {})
         client.setdefault("timeout", aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=PATIENCE))
         client["trace_configs"] = [*client.get("trace_configs", ()), _watch(allowed)]
@@ -228,7 +228,7 @@ _LONGEST = 1000
 _SECRET = re.compile(r"(?i)(secret|token|password|key|credential|signature)[^\s,;]*[=:]\s*\S+")
 
 
-def explained(uri: str, error: BaseException, what: str = "cannot be read") -> AggarrayError:
+def explain_error(uri: str, error: BaseException, what: str = "cannot be read") -> AggarrayError:
     """Return an error of a library as one line that names the address and the way out; no credentials are repeated."""
     if isinstance(error, AggarrayError):
         return error

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.storage.remote import web
 from aggarray.storage.remote.credentials import in_threads
-from aggarray.storage.remote.filesystems import System, system_of
+from aggarray.storage.remote.filesystems import FileSystem, filesystem_of
 from aggarray.storage.remote.objects import MARKS, note, status
-from aggarray.storage.remote.requests import together
+from aggarray.storage.remote.requests import run_concurrently
 from aggarray.storage.remote.urls import ARCHIVES, join, scheme_of, split
 
 _MAGIC = re.compile(r"[*\[]")
@@ -137,19 +137,19 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
     """Return the names in a folder, each with whether it is a folder; what files are like is noted where that is told."""
     place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
 
-    async def later(system: System) -> Any:
+    async def later(system: FileSystem) -> Any:
         if system.web:
             return [{"name": link, "type": _kind(link)} for link in await web.links(system.fs, place)]
         return await system.fs._ls(system.path(place), detail=True)
 
-    def now(system: System) -> Any:
+    def now(system: FileSystem) -> Any:
         return system.fs.ls(system.path(place), detail=True)
 
-    found = together([(place, later, now)])[0]
+    found = run_concurrently([(place, later, now)])[0]
     if isinstance(found, AggarrayError):
         raise found
     on_web = scheme_of(place) in _WEB
-    own, entries = _bare(place if on_web else system_of(place).path(place)), {}
+    own, entries = _bare(place if on_web else filesystem_of(place).path(place)), {}
     for entry in found:
         head, _, tail = _bare(str(entry["name"])).rpartition("/")
         if tail and head == own:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.storage.remote import web
-from aggarray.storage.remote.credentials import current
-from aggarray.storage.remote.filesystems import Objects, System, close_systems, read_archives_through
-from aggarray.storage.remote.requests import Wish, fetch, together
+from aggarray.storage.remote.credentials import current_access
+from aggarray.storage.remote.filesystems import FileSystem, Objects, close_filesystems, read_archives_through
+from aggarray.storage.remote.requests import RangeRequest, fetch, run_concurrently
 from aggarray.storage.remote.urls import is_remote, join, split
 
 #: Seconds for which what an object is like is remembered.
@@ -39,7 +39,7 @@ _TIMES = ("LastModified", "last_modified", "updated", "modified", "mtime", "crea
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "CRC", "checksum")
 
 
-class Status(NamedTuple):
+class ObjectState(NamedTuple):
     """What an object is like: bytes, time of change in ns, its tag as the server writes it; whether it is a folder.
 
     ``store``: what tells that a folder is a Zarr store, by name; empty for another folder.
@@ -73,27 +73,27 @@ class _Memory:
     def clear(self) -> None:
         """Forget everything."""
         self.lock = threading.Lock()
-        self.known: dict[Any, tuple[float, Status]] = {}
+        self.known: dict[Any, tuple[float, ObjectState]] = {}
         self.blocks: OrderedDict[Any, bytes] = OrderedDict()
         self.bytes = 0
 
-    def note(self, uri: str, found: Status) -> None:
+    def note(self, uri: str, found: ObjectState) -> None:
         """Remember what an object is like."""
         with self.lock:
             if len(self.known) >= _MOST:
                 self.known.clear()
-            self.known[uri, current()] = time.monotonic(), found
+            self.known[uri, current_access()] = time.monotonic(), found
 
     def lose(self, uri: str) -> None:
         """Forget what an object is like."""
         with self.lock:
-            self.known.pop((uri, current()), None)
+            self.known.pop((uri, current_access()), None)
 
-    def recall(self, uri: str) -> Status | None:
+    def recall(self, uri: str) -> ObjectState | None:
         """Return what an object is like, where that was asked lately. Objects in memory are asked anew: that costs nothing."""
         if uri.startswith(_MEMORY):
             return None
-        noted = self.known.get((uri, current()))
+        noted = self.known.get((uri, current_access()))
         return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
     def block(self, key: Any) -> bytes | None:
@@ -118,10 +118,10 @@ _memory = _Memory()
 def forget() -> None:
     """Forget what objects are like, their blocks and the file systems."""
     _memory.clear()
-    close_systems()
+    close_filesystems()
 
 
-def status(uri: str) -> Status:
+def status(uri: str) -> ObjectState:
     """Return what an object or a folder is like. Raises MissingFileError, FormatError, or IndexFileError."""
     found = _asked([uri])[0]
     if isinstance(found, AggarrayError):
@@ -129,7 +129,7 @@ def status(uri: str) -> Status:
     return found
 
 
-def look_ahead(uris: Iterable[str]) -> None:
+def prefetch_states(uris: Iterable[str]) -> None:
     """Ask what many objects are like, all at once: whoever needs one of them need not wait for it any more."""
     wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _memory.recall(uri) is None]
     for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
@@ -142,7 +142,7 @@ def note(uri: str, info: Mapping[str, Any]) -> None:
         _memory.note(uri, _told(info, uri))
 
 
-def _asked(uris: Sequence[str]) -> list[Status | AggarrayError]:
+def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
     found: list[Any] = [_memory.recall(uri) for uri in uris]
     unknown = [n for n, known in enumerate(found) if known is None]
     for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):
@@ -153,45 +153,45 @@ def _asked(uris: Sequence[str]) -> list[Status | AggarrayError]:
     there = iter(_answers(marks))
     for n in doubtful:
         own: dict[str, Any] = {mark: next(there) for mark in MARKS}
-        mark = next((m for m, a in own.items() if isinstance(a, Status) and not a.folder), "")
+        mark = next((m for m, a in own.items() if isinstance(a, ObjectState) and not a.folder), "")
         if mark:
-            found[n] = Status(own[mark].size, own[mark].time, own[mark].tag, True, mark)
+            found[n] = ObjectState(own[mark].size, own[mark].time, own[mark].tag, True, mark)
     for n in unknown:
-        if isinstance(found[n], Status):
+        if isinstance(found[n], ObjectState):
             _memory.note(uris[n], found[n])
     return found
 
 
 def _is_folder(found: Any) -> bool:
-    return isinstance(found, Status) and found.folder
+    return isinstance(found, ObjectState) and found.folder
 
 
-def _answers(uris: Sequence[str]) -> list[Status | AggarrayError]:
-    return together([(uri, partial(_info_later, uri), partial(_info, uri)) for uri in uris])
+def _answers(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
+    return run_concurrently([(uri, partial(_info_later, uri), partial(_info, uri)) for uri in uris])
 
 
-async def _info_later(uri: str, system: System) -> Status:
+async def _info_later(uri: str, system: FileSystem) -> ObjectState:
     if not system.web:
         return _told(await system.fs._info(system.path(uri)), uri)
     found = await web.head(system.fs, uri)
     if found.page or uri.endswith("/"):
-        return Status(0, found.time, found.tag, True)
+        return ObjectState(0, found.time, found.tag, True)
     if found.size is None:
         raise FormatError(f"{uri}: its server does not tell how large it is; fetch the file and open that")
-    return Status(found.size, _dated(found.time, found.tag), found.tag)
+    return ObjectState(found.size, _dated(found.time, found.tag), found.tag)
 
 
-def _info(uri: str, system: System) -> Status:
+def _info(uri: str, system: FileSystem) -> ObjectState:
     path = system.path(uri)
     if split(uri)[1] and not path:
-        return Status(0, 0, "", True)
+        return ObjectState(0, 0, "", True)
     return _told(system.fs.info(path), uri)
 
 
-def _told(info: Mapping[str, Any], uri: str) -> Status:
+def _told(info: Mapping[str, Any], uri: str) -> ObjectState:
     """Return what a file system tells of an object."""
     if info.get("type") == "directory":
-        return Status(0, 0, "", True)
+        return ObjectState(0, 0, "", True)
     size = info.get("size", info.get("file_size"))
     if not isinstance(size, int):
         raise FormatError(f"{uri}: nobody tells how large it is; fetch the file and open that")
@@ -203,7 +203,7 @@ def _told(info: Mapping[str, Any], uri: str) -> Status:
     if isinstance(when, datetime):
         # Of S3 a listing may tell fractions of seconds, where the object itself does not.
         when = int(when.timestamp()) if key == _TIMES[0] else when.timestamp()
-    return Status(size, _dated(int(when * 10**9) if isinstance(when, int | float) else 0, tag), tag)
+    return ObjectState(size, _dated(int(when * 10**9) if isinstance(when, int | float) else 0, tag), tag)
 
 
 def _dated(time: int, tag: str) -> int:
@@ -212,14 +212,14 @@ def _dated(time: int, tag: str) -> int:
     return (time + number % 10**9 if time % 10**9 == 0 else time) if time else number
 
 
-class Content:
+class RemoteObject:
     """The bytes of an object that is not a folder, by offset, in blocks that are kept."""
 
     __slots__ = ("_ahead", "_reach", "size", "status", "uri")
 
-    def __init__(self, uri: str, found: Status, ahead: int = 1) -> None:
+    def __init__(self, uri: str, found: ObjectState, ahead: int = 1) -> None:
         self.uri, self.status, self.size, self._ahead = uri, found, found.size, ahead
-        self._reach = current()
+        self._reach = current_access()
 
     def _key(self, number: int) -> Any:
         return self.uri, self.status, self._reach, number
@@ -271,9 +271,9 @@ class Content:
                 runs.append([number])
         found = {}
         limits = [(run[0] * BLOCK, min((run[-1] + 1) * BLOCK, self.size)) for run in runs]
-        wishes = [Wish(self.uri, start, end - start, self.status.tag) for start, end in limits]
+        wishes = [RangeRequest(self.uri, start, end - start, self.status.tag) for start, end in limits]
         for run, wish, data in zip(runs, wishes, fetch(wishes), strict=True):
-            data = arrived(self.uri, wish, data, self.size)
+            data = checked_bytes(self.uri, wish, data, self.size)
             for place, number in enumerate(run):
                 block = data[place * BLOCK : (place + 1) * BLOCK]
                 found[number] = block
@@ -281,10 +281,10 @@ class Content:
         return found
 
 
-def arrived(uri: str, wish: Wish, data: bytes | AggarrayError, there: int) -> bytes:
+def checked_bytes(uri: str, wish: RangeRequest, data: bytes | AggarrayError, there: int) -> bytes:
     """Return bytes that were fetched; FormatError where there are fewer than should be, or why there are none."""
     if isinstance(data, AggarrayError):
-        raise noticed(uri, data)
+        raise with_state_forgotten(uri, data)
     if wish.size is not None and len(data) != wish.size:
         _memory.lose(uri)
         text = f"{len(data)} bytes come where {wish.size} at offset {wish.offset} of {there} are wanted"
@@ -292,19 +292,19 @@ def arrived(uri: str, wish: Wish, data: bytes | AggarrayError, there: int) -> by
     return data
 
 
-def noticed(uri: str, error: AggarrayError) -> AggarrayError:
+def with_state_forgotten(uri: str, error: AggarrayError) -> AggarrayError:
     """Return an error over an object; what was known of one that has changed, or is gone, is asked anew."""
     if isinstance(error, ChangedFileError | MissingFileError):
         _memory.lose(uri)
     return error
 
 
-def content(uri: str, ahead: int = 1) -> Content:
+def open_object(uri: str, ahead: int = 1) -> RemoteObject:
     """Return the bytes of an object; ``ahead``: blocks that are read at least. MissingFileError or FormatError."""
     found = status(uri)
     if found.folder:
         raise FormatError(f"{uri}: a folder; name the files in it, or a pattern such as {uri.rstrip('/')}/*.nc")
-    return Content(uri, found, ahead)
+    return RemoteObject(uri, found, ahead)
 
 
 @contextmanager
@@ -327,7 +327,7 @@ class ObjectFile(io.RawIOBase):
 
     def __init__(self, uri: str) -> None:
         super().__init__()
-        self._content, self._at = content(uri, AHEAD), 0
+        self._content, self._at = open_object(uri, AHEAD), 0
         #: By its end tar archives are told to be compressed.
         self.path = uri.partition("?")[0]
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.storage.ranges import Range, State, spans
+from aggarray.storage.ranges import Range, SourceState, spans
 from aggarray.storage.remote.conditional import changed
-from aggarray.storage.remote.objects import Content, arrived, noticed, status
-from aggarray.storage.remote.requests import Wish, fetch
+from aggarray.storage.remote.objects import RemoteObject, checked_bytes, status, with_state_forgotten
+from aggarray.storage.remote.requests import RangeRequest, fetch
 
 #: Ranges with at most so many bytes between them are read by one request ...
 GAP = 1 << 17
@@ -25,25 +25,25 @@ def pieces(
     A piece is shorter where its object ends; those with a negative offset are in none. ``tags``: versions of objects that are
     known, to which those are added that come: ChangedFileError for an object of another one.
     """
-    wishes, takers = list[Wish](), list[list[int]]()
+    wishes, takers = list[RangeRequest](), list[list[int]]()
     first: dict[str, list[int]] = {}
     for number, path in enumerate(paths):
         if offsets[number] >= 0:
             first.setdefault(path, []).append(number)
     for path, numbers in first.items():
         whole = [n for n in numbers if not sizes[n]]
-        wishes += [Wish(path) for _ in whole]
+        wishes += [RangeRequest(path) for _ in whole]
         takers += [[n] for n in whole]
         some = [n for n in numbers if sizes[n]]
         groups = spans([(int(offsets[n]), int(sizes[n])) for n in some], GAP, SPAN)
-        wishes += [Wish(path, span.offset, span.size, "", tags) for span in groups]
+        wishes += [RangeRequest(path, span.offset, span.size, "", tags) for span in groups]
         takers += [[some[i] for i in span.members] for span in groups]
     found: list[memoryview | None] = [None] * len(paths)
     for wish, taken, data in zip(wishes, takers, fetch(wishes), strict=True):
         if isinstance(data, MissingFileError):
             continue
         if isinstance(data, AggarrayError):
-            raise noticed(wish.uri, data)
+            raise with_state_forgotten(wish.uri, data)
         for n in taken:
             start = int(offsets[n]) - wish.offset
             found[n] = memoryview(data)[start : start + int(sizes[n])] if sizes[n] else memoryview(data)
@@ -57,18 +57,18 @@ class RemoteSource:
 
     distant = True
 
-    def __init__(self, uri: str, state: State | None) -> None:
+    def __init__(self, uri: str, state: SourceState | None) -> None:
         found = status(uri)
         if found.folder:
             raise FormatError(f"{uri}: a folder, not a file; name a file in it")
-        self.uri, self.state, self._content = uri, found.state, Content(uri, found)
+        self.uri, self.state, self._content = uri, found.state, RemoteObject(uri, found)
         self._tags: dict[str, str] = {}
         self.check(state)
 
-    def check(self, state: State | None) -> None:
+    def check(self, state: SourceState | None) -> None:
         """Raise ChangedFileError where the object is not what it should be; None: whatever it is."""
         if state is not None and self.state != state:
-            raise noticed(self.uri, changed(self.uri))
+            raise with_state_forgotten(self.uri, changed(self.uri))
 
     def release(self) -> None:
         """Do nothing: connections belong to the file system."""
@@ -113,13 +113,13 @@ class RemoteSource:
     def _fetched(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of spans: as kept, else by requests of limited length, all at once."""
         found: list[Any] = [self._content.kept(*r) for r in ranges]
-        tag, wishes, owners = self._content.status.tag, list[Wish](), list[int]()
+        tag, wishes, owners = self._content.status.tag, list[RangeRequest](), list[int]()
         for number, (offset, size) in enumerate(ranges):
             if found[number] is None:
                 for start in range(offset, offset + size, SPAN):
-                    wishes.append(Wish(self.uri, start, min(SPAN, offset + size - start), tag, self._tags))
+                    wishes.append(RangeRequest(self.uri, start, min(SPAN, offset + size - start), tag, self._tags))
                     owners.append(number)
         parts: dict[int, list[bytes]] = {}
         for owner, wish, data in zip(owners, wishes, fetch(wishes), strict=True):
-            parts.setdefault(owner, []).append(arrived(self.uri, wish, data, self.state[1]))
+            parts.setdefault(owner, []).append(checked_bytes(self.uri, wish, data, self.state[1]))
         return [memoryview(b"".join(parts[n]) if f is None else f) for n, f in enumerate(found)]

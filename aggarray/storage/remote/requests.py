@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, MissingFileError
 from aggarray.storage.remote import web
-from aggarray.storage.remote.conditional import Expected, get_s3
-from aggarray.storage.remote.filesystems import System, explained, library_errors, system_of
+from aggarray.storage.remote.conditional import ExpectedVersion, get_s3
+from aggarray.storage.remote.filesystems import FileSystem, explain_error, filesystem_of, library_errors
 
 #: So many requests at a time are on their way for one call.
 AT_ONCE = 32
@@ -18,7 +18,7 @@ AT_ONCE = 32
 LIMIT = 600.0
 
 
-class Wish(NamedTuple):
+class RangeRequest(NamedTuple):
     """Bytes that are wanted of an object: ``size`` None: all; ``tag``: of the object that they are wanted of, where known.
 
     ``tags``: versions of objects that one read has met, by address: all its ranges of an object must be of one version.
@@ -31,23 +31,23 @@ class Wish(NamedTuple):
     tags: MutableMapping[str, str] | None = None
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedVersion:
         """The version that must come."""
-        return Expected(self.tag, self.tags)
+        return ExpectedVersion(self.tag, self.tags)
 
 
-def fetch(wishes: Sequence[Wish]) -> list[bytes | AggarrayError]:
+def fetch(wishes: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
     """Return what is wanted, or for each why it is not there: fewer bytes at the end of an object, never more."""
-    return together([(wish.uri, partial(_awaited, wish), partial(_read, wish)) for wish in wishes])
+    return run_concurrently([(wish.uri, partial(_awaited, wish), partial(_read, wish)) for wish in wishes])
 
 
-def together(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
+def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
     """Return what jobs give, or the error of each: (address, coroutine of a system, the same as a plain function)."""
     found: list[Any] = [None] * len(jobs)
-    waiting: dict[System, list[int]] = {}
+    waiting: dict[FileSystem, list[int]] = {}
     for number, (uri, _, _) in enumerate(jobs):
         try:
-            system = system_of(uri)
+            system = filesystem_of(uri)
         except AggarrayError as error:
             found[number] = error
             continue
@@ -59,11 +59,11 @@ def together(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
             given = [_locked(system, jobs[n][2]) for n in numbers]
         for number, result in zip(numbers, given, strict=True):
             wrong = isinstance(result, BaseException) and not isinstance(result, AggarrayError)
-            found[number] = explained(jobs[number][0], result) if wrong else result
+            found[number] = explain_error(jobs[number][0], result) if wrong else result
     return found
 
 
-def _synced(system: System, makers: Sequence[Any]) -> list[Any]:
+def _synced(system: FileSystem, makers: Sequence[Any]) -> list[Any]:
     import asyncio
 
     from fsspec.asyn import sync
@@ -85,7 +85,7 @@ def _synced(system: System, makers: Sequence[Any]) -> list[Any]:
         return [error] * len(makers)
 
 
-def _locked(system: System, work: Any) -> Any:
+def _locked(system: FileSystem, work: Any) -> Any:
     try:
         with system.lock:
             return work(system)
@@ -93,7 +93,7 @@ def _locked(system: System, work: Any) -> Any:
         return error
 
 
-async def _awaited(wish: Wish, system: System) -> bytes:
+async def _awaited(wish: RangeRequest, system: FileSystem) -> bytes:
     if wish.size == 0:
         return b""
     if system.web:
@@ -103,24 +103,24 @@ async def _awaited(wish: Wish, system: System) -> bytes:
     return bytes(await system.fs._cat_file(system.path(wish.uri), **_limits(wish)))
 
 
-def _read(wish: Wish, system: System) -> bytes:
+def _read(wish: RangeRequest, system: FileSystem) -> bytes:
     return b"" if wish.size == 0 else bytes(system.fs.cat_file(system.path(wish.uri), **_limits(wish)))
 
 
-def _limits(wish: Wish) -> dict[str, int]:
+def _limits(wish: RangeRequest) -> dict[str, int]:
     return {} if wish.size is None else {"start": wish.offset, "end": wish.offset + wish.size}
 
 
-def wholes(uris: Sequence[str]) -> list[bytes | None]:
+def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:
     """Return all bytes of many small objects, None for those that are not there; the first other error is raised."""
     found: list[bytes | None] = []
-    for result in fetch([Wish(uri) for uri in uris]):
+    for result in fetch([RangeRequest(uri) for uri in uris]):
         if isinstance(result, AggarrayError) and not isinstance(result, MissingFileError):
             raise result
         found.append(None if isinstance(result, AggarrayError) else result)
     return found
 
 
-def whole(uri: str) -> bytes | None:
+def fetch_object(uri: str) -> bytes | None:
     """Return all bytes of a small object, None where it is not there."""
-    return wholes([uri])[0]
+    return fetch_objects([uri])[0]

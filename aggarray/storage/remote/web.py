@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
 from aggarray.errors import FormatError
-from aggarray.storage.remote.conditional import ANY, Expected, changed, if_match, version_of
+from aggarray.storage.remote.conditional import ANY, ExpectedVersion, changed, if_match, version_of
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ _PART = 1 << 20
 _PLAIN = {"Accept-Encoding": "identity"}
 
 
-class Answer(NamedTuple):
+class WebState(NamedTuple):
     """What a server says of a file: bytes, None where it does not say; time in ns; version; whether it is a page."""
 
     size: int | None
@@ -36,12 +36,12 @@ class Answer(NamedTuple):
     page: bool
 
 
-async def head(fs: Any, url: str) -> Answer:
+async def head(fs: Any, url: str) -> WebState:
     """Ask what a file is like, by a request for its first byte where the server does not like to be asked."""
-    return await _patiently(lambda: _asked(fs, url))
+    return await _with_timeout(lambda: _asked(fs, url))
 
 
-async def _asked(fs: Any, url: str) -> Answer:
+async def _asked(fs: Any, url: str) -> WebState:
     session = await fs.set_session()
     where, options = fs.encode_url(url), _options(fs)
     async with session.head(where, allow_redirects=True, **options) as response:
@@ -60,9 +60,9 @@ async def _asked(fs: Any, url: str) -> Answer:
         return found if response.status == 200 else found._replace(size=None)
 
 
-async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: Expected = ANY) -> bytes:
+async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
     """Return a range of a file, or all of it. ChangedFileError where the file is not of the version ``expected``."""
-    return await _patiently(lambda: _got(fs, url, offset, size, expected))
+    return await _with_timeout(lambda: _got(fs, url, offset, size, expected))
 
 
 async def _page(fs: Any, url: str) -> bytes:
@@ -72,7 +72,7 @@ async def _page(fs: Any, url: str) -> bytes:
         return await _body(response, url, 0, None, MOST_PAGE)
 
 
-async def _patiently(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+async def _with_timeout(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Do something, again where it failed for a reason that may pass."""
     import asyncio
 
@@ -102,7 +102,7 @@ def _lasting(error: BaseException) -> bool:
     return isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
 
 
-async def _got(fs: Any, url: str, offset: int, size: int | None, expected: Expected) -> bytes:
+async def _got(fs: Any, url: str, offset: int, size: int | None, expected: ExpectedVersion) -> bytes:
     session, options = await fs.set_session(), _options(fs)
     if size is not None:
         options["headers"] = {**options["headers"], "Range": f"bytes={offset}-{offset + size - 1}"}
@@ -146,7 +146,7 @@ async def links(fs: Any, url: str) -> list[str]:
     """Return the addresses that a page links to."""
     from html import unescape
 
-    page = (await _patiently(lambda: _page(fs, url))).decode("utf-8", "replace")
+    page = (await _with_timeout(lambda: _page(fs, url))).decode("utf-8", "replace")
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
 
@@ -160,7 +160,7 @@ def _options(fs: Any) -> dict[str, Any]:
     return options
 
 
-def _answer(headers: Any) -> Answer:
+def _answer(headers: Any) -> WebState:
     from email.utils import parsedate_to_datetime
 
     length = headers.get("Content-Length", "")
@@ -171,7 +171,7 @@ def _answer(headers: Any) -> Answer:
     except (KeyError, ValueError, TypeError):
         time = 0
     size = int(length) if length.isdecimal() and plain else None
-    return Answer(size, time, version_of(headers), kind in ("text/html", "application/xhtml+xml"))
+    return WebState(size, time, version_of(headers), kind in ("text/html", "application/xhtml+xml"))
 
 
 def _total(headers: Any) -> int | None:

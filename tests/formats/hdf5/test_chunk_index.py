@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from aggarray import memory
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, Chunks
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, ChunkIndex
 from aggarray.formats.hdf5 import FORMAT
 from aggarray.formats.hdf5.h5py_files import opened
-from aggarray.formats.hdf5.library import Library
-from aggarray.formats.hdf5.metadata.chunk_index import piece_of, table_of
-from aggarray.formats.hdf5.metadata.data import LEFT
+from aggarray.formats.hdf5.library import H5pyFile
+from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of, piece_of
+from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.partial_scan import GLIMPSED, Wanted
+from aggarray.formats.partial_scan import MAX_VALUES, PartialScanRequest
 from tests.formats.hdf5.test_metadata import ROOT, files_in
 from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, implicit, scales, single, tree
 from tests.formats.test_chunk_indexes import datasets
@@ -39,10 +39,10 @@ def directly(path: Path, name: str) -> Any:
     try:
         file = H5File(os.fspath(path))
         try:
-            return table_of(file, name)
+            return chunk_index_of(file, name)
         finally:
             file.close()
-    except LEFT:
+    except UNREADABLE:
         return LEAVES
 
 
@@ -50,12 +50,12 @@ def by_h5py(path: Path, name: str) -> Any:
     """Return the table of a variable as h5py tells it; an exception where that fails."""
     try:
         with LIBRARY_LOCK, opened(os.fspath(path)) as file:
-            return Library(os.fspath(path), file).chunks(name)
+            return H5pyFile(os.fspath(path), file).chunks(name)
     except (AggarrayError, *LIBRARY_ERRORS) as error:
         return error
 
 
-def alike(one: Chunks | None, other: Chunks | None) -> bool:
+def alike(one: ChunkIndex | None, other: ChunkIndex | None) -> bool:
     """Tell whether two tables are the same in every field."""
     if one is None or other is None:
         return one is other
@@ -250,7 +250,7 @@ def test_sample_data(path: Path) -> None:
 
 def test_real_data(shared_data: Path) -> None:
     tables = [table for path in files_in(shared_data) for table in check(path, 0).values()]
-    assert sum(isinstance(table, Chunks) for table in tables) > 20
+    assert sum(isinstance(table, ChunkIndex) for table in tables) > 20
 
 
 # Damage
@@ -319,7 +319,9 @@ def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
             if data.draw(st.booleans()):
                 made.setncatts({"units": "days since 2000-01-01", "calendar": "noleap"})
         file.createVariable("height", "f8", ())[...] = 2.0
-    wanted = Wanted(data.draw(st.sampled_from([{"t": 1}, {"height": 0}, {"t": 1, "height": 0}, {"none": 1}])), ("title", "a0"))
+    wanted = PartialScanRequest(
+        data.draw(st.sampled_from([{"t": 1}, {"height": 0}, {"t": 1, "height": 0}, {"none": 1}])), ("title", "a0")
+    )
     found, whole = glimpse_without_library(path, wanted), scanned(path)
     by_name = {v.name: v for v in whole.variables}
     if found is None:
@@ -329,7 +331,7 @@ def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
     for one in found.variables:
         other = by_name[one.name]
         assert (one.name, one.dtype, one.shape) == (other.name, other.dtype, other.shape)
-        assert dict(one.attrs) == {name: other.attrs[name] for name in GLIMPSED if name in other.attrs}
+        assert dict(one.attrs) == {name: other.attrs[name] for name in MAX_VALUES if name in other.attrs}
         with h5py.File(path) as file:
             assert same(one.values, np.asarray(file[one.name][()]).astype(other.dtype))
 
@@ -346,7 +348,7 @@ def test_pieces_for_views(tmp_path: Path, userblock: int) -> None:
     file, names = H5File(str(path)), names_in(path)
     with LIBRARY_LOCK, opened(str(path)) as by_library:
         for name in names:
-            assert piece_of(file, name) == Library(str(path), by_library).piece(name)
+            assert piece_of(file, name) == H5pyFile(str(path), by_library).piece(name)
     file.close()
     handle = FORMAT.open(str(path))
     view = handle.mapped("v")

@@ -34,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any) -> None:
         raise AssertionError("the library is asked")
 
-    monkeypatch.setattr(isolated, "ask", fail)
+    monkeypatch.setattr(isolated, "ask_isolated", fail)
     monkeypatch.setattr(hdf5_format, "scan_by_library", fail)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.formats import open_file, scan
-from aggarray.read.chunk_index import find_table
+from aggarray.read.chunk_index import find_chunk_index
 from tests.support.kerchunk import FOLDER, KINDS, values
 
 TABLES = [f"both.{kind}.parq" for kind in KINDS]
@@ -88,7 +88,7 @@ def test_references_of_other_programs_read_as_their_files(name: str) -> None:
         assert a.file_attrs["title"] == "sample"
         for coordinate in ("time", "lat", "lon"):
             np.testing.assert_array_equal(a.coords[coordinate][...], b.coords[coordinate][...])
-        assert find_table(a._matrix.references, 0, a._access) is not None, "read through zarr-python"
+        assert find_chunk_index(a._matrix.references, 0, a._access) is not None, "read through zarr-python"
 
 
 @pytest.mark.parametrize("kind", KINDS)

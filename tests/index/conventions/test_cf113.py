@@ -12,7 +12,7 @@ import zarr
 import aggarray as aa
 from aggarray import index as indexes
 from aggarray.index.conventions.foreign import convention_of
-from aggarray.index.uris import moves
+from aggarray.index.uris import path_map
 from aggarray.storage.access import Access
 from tests.support.foreign_indexes import cfdm_library, cfdm_values, foreign, fragment, opened
 from tests.support.netcdf import LAT, TIME, write
@@ -134,7 +134,7 @@ def test_a_file_of_another_host_names_the_variable(tmp_path: Path) -> None:
 
 def test_prefixes_of_names_are_replaced(tmp_path: Path) -> None:
     path = index(tmp_path, [["old/a.nc"], ["old/b.nc"]])
-    matrix = foreign(path, moves({"old": "/new"})).matrices["tas"]
+    matrix = foreign(path, path_map({"old": "/new"})).matrices["tas"]
     assert list(matrix.references.uris) == ["/new/a.nc", "/new/b.nc"]
 
 
@@ -363,7 +363,7 @@ def test_what_is_known_of_a_foreign_index_is_kept_in_ours(tmp_path: Path) -> Non
     fragment(tmp_path / "b.nc", stored[2:])
     packing = {"scale_factor": 0.1, "_FillValue": np.int16(-1)}
     tas = opened(index(tmp_path, [["a.nc"], ["b.nc"]], attrs=packing, dtype="i2"))["tas"]
-    indexes.save(str(tmp_path / "ours.nc"), indexes.Contents([tas]))
+    indexes.save(str(tmp_path / "ours.nc"), indexes.IndexContents([tas]))
     (again,) = indexes.load(str(tmp_path / "ours.nc"), indexes.Opening()).arrays
     assert again._matrix.references.templates == tas._matrix.references.templates
     np.testing.assert_array_equal(again[...], np.where(stored == -1, np.nan, stored * 0.1))

@@ -11,7 +11,7 @@ import aggarray as aa
 from aggarray.index.uris import resolve_uri
 from aggarray.storage.access import Access
 from aggarray.storage.ranges import spans
-from aggarray.storage.remote import Storage, canonical, carrier, is_below, join, origin, parent, resolve
+from aggarray.storage.remote import StorageOptions, canonical, carrier, is_below, join, origin, parent, resolve
 from aggarray.storage.remote.listing import _expression, has_magic
 
 
@@ -139,18 +139,18 @@ def test_addresses_without_patterns() -> None:
 
 
 def test_options_are_never_shown() -> None:
-    storage = Storage({"s3": {"secret": "hidden"}})
+    storage = StorageOptions({"s3": {"secret": "hidden"}})
     access = Access(storage=storage)
     assert "hidden" not in f"{storage!r} {storage} {access!r}"
     again = pickle.loads(pickle.dumps(access))
     assert again == access and hash(again) == hash(access) and again.storage.of("s3") == {"secret": "hidden"}
-    assert Storage({"a": 1}) != Storage({"a": 2}) and Storage() == Storage({})
+    assert StorageOptions({"a": 1}) != StorageOptions({"a": 2}) and StorageOptions() == StorageOptions({})
 
 
 def test_options_for_one_protocol_or_for_all() -> None:
-    both = Storage({"s3": {"anon": True}, "https": {"x": 1}})
+    both = StorageOptions({"s3": {"anon": True}, "https": {"x": 1}})
     assert both.of("s3") == {"anon": True} and both.of("http") == {"x": 1} and both.of("memory") == {}
-    assert Storage({"client_kwargs": {"a": 1}}).of("http") == {"client_kwargs": {"a": 1}}
+    assert StorageOptions({"client_kwargs": {"a": 1}}).of("http") == {"client_kwargs": {"a": 1}}
     for bad in ("secret", 3, [("a", 1)], {1: 2}):
         with pytest.raises(aa.AggregationError, match="storage_options"):
             aa.open("a.nc", storage_options=bad)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import decode_text
-from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, modelled, require
+from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, require, require_supported
 from aggarray.formats.hdf5.metadata.messages import committed_at
 from aggarray.formats.hdf5.metadata.types import (
     CHARACTERS,
@@ -25,10 +25,10 @@ from aggarray.formats.hdf5.metadata.types import (
     ROWS,
     TEXTS,
     USERS,
-    Kind,
-    Space,
-    kind_of,
-    space_of,
+    Dataspace,
+    Datatype,
+    dataspace_of,
+    datatype_of,
 )
 from aggarray.formats.hdf5.refusals import MISNAMED
 
@@ -75,16 +75,16 @@ def _kept(message: bytes) -> Attribute:
     return _attribute(message)
 
 
-def with_type(attribute: Attribute, kind: Kind) -> Attribute:
+def with_type(attribute: Attribute, kind: Datatype) -> Attribute:
     """Return an attribute whose datatype is another object's, given that datatype."""
     return _attribute(attribute.message, kind)
 
 
-def _attribute(message: bytes, kind: Kind | None = None) -> Attribute:
+def _attribute(message: bytes, kind: Datatype | None = None) -> Attribute:
     require(len(message) >= 9, "an attribute that is cut short")
     version, flags = message[0], message[1]
     # Flags say that datatype (1) or dataspace (2) are shared with others.
-    modelled(version in (1, 2, 3) and flags <= (version > 1), f"an attribute of version {version} with flags {flags}")
+    require_supported(version in (1, 2, 3) and flags <= (version > 1), f"an attribute of version {version} with flags {flags}")
     lengths = struct.unpack_from("<HHH", message, 2)
     at = 9 if version == 3 else 8
     require(version != 3 or message[8] <= 1, "an odd character set")
@@ -99,13 +99,13 @@ def _attribute(message: bytes, kind: Kind | None = None) -> Attribute:
         return Attribute(parts[0][:-1].decode("utf-8", "backslashreplace"), OTHER, what=MISNAMED)
     if flags and kind is None:
         return Attribute(name, OTHER, committed=committed_at(parts[1]), message=message)
-    kind, space = kind or kind_of(parts[1]), space_of(parts[2])
+    kind, space = kind or datatype_of(parts[1]), dataspace_of(parts[2])
     size = kind.size * space.count
     require(at + size <= len(message) < at + size + 8, "an odd attribute")
     return _with_value(name, kind, space, message[at : at + size])
 
 
-def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
+def _with_value(name: str, kind: Datatype, space: Dataspace, data: bytes) -> Attribute:
     if kind.name == USERS:
         require(len(data) % _USER.size == 0, "an odd attribute")
         return Attribute(name, USERS, users=tuple(_USER.iter_unpack(data)), what=kind.what)
@@ -120,7 +120,7 @@ def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
         return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), raw, terminated=kind.terminated)
     if kind.dtype is None or kind.dtype.kind in "mM":
         return Attribute(name, OTHER, what=kind.what)
-    modelled(kind.name == PLAIN or kind.dtype == bool, "numbers that the library converts")
+    require_supported(kind.name == PLAIN or kind.dtype == bool, "numbers that the library converts")
     values = np.frombuffer(data, "u1") != 0 if kind.dtype == bool else np.frombuffer(data, kind.dtype)
     values = values.astype(kind.dtype.newbyteorder("="))
     if len(space.shape) > 1:
@@ -129,7 +129,7 @@ def _with_value(name: str, kind: Kind, space: Space, data: bytes) -> Attribute:
     return Attribute(name, PLAIN, values.reshape(-1)[0] if values.size == 1 else values)
 
 
-def _text(name: str, kind: Kind, data: bytes, scalar: bool) -> Any:
+def _text(name: str, kind: Datatype, data: bytes, scalar: bool) -> Any:
     if scalar:
         # A fill value is a character, not a text.
         return data if name == "_FillValue" else decoded(data)

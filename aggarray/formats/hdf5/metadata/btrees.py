@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, UNDEFINED, Data, little, require, verify, width_of
+from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, UNDEFINED, Data, little_endian, require, verify, width_of
 
 _HEADER = struct.Struct("<4sBBIHHBBQHQI")
 #: Bytes of a node of version 2 around its records: signature, version, type, checksum.
@@ -86,7 +86,7 @@ def _descend(data: Data, tree: _Tree, address: int, count: int, level: int, foun
     start = 6 + count * size
     for i in range(count + 1):
         at = start + i * pointer
-        _descend(data, tree, little(block, at, 8), little(block, at + 8, most), level - 1, found)
+        _descend(data, tree, little_endian(block, at, 8), little_endian(block, at + 8, most), level - 1, found)
         if i < count:
             found.append(block[6 + i * size : 6 + (i + 1) * size])
 

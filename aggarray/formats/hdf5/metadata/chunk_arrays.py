@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, little, require, verify
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, little_endian, require, verify
 
 #: Number of a chunk, and its slot as stored, those of the following chunks behind it.
 Packed: TypeAlias = tuple[int, bytes]
@@ -27,7 +27,7 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
     start = 14 + -(-pages // 8)
     block = data.at(place, start + (0 if pages else count * width) + 4)
     verify(block)
-    require(block[:6] == b"FADB\0" + bytes([client]) and little(block, 6, 8) == address, "an odd index of chunks")
+    require(block[:6] == b"FADB\0" + bytes([client]) and little_endian(block, 6, 8) == address, "an odd index of chunks")
     if not pages:
         yield 0, block[start:-4]
     for number in range(pages):
@@ -129,7 +129,7 @@ def _blocks(data: Data, shape: _Extensible, places: list[_Place], first: int, he
 def _check(block: bytes, signature: bytes, shape: _Extensible) -> None:
     verify(block)
     require(block[:6] == signature + bytes([0, shape.client]), "an odd index of chunks")
-    require(little(block, 6, 8) == shape.owner, "an odd index of chunks")
+    require(little_endian(block, 6, 8) == shape.owner, "an odd index of chunks")
 
 
 def _is_power(number: int) -> bool:

@@ -8,20 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import SCAN_ELEMENTS, Chunks, one_chunk, stored_values
-from aggarray.formats.hdf5.chunk_index import filters_of, laid_out, without_columns
+from aggarray.formats.base import SCAN_ELEMENTS, ChunkIndex, one_chunk, stored_values
+from aggarray.formats.hdf5.chunk_index import build_chunk_index, filters_of, without_columns
 from aggarray.formats.hdf5.metadata.chunks import check_index, stored_chunks
 from aggarray.formats.hdf5.metadata.conventions import shown_attributes
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, require
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, CONTIGUOUS, Fill, Layout
-from aggarray.formats.hdf5.metadata.types import PLAIN, TEXTS, Space
+from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, CONTIGUOUS, DataLayout, FillValue
+from aggarray.formats.hdf5.metadata.types import PLAIN, TEXTS, Dataspace
 from aggarray.formats.hdf5.metadata.values import values_of
 
 
-def table_of(file: H5File, variable: str) -> Chunks | None:
-    """Return where a variable is stored, None where that cannot be told as `Chunks`; one of `data.LEFT` as `H5File` does."""
+def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
+    """Return where a variable is stored, None where that cannot be told as `ChunkIndex`.
+
+    One of `data.LEFT` as `H5File` does.
+    """
     header = file.variable(variable)
     dtype, _, layout = _plain(header)
     if layout.form == COMPACT:
@@ -29,13 +32,13 @@ def table_of(file: H5File, variable: str) -> Chunks | None:
     fill = _fill(header.fill, dtype)
     shape = file.shape(header)
     if layout.form == CONTIGUOUS:
-        found: Chunks | None = one_chunk(shape, dtype, fill, _offset(file.data, header, layout))
+        found: ChunkIndex | None = one_chunk(shape, dtype, fill, _offset(file.data, header, layout))
     else:
         found = _chunked(file.data, header, shape, fill)
     return None if found is None or (fill is None and (found.offsets < 0).any()) else found
 
 
-def check_stored(file: H5File, variable: str) -> None:
+def check_chunks(file: H5File, variable: str) -> None:
     """Raise one of `data.LEFT` for a variable whose index of chunks contradicts itself, or that is not modelled."""
     header = file.variable(variable)
     if header.layout is not None and header.space is not None and header.layout.form == CHUNKED:
@@ -65,30 +68,30 @@ def piece_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int
     return None if offset is None else (dtype, offset, space.shape)
 
 
-def _plain(header: Header) -> tuple[np.dtype[Any], Space, Layout]:
+def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
     """Return dtype, dataspace and layout of a dataset of plain numbers; UnmodelledError for others."""
     kind, space, layout = header.kind, header.space, header.layout
     if kind is None or space is None or layout is None or kind.name != PLAIN or kind.dtype is None or space.empty:
-        raise UnmodelledError("no dataset of plain numbers")
+        raise UnsupportedError("no dataset of plain numbers")
     if kind.dtype.kind not in "iuf" or header.external:
-        raise UnmodelledError("no dataset of plain numbers in this file")
+        raise UnsupportedError("no dataset of plain numbers in this file")
     return kind.dtype, space, layout
 
 
-def _fill(fill: Fill | None, dtype: np.dtype[Any]) -> Any:
+def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
     """Return what elements that were never written are, None where that is undefined."""
     if fill is None:
-        raise UnmodelledError("no fill value")
+        raise UnsupportedError("no fill value")
     if not fill.defined:
         return None
     require(len(fill.value) in (0, dtype.itemsize), "an odd fill value")
     return np.frombuffer(fill.value or bytes(dtype.itemsize), dtype).astype(dtype.newbyteorder("="))[0]
 
 
-def _offset(data: Data, header: Header, layout: Layout) -> int | None:
+def _offset(data: Data, header: Header, layout: DataLayout) -> int | None:
     """Return where in the file contiguous values begin, None where none were ever written."""
     if header.kind is None or header.space is None:
-        raise UnmodelledError("no dataset")
+        raise UnsupportedError("no dataset")
     size = header.kind.size * header.space.count
     if layout.address == UNDEFINED:
         return None
@@ -97,7 +100,7 @@ def _offset(data: Data, header: Header, layout: Layout) -> int | None:
     return data.base + layout.address if size else None
 
 
-def _chunked(data: Data, header: Header, shape: tuple[int, ...], fill: Any) -> Chunks | None:
+def _chunked(data: Data, header: Header, shape: tuple[int, ...], fill: Any) -> ChunkIndex | None:
     dtype, space, layout = _plain(header)
     *chunk, element = layout.chunk
     require(layout.form == CHUNKED and len(chunk) == len(shape) and element == dtype.itemsize, "odd chunks")
@@ -107,4 +110,4 @@ def _chunked(data: Data, header: Header, shape: tuple[int, ...], fill: Any) -> C
     stored = stored_chunks(data, layout, space, bool(header.filters))
     if data.base:
         stored = stored._replace(offsets=stored.offsets + data.base)
-    return laid_out(without_columns(shape, tuple(chunk), dtype, filters, fill), stored)
+    return build_chunk_index(without_columns(shape, tuple(chunk), dtype, filters, fill), stored)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggarray.formats.hdf5.chunk_index import Stored
+from aggarray.formats.hdf5.chunk_index import StoredChunks
 from aggarray.formats.hdf5.metadata.btrees import CHUNKS, leaf_blocks, records
 from aggarray.formats.hdf5.metadata.chunk_arrays import Packed, extensible_array, fixed_array
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, modelled, require, sure
-from aggarray.formats.hdf5.metadata.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, Layout
-from aggarray.formats.hdf5.metadata.types import Space
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported, require_valid
+from aggarray.formats.hdf5.metadata.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, DataLayout
+from aggarray.formats.hdf5.metadata.types import Dataspace
 
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 #: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
@@ -31,10 +31,10 @@ class Chunk(NamedTuple):
     mask: int
 
 
-def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[Chunk]:
+def chunks_of(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> list[Chunk]:
     """Return the chunks that are stored, in no special order; none of them is there twice."""
     found = _found(data, layout, space, filtered, _FEW_CHUNKS)
-    if isinstance(found, Stored):
+    if isinstance(found, StoredChunks):
         starts = map(tuple, found.starts.tolist())
         columns = (found.offsets.tolist(), found.sizes.tolist(), found.masks.tolist())
         found = [Chunk(*chunk) for chunk in zip(starts, *columns, strict=True)]
@@ -42,15 +42,15 @@ def chunks_of(data: Data, layout: Layout, space: Space, filtered: bool) -> list[
     return found
 
 
-def stored_chunks(data: Data, layout: Layout, space: Space, filtered: bool) -> Stored:
+def stored_chunks(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> StoredChunks:
     """Return the chunks that are stored as columns, offsets counting from where addresses do; none of them is there twice."""
     found = _found(data, layout, space, filtered, _FEW_ROWS)
-    if not isinstance(found, Stored):
+    if not isinstance(found, StoredChunks):
         starts = np.array([c.start for c in found], np.int64).reshape(len(found), len(space.shape))
         numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
-        found = Stored(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
+        found = StoredChunks(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
     if len(found.offsets):
-        sure(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "a chunk of odd size")
+        require_valid(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "a chunk of odd size")
         require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "a chunk outside of the file")
         # One by one first, lest their sum overflow.
         require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
@@ -65,10 +65,10 @@ def _check_apart(offsets: np.ndarray, sizes: np.ndarray) -> None:
     if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
         order = np.argsort(offsets, kind="stable")
         offsets, sizes = offsets[order], sizes[order]
-        sure(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "chunks that lie upon each other")
+        require_valid(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "chunks that lie upon each other")
 
 
-def check_index(data: Data, layout: Layout, space: Space, filtered: bool) -> None:
+def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> None:
     """Raise DoubtfulError for an index of chunks that contradicts itself; of a large one only the beginning is looked at."""
     require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
     count = math.prod(-(-n // c) for n, c in zip(space.shape, layout.chunk, strict=False))
@@ -85,9 +85,9 @@ def check_index(data: Data, layout: Layout, space: Space, filtered: bool) -> Non
         stored_chunks(data, layout, space, filtered)
 
 
-def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -> list[Chunk] | Stored:
+def _found(data: Data, layout: DataLayout, space: Dataspace, filtered: bool, few: int) -> list[Chunk] | StoredChunks:
     """Return what is stored, up to so ``few`` chunks one by one."""
-    modelled(not (layout.bare and filtered), "chunks at the edge without filters")
+    require_supported(not (layout.bare and filtered), "chunks at the edge without filters")
     require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
     if layout.address == UNDEFINED:
         return []
@@ -103,7 +103,7 @@ def _found(data: Data, layout: Layout, space: Space, filtered: bool, few: int) -
     return _numbered(data, layout, grid, filtered)
 
 
-def _tree_1(data: Data, layout: Layout, few: int) -> list[Chunk] | Stored:
+def _tree_1(data: Data, layout: DataLayout, few: int) -> list[Chunk] | StoredChunks:
     rank = len(layout.chunk) - 1
     key = 8 * (rank + 2)
     blocks = list(leaf_blocks(data, layout.address, CHUNKS, key))
@@ -115,18 +115,18 @@ def _tree_1(data: Data, layout: Layout, few: int) -> list[Chunk] | Stored:
     starts, behind = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
     sides = np.array(layout.chunk, np.uint64)
     # The library looks chunks up by their keys: those that it does not find would be fill value.
-    sure(not (starts[:, -1].any() or (starts % sides).any()), "an odd chunk")
+    require_valid(not (starts[:, -1].any() or (starts % sides).any()), "an odd chunk")
     require(not ((behind % sides).any() or (starts >> np.uint64(62)).any()), "an odd chunk")
     # Chunks are looked up by the keys around them.
     first = (np.arange(len(rows)), (starts != behind).argmax(axis=1))
-    sure(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
+    require_valid(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
     require(bool((behind[:-1] == starts[1:]).all()), "chunks in an odd order")
     packed = rows[:, 0]
     masks, sizes = (packed >> np.uint64(32)).astype(np.uint32), (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    return Stored(starts[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64), sizes, masks)
+    return StoredChunks(starts[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64), sizes, masks)
 
 
-def _few(block: bytes, layout: Layout) -> Iterator[Chunk]:
+def _few(block: bytes, layout: DataLayout) -> Iterator[Chunk]:
     """Yield the chunks of a leaf of a tree of version 1."""
     rank = len(layout.chunk) - 1
     *chunk, _ = layout.chunk
@@ -135,13 +135,13 @@ def _few(block: bytes, layout: Layout) -> Iterator[Chunk]:
         size, mask, *start, last = key.unpack_from(block, at)
         address = int.from_bytes(block[at + key.size : at + key.size + 8], "little")
         behind = key.unpack_from(block, at + key.size + 8)[2:]
-        sure(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
+        require_valid(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
         require(not any(map(mod, behind, layout.chunk)), "an odd chunk")
-        sure((*start, 0) < behind, "chunks in an odd order")
+        require_valid((*start, 0) < behind, "chunks in an odd order")
         yield Chunk(tuple(start), address, size, mask)
 
 
-def _tree_2(data: Data, layout: Layout, filtered: bool) -> Stored:
+def _tree_2(data: Data, layout: DataLayout, filtered: bool) -> StoredChunks:
     *chunk, _ = layout.chunk
     width = _width(layout, filtered)
     kind = _FILTERED_RECORDS if filtered else _PLAIN_RECORDS
@@ -150,17 +150,17 @@ def _tree_2(data: Data, layout: Layout, filtered: bool) -> Stored:
     scaled = np.ascontiguousarray(rows[:, width:]).view("<u8")
     require(len(np.unique(scaled, axis=0)) == len(rows), "a chunk that is there twice")
     require(not (scaled >> np.uint64(62) | scaled * np.array(chunk, np.uint64) >> np.uint64(62)).any(), "an odd chunk")
-    return Stored(scaled.astype(np.int64) * np.array(chunk, np.int64), *_slots(rows[:, :width], layout, filtered))
+    return StoredChunks(scaled.astype(np.int64) * np.array(chunk, np.int64), *_slots(rows[:, :width], layout, filtered))
 
 
-def _width(layout: Layout, filtered: bool) -> int:
+def _width(layout: DataLayout, filtered: bool) -> int:
     """Return the bytes of a slot: address and, of filtered chunks, which may be larger than plain ones, size and mask."""
     if not filtered:
         return 8
     return 12 + (8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8))
 
 
-def _slots(rows: np.ndarray, layout: Layout, filtered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return addresses, sizes and masks of slots, as bytes in rows."""
     addresses = np.ascontiguousarray(rows[:, :8]).view("<i8")[:, 0]
     if not filtered:
@@ -170,13 +170,13 @@ def _slots(rows: np.ndarray, layout: Layout, filtered: bool) -> tuple[np.ndarray
     return addresses, sizes.view("<i8")[:, 0], np.ascontiguousarray(rows[:, -4:]).view("<u4")[:, 0]
 
 
-def _grid(layout: Layout, space: Space) -> tuple[int, ...]:
+def _grid(layout: DataLayout, space: Dataspace) -> tuple[int, ...]:
     """Return how many chunks there may ever be along each dimension; without end is 0, and only the first may be."""
-    modelled(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
+    require_supported(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 
-def _numbered(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> Stored:
+def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool) -> StoredChunks:
     """Return the chunks of an index that numbers them in C order of the grid of the largest shape."""
     *chunk, _ = layout.chunk
     numbers, columns = _in_order(data, layout, grid, filtered)
@@ -186,10 +186,12 @@ def _numbered(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool)
     most = int(numbers.max()) + 1 if len(numbers) else 1
     behind = math.prod(grid[1:])
     cells = np.unravel_index(numbers, (-(-most // behind), *grid[1:]))
-    return Stored(np.stack(cells, axis=1) * np.array(chunk, np.int64), *columns)
+    return StoredChunks(np.stack(cells, axis=1) * np.array(chunk, np.int64), *columns)
 
 
-def _in_order(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def _in_order(
+    data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return numbers of chunks, and their addresses (-1: not stored), sizes and masks."""
     raw, count = math.prod(layout.chunk), math.prod(grid)
     width = _width(layout, filtered)
@@ -201,11 +203,11 @@ def _in_order(data: Data, layout: Layout, grid: tuple[int, ...], filtered: bool)
         return _unpacked(fixed_array(data, layout.address, count, width, filtered), layout, width, filtered)
     if layout.index == EXTENSIBLE_ARRAY:
         return _unpacked(extensible_array(data, layout.address, width, filtered), layout, width, filtered)
-    raise UnmodelledError("an index of chunks that is not modelled")
+    raise UnsupportedError("an index of chunks that is not modelled")
 
 
 def _unpacked(
-    packed: Iterable[Packed], layout: Layout, width: int, filtered: bool
+    packed: Iterable[Packed], layout: DataLayout, width: int, filtered: bool
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     blocks = list(packed)
     rows = np.frombuffer(b"".join([block for _, block in blocks]), np.uint8).reshape(-1, width)

@@ -9,7 +9,7 @@ import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
 from aggarray.formats.hdf5.metadata.attributes import Attribute, Element, decoded, with_type
-from aggarray.formats.hdf5.metadata.data import Data, UnmodelledError, require
+from aggarray.formats.hdf5.metadata.data import Data, UnsupportedError, require
 from aggarray.formats.hdf5.metadata.groups import attributes_of
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
@@ -31,7 +31,7 @@ _PURE = b"This is a netCDF dimension but not a netCDF variable"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Facts:
+class ObjectAttributes:
     """What is known of an object by its attributes.
 
     ``shown``: the attributes that netCDF4 shows, those in ``late`` left out: their texts lie in the global heap of each file;
@@ -63,11 +63,11 @@ class Facts:
         return not self.late and not self.lists
 
 
-def facts_at(data: Data, header: Header) -> Facts:
+def attributes_at(data: Data, header: Header) -> ObjectAttributes:
     """Return what the attributes of an object say."""
     attributes = attributes_of(data, header)
-    found = facts_of(attributes)
-    return facts_of(tuple([_typed(data, a) for a in attributes])) if found.untyped else found
+    found = object_attributes(attributes)
+    return object_attributes(tuple([_typed(data, a) for a in attributes])) if found.untyped else found
 
 
 def _typed(data: Data, attribute: Attribute) -> Attribute:
@@ -76,12 +76,12 @@ def _typed(data: Data, attribute: Attribute) -> Attribute:
         return attribute
     kind = header_at(data, attribute.committed, lenient=True).kind
     if kind is None:
-        raise UnmodelledError("no datatype")
+        raise UnsupportedError("no datatype")
     return with_type(attribute, kind)
 
 
 @lru_cache(maxsize=4096)
-def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
+def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
     """Return what these very attributes say."""
     by_name = {a.name: a for a in attributes}
     others = [a for a in attributes if a.name not in INTERNAL]
@@ -92,7 +92,7 @@ def facts_of(attributes: tuple[Attribute, ...]) -> Facts:
     dimid = _integers(by_name.get("_Netcdf4Dimid"))
     require(dimid is None or len(dimid) == 1, "an odd number of a dimension")
     stamp, users = by_name.get("_NCProperties"), by_name.get("REFERENCE_LIST")
-    return Facts(
+    return ObjectAttributes(
         FrozenDict({a.name: a.value for a in shown if a.kind != TEXTS}),
         tuple(a for a in shown if a.kind == TEXTS),
         any(type(a.value) is list for a in shown),
@@ -126,7 +126,7 @@ def _integers(attribute: Attribute | None) -> tuple[int, ...] | None:
     return tuple(int(n) for n in np.ravel(attribute.value))
 
 
-def shown_attributes(facts: Facts, heap: GlobalHeap) -> Mapping[str, Any]:
+def shown_attributes(facts: ObjectAttributes, heap: GlobalHeap) -> Mapping[str, Any]:
     """Return the attributes that netCDF4 shows, in order; equal ones are one object unless they hold lists."""
     if facts.late:
         late = {a.name: _texts(a, heap) for a in facts.late}

@@ -6,7 +6,7 @@ from functools import cache
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_ERRORS
-from aggarray.storage.files import File
+from aggarray.storage.files import ByteSource
 from aggarray.storage.reader import Range, spans
 
 #: So many bytes at the beginning of a file are read at once: mostly its metadata, all of it.
@@ -30,20 +30,20 @@ KEPT_BYTES = 1 << 12
 UNDEFINED = (1 << 64) - 1
 
 
-class UnmodelledError(Exception):
+class UnsupportedError(Exception):
     """This file, or something in it, is left to the libraries."""
 
 
-class DoubtfulError(UnmodelledError):
+class InvalidError(UnsupportedError):
     """What is stored contradicts itself, or lies where nothing is: libraries that believe it may crash."""
 
 
-class DamagedError(DoubtfulError):
+class DamagedError(InvalidError):
     """What is stored contradicts itself, and the libraries would give other values for it without a word."""
 
 
 #: What is raised over a file that is left to the libraries.
-LEFT = (UnmodelledError, *LIBRARY_ERRORS)
+UNREADABLE = (UnsupportedError, *LIBRARY_ERRORS)
 
 
 def refuse(error: BaseException, path: str, variable: str | None = None) -> None:
@@ -54,9 +54,12 @@ def refuse(error: BaseException, path: str, variable: str | None = None) -> None
         raise FormatError(f"{path}{of}: damaged: {error}; restore the file") from error
 
 
-def is_doubtful(error: BaseException) -> bool:
-    """Tell whether one of `LEFT` speaks of damage; it may be of bytes that mean nothing, too, taken for what they are not."""
-    return isinstance(error, DoubtfulError) or not isinstance(error, UnmodelledError | OSError | UnicodeDecodeError)
+def is_invalid(error: BaseException) -> bool:
+    """Tell whether one of `UNREADABLE` speaks of damage.
+
+    It may be of bytes that mean nothing, too, taken for what they are not.
+    """
+    return isinstance(error, InvalidError) or not isinstance(error, UnsupportedError | OSError | UnicodeDecodeError)
 
 
 class Data:
@@ -68,7 +71,7 @@ class Data:
 
     __slots__ = ("_file", "_head", "_left", "_pages", "base", "half", "size")
 
-    def __init__(self, file: File):
+    def __init__(self, file: ByteSource):
         self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
         # promise: hdf5-metadata-bound
@@ -128,14 +131,14 @@ class Data:
 
     def _read(self, address: int, count: int, least: int) -> bytes:
         if address < 0 or count < 0 or address + count > self.size:
-            raise DoubtfulError(f"{count} bytes at {address} of {self.size}")
+            raise InvalidError(f"{count} bytes at {address} of {self.size}")
         length = min(max(count, least), self.size - address)
         self._left -= count + _CALL
         if self._left < 0:
-            raise UnmodelledError("more metadata than a scan reads")
+            raise UnsupportedError("more metadata than a scan reads")
         page = self._file.pread(length, self.base + address)
         if len(page) < count:
-            raise DoubtfulError("the file shrinks")
+            raise InvalidError("the file shrinks")
         return page
 
 
@@ -145,7 +148,7 @@ def _hash() -> Callable[[bytes], int]:
     try:
         from numcodecs.jenkins import jenkins_lookup3
     except ImportError as error:
-        raise UnmodelledError("no library for checksums") from error
+        raise UnsupportedError("no library for checksums") from error
     found: Callable[[bytes], int] = jenkins_lookup3
     return found
 
@@ -154,35 +157,35 @@ def verify(block: bytes) -> None:
     """Hold a block against the checksum in its last four bytes; DoubtfulError where they differ."""
     # promise: hdf5-metadata-checksum
     if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
-        raise DoubtfulError("a wrong checksum")
+        raise InvalidError("a wrong checksum")
 
 
 def require(condition: bool, what: str) -> None:
     """Raise DoubtfulError unless a condition holds that does so in every file which is whole, but for rare ones."""
     if not condition:
-        raise DoubtfulError(what)
+        raise InvalidError(what)
 
 
-def sure(condition: bool, what: str) -> None:
+def require_valid(condition: bool, what: str) -> None:
     """Raise DamagedError unless a condition holds that does so in every file which is whole."""
     if not condition:
         raise DamagedError(what)
 
 
-def modelled(condition: bool, what: str) -> None:
+def require_supported(condition: bool, what: str) -> None:
     """Raise UnmodelledError unless a condition holds that files may well break."""
     if not condition:
-        raise UnmodelledError(what)
+        raise UnsupportedError(what)
 
 
-def little(block: bytes | memoryview, at: int, width: int) -> int:
+def little_endian(block: bytes | memoryview, at: int, width: int) -> int:
     """Return an unsigned integer of so many bytes; DoubtfulError where they are not there.
 
     >>> little(bytes([1, 2, 1]), 1, 2)
     258
     """
     if at + width > len(block):
-        raise DoubtfulError("a structure that is cut short")
+        raise InvalidError("a structure that is cut short")
     return int.from_bytes(block[at : at + width], "little")
 
 

@@ -19,17 +19,17 @@ from aggarray.formats.base import (
     scan_values,
     stored_variable,
 )
-from aggarray.formats.hdf5.metadata.conventions import Facts
+from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require
-from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Kind, Space
+from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Dataspace, Datatype
 from aggarray.formats.hdf5.refusals import attribute_refusal, refusal
-from aggarray.formats.limits import scannable
+from aggarray.formats.limits import is_scannable
 
 #: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
 
 
-class Item(NamedTuple):
+class DatasetItem(NamedTuple):
     """A dataset: the path of its group with a slash at the end, its name, what it is.
 
     ``scales``: numbers of the items that are its dimensions, where references tell; None for a dimension without a name. A
@@ -39,9 +39,9 @@ class Item(NamedTuple):
 
     prefix: str
     name: str
-    space: Space
-    kind: Kind
-    facts: Facts
+    space: Dataspace
+    kind: Datatype
+    facts: ObjectAttributes
     scales: tuple[int | None, ...] | None
     borrowing: bool = False
 
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedVariable:
     """A variable, of the item of a number: path, dimensions (None: without a name), their lengths.
 
     ``joined``: its characters are joined to text along the last dimension; ``read``: a scan reads its values if they are a
@@ -85,7 +85,7 @@ class Contents(NamedTuple):
     ``nameless``: dimensions have no names; ``rows``: there are rows; ``elsewhere``: paths of those with values in other files.
     """
 
-    variables: tuple[Described, ...]
+    variables: tuple[DescribedVariable, ...]
     sizes: Mapping[str, int]
     skipped: tuple[tuple[str, str], ...]
     nameless: bool
@@ -109,7 +109,7 @@ _Axes = tuple[_Dimension | None, ...]
 
 
 @lru_cache(maxsize=256)
-def contents_of(items: tuple[Item, ...]) -> Contents:
+def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
     """Return what the datasets of a file are."""
     dimensions = _dimensions(items)
     variables = [(number, item) for number, item in enumerate(items) if item.is_variable]
@@ -139,19 +139,21 @@ def contents_of(items: tuple[Item, ...]) -> Contents:
     )
 
 
-def _skipped(items: tuple[Item, ...]) -> tuple[tuple[str, str], ...]:
+def _skipped(items: tuple[DatasetItem, ...]) -> tuple[tuple[str, str], ...]:
     """Return (name, reason) of what is left out; attributes are named as CDL names them, ``variable:attribute``."""
     types = [(i.prefix + i.name, refusal(i.kind.what)) for i in items if not i.facts.pure and not i.is_variable]
     owners = [(i.path, i.facts) for i in items if i.is_variable]
     return (*types, *(left for path, facts in owners for left in left_out(path, facts)))
 
 
-def left_out(path: str, facts: Facts) -> list[tuple[str, str]]:
+def left_out(path: str, facts: ObjectAttributes) -> list[tuple[str, str]]:
     """Return (name, reason) of the attributes of an object that are left out."""
     return [(f"{path}:{name}", attribute_refusal(what)) for name, what in facts.left]
 
 
-def _described(number: int, item: Item, axes: _Axes, spans: Mapping[str, tuple[str | None, ...]], hidden: bool) -> Described:
+def _described(
+    number: int, item: DatasetItem, axes: _Axes, spans: Mapping[str, tuple[str | None, ...]], hidden: bool
+) -> DescribedVariable:
     path, shape, most = item.path, item.space.shape, item.space.most
     lengths = tuple(
         d.length if d is not None and d.grows and limit == -1 else n for d, n, limit in zip(axes, shape, most, strict=True)
@@ -162,8 +164,8 @@ def _described(number: int, item: Item, axes: _Axes, spans: Mapping[str, tuple[s
         joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).grows or has_coordinate(path, spans[path][-1], spans))
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
     # promise: external-coordinates-roots
-    read = not item.borrowing and scannable(lengths, item.kind.size)
-    return Described(number, path, spans[path], lengths, joined, read, scopes)
+    read = not item.borrowing and is_scannable(lengths, item.kind.size)
+    return DescribedVariable(number, path, spans[path], lengths, joined, read, scopes)
 
 
 def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) -> str | None:
@@ -182,14 +184,14 @@ def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) ->
 _NAMELESS = _Dimension("", "", -1, False, 0, False)
 
 
-def dtype_of(kind: Kind) -> np.dtype[Any] | None:
+def dtype_of(kind: Datatype) -> np.dtype[Any] | None:
     """Return the dtype of the values of a datatype, objects for text of variable length; None where there is none."""
     if kind.name == TEXTS:
         return np.dtype(object)
     return kind.dtype if kind.name in (PLAIN, CONVERTED, CHARACTERS, ROWS) else None
 
 
-def _dimensions(items: Sequence[Item]) -> dict[int, _Dimension]:
+def _dimensions(items: Sequence[DatasetItem]) -> dict[int, _Dimension]:
     """Return the dimensions by the number of their item, themselves numbered as netCDF-C does."""
     found: dict[int, _Dimension] = {}
     following, taken = 0, set[int]()
@@ -209,7 +211,7 @@ def _dimensions(items: Sequence[Item]) -> dict[int, _Dimension]:
     return found
 
 
-def _axes(dimensions: Mapping[int, _Dimension], number: int, item: Item) -> _Axes:
+def _axes(dimensions: Mapping[int, _Dimension], number: int, item: DatasetItem) -> _Axes:
     """Return the dimensions of a variable, None for each without a name."""
     facts, rank = item.facts, len(item.space.shape)
     axes: _Axes = (None,) * rank
@@ -227,18 +229,20 @@ def _axes(dimensions: Mapping[int, _Dimension], number: int, item: Item) -> _Axe
 
 
 @lru_cache(maxsize=256)
-def shared_variables(items: tuple[Item, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
+def shared_variables(items: tuple[DatasetItem, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
     """Return the variables, and whose values a scan reads; for files whose attributes all lie in the headers."""
     return variables_of(items, [item.facts.shown for item in items])
 
 
-def variables_of(items: tuple[Item, ...], attributes: Sequence[Attributes]) -> tuple[tuple[Variable, ...], frozenset[str]]:
+def variables_of(
+    items: tuple[DatasetItem, ...], attributes: Sequence[Attributes]
+) -> tuple[tuple[Variable, ...], frozenset[str]]:
     """Return the variables, and whose values a scan reads; ``attributes``: of every item."""
     variables = tuple(_variable(d, items[d.number], attributes[d.number]) for d in contents_of(items).variables)
     return variables, frozenset(scan_values(variables))
 
 
-def _variable(described: Described, item: Item, attrs: Attributes) -> Variable:
+def _variable(described: DescribedVariable, item: DatasetItem, attrs: Attributes) -> Variable:
     d, dtype = described, dtype_of(item.kind) or np.dtype(object)
     if item.space.empty:
         # Without a dataspace it is an array without elements.

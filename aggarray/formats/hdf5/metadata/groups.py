@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
 from aggarray.formats.hdf5.metadata.btrees import GROUP, leaves, records
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, little, modelled, require
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, little_endian, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.heaps import FractalHeap, local_heap
 from aggarray.formats.hdf5.metadata.messages import Link, link_of
@@ -26,7 +26,7 @@ def links_of(data: Data, header: Header) -> tuple[Link, ...]:
         return _symbols(data, *header.symbols)
     index = header.link_index
     if index is None:
-        raise UnmodelledError("no group")
+        raise UnsupportedError("no group")
     if index.heap == UNDEFINED:
         return _ordered(header.links, index.tracked)
     require(not header.links, "links in two places")
@@ -48,15 +48,15 @@ def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
     found = []
     for first, node, last in leaves(data, tree, GROUP, 8):
         head = data.at(node, 8)
-        count = little(head, 6, 2)
+        count = little_endian(head, 6, 2)
         require(head[:6] == b"SNOD\1\0", "an odd group")
         for offset, address, kind, reserved, value in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
             require(kind in (0, 1, _SOFT) and reserved == 0 and (kind == _SOFT) == (address == UNDEFINED), "an odd link")
             found.append(Link(_name(names, offset), address, 0, _name(names, value) if kind == _SOFT else None))
         # Names are looked up by the keys around a node.
         inside = found[len(found) - count :]
-        require(count > 0 and _name(names, little(first, 0, 8)) < inside[0].name, "an odd group")
-        require(_name(names, little(last, 0, 8)) == inside[-1].name, "an odd group")
+        require(count > 0 and _name(names, little_endian(first, 0, 8)) < inside[0].name, "an odd group")
+        require(_name(names, little_endian(last, 0, 8)) == inside[-1].name, "an odd group")
     require(all(one.name < two.name for one, two in itertools.pairwise(found)), "an odd group")
     return tuple(found)
 
@@ -99,7 +99,7 @@ def _dense(found: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], 
     """Return heap IDs, and which of them comes first, second, ..."""
     unpacked = [_ATTRIBUTE.unpack(record) for record in found]
     numbers = [number for _, _, number, _ in unpacked]
-    modelled(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
+    require_supported(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
     require(not tracked or len(set(numbers)) == len(numbers), "two attributes made at once")
     return tuple(identity for identity, _, _, _ in unpacked), tuple(sorted(range(len(numbers)), key=numbers.__getitem__))
 

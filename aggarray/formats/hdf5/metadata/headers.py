@@ -14,19 +14,19 @@ from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
 from aggarray.formats.hdf5.metadata.data import (
     KEPT_BYTES,
     Data,
-    UnmodelledError,
-    is_doubtful,
-    little,
-    modelled,
+    UnsupportedError,
+    is_invalid,
+    little_endian,
     require,
+    require_supported,
     verify,
 )
 from aggarray.formats.hdf5.metadata.messages import (
-    Fill,
-    Index,
-    Layout,
+    DataLayout,
+    FillValue,
+    FilterStep,
     Link,
-    Step,
+    LinkIndex,
     attribute_index_of,
     committed_at,
     fill_of,
@@ -39,7 +39,7 @@ from aggarray.formats.hdf5.metadata.messages import (
     symbols_of,
     virtual_at,
 )
-from aggarray.formats.hdf5.metadata.types import Kind, Space, kind_of, space_of
+from aggarray.formats.hdf5.metadata.types import Dataspace, Datatype, dataspace_of, datatype_of
 
 #: More blocks than this in one header are left to the libraries.
 _BLOCKS = 256
@@ -49,9 +49,9 @@ _ATTRIBUTE, _CONTINUATION, _SYMBOLS, _ATTRIBUTES = 0x0C, 0x10, 0x11, 0x15
 _OLD_FILL, _EXTERNAL, _HALVES = 0x04, 0x07, 0x13
 
 _ONCE: dict[int, Callable[[bytes], Any]] = {
-    _SPACE: space_of,
+    _SPACE: dataspace_of,
     _LINKS: link_index_of,
-    _KIND: kind_of,
+    _KIND: datatype_of,
     _FILL: fill_of,
     _LAYOUT: layout_of,
     _FILTERS: filters_of,
@@ -93,13 +93,13 @@ class Header:
 
     attributes: tuple[tuple[int | None, Attribute], ...]
     links: tuple[Link, ...]
-    space: Space | None = None
-    kind: Kind | None = None
-    fill: Fill | None = None
-    layout: Layout | None = None
-    filters: tuple[Step, ...] = ()
-    link_index: Index | None = None
-    attribute_index: Index | None = None
+    space: Dataspace | None = None
+    kind: Datatype | None = None
+    fill: FillValue | None = None
+    layout: DataLayout | None = None
+    filters: tuple[FilterStep, ...] = ()
+    link_index: LinkIndex | None = None
+    attribute_index: LinkIndex | None = None
     symbols: tuple[int, int] | None = None
     committed: int | None = None
     virtual: tuple[int, int] | None = None
@@ -147,12 +147,12 @@ def header_at(data: Data, address: int, lenient: bool = False) -> Header:
 def _header(data: Data, address: int, lenient: bool) -> Header:
     prefix = data.upto(address, 16)
     if prefix[:4] == b"OHDR":
-        flags = little(prefix, 5, 1)
+        flags = little_endian(prefix, 5, 1)
         require(prefix[4] == 2 and flags < 64, "an object header that is not modelled")
         start = 6 + (16 if flags & _TIMES else 0) + (4 if flags & _LIMITS else 0)
         width = 1 << (flags & 3)
         start += width
-        size = little(data.at(address, start), start - width, width)
+        size = little_endian(data.at(address, start), start - width, width)
         form = _Form(bool(flags & _NUMBERED), True, lenient)
         block = _parsed(data.at(address, start + size + 4), start, form)
         return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, form))
@@ -206,20 +206,20 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
             if code == _LAYOUT and (place := virtual_at(body)) is not None:
                 once.append((_VIRTUAL, place))
                 continue
-            modelled(not flags & _ELSEWHERE or code not in _KNOWN, "a message that lies elsewhere")
+            require_supported(not flags & _ELSEWHERE or code not in _KNOWN, "a message that lies elsewhere")
             if code == _ATTRIBUTE:
                 attributes.append((number, attribute_of(body)))
             elif code == _LINK:
                 links.append(link_of(body))
             elif code == _CONTINUATION:
-                more.append((little(body, 0, 8), little(body, 8, 8)))
+                more.append((little_endian(body, 0, 8), little_endian(body, 8, 8)))
             elif code in _ONCE:
                 once.append((code, _ONCE[code](body)))
             else:
-                modelled(code in _IDLE, f"message {code:#x}")
+                require_supported(code in _IDLE, f"message {code:#x}")
                 require(_IDLE[code].fullmatch(body) is not None, "an odd message")
-        except UnmodelledError as error:
-            if not form.lenient or is_doubtful(error):
+        except UnsupportedError as error:
+            if not form.lenient or is_invalid(error):
                 raise
     return _Block(tuple(once), tuple(attributes), tuple(links), tuple(more), count)
 
@@ -238,7 +238,7 @@ def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, in
         else:
             code, size, flags, reserved = struct.unpack_from("<HHB3s", block, at)
             require(size % 8 == 0 and reserved == b"\0\0\0", "an odd message")
-        number = little(block, at + 4, 2) if numbered else None
+        number = little_endian(block, at + 4, 2) if numbered else None
         at += length
         require(at + size <= end, "a message that is cut short")
         yield code, flags, number, block[at : at + size]
@@ -259,7 +259,7 @@ def _assembled(blocks: tuple[_Block, ...]) -> Header:
         tuple(link for block in blocks for link in block.links),
         once.get(_SPACE),
         once.get(_KIND),
-        once.get(_FILL, once.get(_OLD_FILL, Fill(True))),
+        once.get(_FILL, once.get(_OLD_FILL, FillValue(True))),
         once.get(_LAYOUT),
         once.get(_FILTERS, ()),
         once.get(_LINKS),

@@ -11,9 +11,9 @@ from aggarray.formats.hdf5.metadata.data import (
     KEPT_BYTES,
     UNDEFINED,
     Data,
-    DoubtfulError,
-    UnmodelledError,
-    little,
+    InvalidError,
+    UnsupportedError,
+    little_endian,
     require,
     verify,
     width_of,
@@ -111,7 +111,7 @@ def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, .
             others.append(position)
             continue
         middle = 1 + shape.offset
-        offset, length = little(identity, 1, shape.offset), little(identity, middle, shape.length)
+        offset, length = little_endian(identity, 1, shape.offset), little_endian(identity, middle, shape.length)
         cell = _cell(shape, offset)
         at = offset - cell[1]
         require(length > 0 and shape.head <= at and at + length <= cell[2], "an odd heap ID")
@@ -142,7 +142,7 @@ Parse: TypeAlias = Callable[[bytes], _T]
 def _pieces(block: bytes, owner: int, shape: _Shape, cell: _Cell, parse: Parse[_T]) -> tuple[_T, ...]:
     """Return the objects of a block, parsed; its header must say that it belongs where it is."""
     at = 13 + shape.offset
-    places = (little(block, 5, 8), little(block, 13, shape.offset))
+    places = (little_endian(block, 5, 8), little_endian(block, 13, shape.offset))
     require(block[:5] == b"FHDB\0" and places == (owner, cell.start), "an odd heap block")
     if shape.checked:
         verify(block[:at] + bytes(4) + block[at + 4 :] + block[at : at + 4])
@@ -193,8 +193,8 @@ class FractalHeap:
         count = shape.width * rows
         block = self._data.at(self._place(way), start + 8 * count + 4)
         verify(block)
-        require(block[:5] == b"FHIB\0" and little(block, 5, 8) == self._address, "an odd heap block")
-        require(little(block, 13, shape.offset) == begin, "an odd heap block")
+        require(block[:5] == b"FHIB\0" and little_endian(block, 5, 8) == self._address, "an odd heap block")
+        require(little_endian(block, 13, shape.offset) == begin, "an odd heap block")
         found = self._entries[way] = struct.unpack_from(f"<{count}Q", block, start)
         return found
 
@@ -213,7 +213,7 @@ class FractalHeap:
             size = (identity[0] & 15) + 1
             require(len(identity) <= 17 and size < len(identity), "an odd heap ID")
             return identity[1 : 1 + size]
-        number = little(identity, 1, len(identity) - 1)
+        number = little_endian(identity, 1, len(identity) - 1)
         require(identity[0] == _HUGE_KIND << 4 and number in huge, "an odd heap ID")
         return self._data.at(*huge[number])
 
@@ -239,7 +239,7 @@ class GlobalHeap:
 
 def collection_size(head: bytes | memoryview) -> int:
     """Return the bytes of a collection that begins with these."""
-    size = little(head, 8, 8)
+    size = little_endian(head, 8, 8)
     require(head[:8] == b"GCOL\1\0\0\0" and 16 <= size <= _COLLECTION, "an odd collection")
     return size
 
@@ -257,7 +257,7 @@ def objects_of(block: _Bytes) -> dict[int, _Bytes]:
         start = at + 16
         at = start + (length + 7 & -8)
         if start + length > size or number in found or reserved:
-            raise DoubtfulError("an odd collection")
+            raise InvalidError("an odd collection")
         found[number] = block[start : start + length]
     return found
 
@@ -271,6 +271,6 @@ def local_heap(data: Data, address: int) -> bytes:
     for _ in range(_PIECES):
         if free in (1, UNDEFINED):
             return block
-        require(free + 16 <= size and 16 <= little(block, free + 8, 8) <= size - free, "an odd heap")
-        free = little(block, free, 8)
-    raise UnmodelledError("a heap in pieces")
+        require(free + 16 <= size and 16 <= little_endian(block, free + 8, 8) <= size - free, "an odd heap")
+        free = little_endian(block, free, 8)
+    raise UnsupportedError("a heap in pieces")

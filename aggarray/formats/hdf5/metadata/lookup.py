@@ -7,15 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from aggarray.formats.hdf5.metadata.conventions import Facts, facts_at
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, modelled, require
+from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
 from aggarray.formats.hdf5.metadata.groups import links_of
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
 from aggarray.formats.hdf5.metadata.links import Links
 from aggarray.formats.hdf5.metadata.superblock import root_address
-from aggarray.storage.files import File
+from aggarray.storage.files import ByteSource
 from aggarray.storage.lru_cache import LRUCache
 
 _T = TypeVar("_T")
@@ -35,7 +35,7 @@ class H5File:
     __slots__ = ("_at", "_file", "_links", "data", "heap", "root")
 
     def __init__(self, path: str):
-        self._file = File(path)
+        self._file = ByteSource(path)
         try:
             self.data = Data(self._file)
             self.heap = GlobalHeap(self.data)
@@ -62,9 +62,9 @@ class H5File:
         prefix, _, name = path.rpartition("/")
         names = self._group(prefix)
         address = names.get(name.encode())
-        modelled(address is not None and name not in ("", "."), "no such dataset")
+        require_supported(address is not None and name not in ("", "."), "no such dataset")
         header = header_at(self.data, address or 0)
-        modelled(_is_dataset(header), "no dataset")
+        require_supported(_is_dataset(header), "no dataset")
         return header
 
     def variable(self, path: str) -> Header:
@@ -84,14 +84,14 @@ class H5File:
         """Return what a cache has of the file, else what reading gives, which is kept; so is an UnmodelledError."""
         # promise: hdf5-name-cache
         key = (self._file.path, self._file.state, what)
-        kept: tuple[_T] | UnmodelledError | None = cache.get(key)
+        kept: tuple[_T] | UnsupportedError | None = cache.get(key)
         if kept is None:
             try:
                 kept = (read(),)
-            except UnmodelledError as error:
+            except UnsupportedError as error:
                 kept = type(error)(str(error))
             cache.keep(key, kept)
-        if isinstance(kept, UnmodelledError):
+        if isinstance(kept, UnsupportedError):
             raise type(kept)(str(kept))
         return kept[0]
 
@@ -100,7 +100,7 @@ class H5File:
         if path:
             prefix, _, name = path.rpartition("/")
             address = self._group(prefix).get(name.encode()) if name not in ("", ".") else None
-            modelled(address is not None, "no such group")
+            require_supported(address is not None, "no such group")
             at, header = address or 0, header_at(self.data, address or 0)
         links, found = Links(self.data, self._at), {}
         for link in links.of(at, header):
@@ -109,9 +109,9 @@ class H5File:
                 found[link.name] = target
         return found
 
-    def facts(self, header: Header) -> Facts:
+    def facts(self, header: Header) -> ObjectAttributes:
         """Return what the attributes of an object say."""
-        return facts_at(self.data, header)
+        return attributes_at(self.data, header)
 
     def shape(self, header: Header) -> tuple[int, ...]:
         """Return the shape of a variable: along unlimited dimensions that of the longest one which has them.
@@ -120,17 +120,17 @@ class H5File:
         """
         space = header.space
         if space is None or space.empty:
-            raise UnmodelledError("a dataset without a shape")
+            raise UnsupportedError("a dataset without a shape")
         unlimited = [axis for axis, most in enumerate(space.most) if most == -1]
         if not unlimited:
             return space.shape
         facts, shape = self.facts(header), list(space.shape)
         if facts.listed is None:
             if facts.scale:
-                modelled(unlimited == [0], "a scale that is unlimited elsewhere")
+                require_supported(unlimited == [0], "a scale that is unlimited elsewhere")
                 return (max(shape[0], self._longest(header, facts)), *shape[1:])
             # Dimensions known by number alone: nothing leads to the other variables that have them.
-            modelled(facts.numbers is None, "dimensions known by number")
+            require_supported(facts.numbers is None, "dimensions known by number")
             return space.shape
         require(len(facts.listed) == len(shape), "an odd list of scales")
         for axis in unlimited:
@@ -146,14 +146,14 @@ class H5File:
         header = header_at(self.data, address)
         return self._longest(header, self.facts(header))
 
-    def _longest(self, scale: Header, facts: Facts) -> int:
+    def _longest(self, scale: Header, facts: ObjectAttributes) -> int:
         """Return the length of the unlimited dimension of a scale: that of the longest variable which has it."""
-        modelled(_is_dataset(scale) and facts.scale, "no scale")
+        require_supported(_is_dataset(scale) and facts.scale, "no scale")
         longest = 0 if facts.pure or scale.space is None else scale.space.shape[0]
         for address, axis in facts.users:
             space = header_at(self.data, address).space
             if space is None or not 0 <= axis < len(space.shape):
-                raise UnmodelledError("an odd reference")
+                raise UnsupportedError("an odd reference")
             if space.most[axis] == -1:
                 longest = max(longest, space.shape[axis])
         return longest

@@ -4,7 +4,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnmodelledError, little, modelled, require
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require, require_supported
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 _VIRTUAL = 3
@@ -18,7 +18,7 @@ SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2 = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class DataLayout:
     """Where values are stored (message type 0x0008).
 
     ``form``: COMPACT (the bytes are ``data``), CONTIGUOUS (``address``, ``size``) or CHUNKED (``chunk``: its shape, the size
@@ -38,7 +38,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class FillValue:
     """What elements are that were never written: bytes of one element (b"": zeros), or ``defined`` is False."""
 
     defined: bool
@@ -46,7 +46,7 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FilterStep:
     """A filter: HDF5's number, and the parameters that its writer left."""
 
     code: int
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class LinkIndex:
     """Links or attributes that are stored outside of the object header, and whether the order of their making is kept."""
 
     tracked: bool
@@ -75,43 +75,43 @@ class Link:
     target: bytes | None = None
 
 
-def layout_of(message: bytes) -> Layout:
+def layout_of(message: bytes) -> DataLayout:
     """Return a layout of version 1 to 5."""
-    modelled(len(message) >= 4 and 1 <= message[0] <= 5, "a layout that is not modelled")
+    require_supported(len(message) >= 4 and 1 <= message[0] <= 5, "a layout that is not modelled")
     if message[0] < 3:
         return _layout_1(message)
     form = message[1]
     if form == COMPACT:
-        size = little(message, 2, 2)
+        size = little_endian(message, 2, 2)
         require(4 + size <= len(message), "a layout that is cut short")
-        return Layout(COMPACT, size=size, data=message[4 : 4 + size])
+        return DataLayout(COMPACT, size=size, data=message[4 : 4 + size])
     if form == CONTIGUOUS:
-        return Layout(CONTIGUOUS, little(message, 2, 8), little(message, 10, 8))
-    modelled(form == CHUNKED, "a layout that is not modelled")
+        return DataLayout(CONTIGUOUS, little_endian(message, 2, 8), little_endian(message, 10, 8))
+    require_supported(form == CHUNKED, "a layout that is not modelled")
     return _chunked_3(message) if message[0] == 3 else _chunked_4(message)
 
 
-def _layout_1(message: bytes) -> Layout:
+def _layout_1(message: bytes) -> DataLayout:
     """Return a layout of version 1 or 2: the size of contiguous values is given by their shape, -1 stands for the element."""
     rank, form = message[1], message[2]
     at = 8 if form == COMPACT else 16
     require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "an odd layout")
-    sides = tuple(little(message, at + 4 * i, 4) for i in range(rank))
+    sides = tuple(little_endian(message, at + 4 * i, 4) for i in range(rank))
     at += 4 * rank
     if form == CHUNKED:
-        return Layout(CHUNKED, little(message, 8, 8), chunk=_checked(sides))
+        return DataLayout(CHUNKED, little_endian(message, 8, 8), chunk=_checked(sides))
     if form == CONTIGUOUS:
-        return Layout(CONTIGUOUS, little(message, 8, 8), math.prod(sides))
-    size = little(message, at, 4)
+        return DataLayout(CONTIGUOUS, little_endian(message, 8, 8), math.prod(sides))
+    size = little_endian(message, at, 4)
     require(at + 4 + size <= len(message), "a layout that is cut short")
-    return Layout(COMPACT, size=size, data=message[at + 4 : at + 4 + size])
+    return DataLayout(COMPACT, size=size, data=message[at + 4 : at + 4 + size])
 
 
-def _chunked_3(message: bytes) -> Layout:
+def _chunked_3(message: bytes) -> DataLayout:
     rank = message[2]
     require(2 <= rank <= 33, "an odd layout")
-    chunk = tuple(little(message, 11 + 4 * i, 4) for i in range(rank))
-    return Layout(CHUNKED, little(message, 3, 8), chunk=_checked(chunk))
+    chunk = tuple(little_endian(message, 11 + 4 * i, 4) for i in range(rank))
+    return DataLayout(CHUNKED, little_endian(message, 3, 8), chunk=_checked(chunk))
 
 
 def _checked(chunk: tuple[int, ...]) -> tuple[int, ...]:
@@ -119,18 +119,18 @@ def _checked(chunk: tuple[int, ...]) -> tuple[int, ...]:
     return chunk
 
 
-def _chunked_4(message: bytes) -> Layout:
-    flags, rank, width = message[2], message[3], little(message, 4, 1)
+def _chunked_4(message: bytes) -> DataLayout:
+    flags, rank, width = message[2], message[3], little_endian(message, 4, 1)
     bare, flags = bool(flags & 1), flags & ~1
     require(flags in (0, 2) and 2 <= rank <= 33 and 1 <= width <= 8, "an odd layout")
-    chunk = tuple(little(message, 5 + width * i, width) for i in range(rank))
+    chunk = tuple(little_endian(message, 5 + width * i, width) for i in range(rank))
     at = 5 + width * rank
-    index = little(message, at, 1)
+    index = little_endian(message, at, 1)
     at += 1
     if index == SINGLE:
         parameters: tuple[int, ...] = ()
         if flags & 2:
-            parameters = (little(message, at, 8), little(message, at + 8, 4))
+            parameters = (little_endian(message, at, 8), little_endian(message, at + 8, 4))
             at += 12
     elif index in (IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2):
         require(flags == 0, "an odd layout")
@@ -138,12 +138,12 @@ def _chunked_4(message: bytes) -> Layout:
         parameters = tuple(message[at : at + length])
         at += length
     else:
-        raise UnmodelledError(f"chunk index {index}")
-    place = little(message, at, 8)
-    return Layout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
+        raise UnsupportedError(f"chunk index {index}")
+    place = little_endian(message, at, 8)
+    return DataLayout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
 
 
-def fill_of(message: bytes) -> Fill:
+def fill_of(message: bytes) -> FillValue:
     """Return a fill value (type 0x0005)."""
     version = message[0] if message else 0
     if version in (1, 2):
@@ -153,115 +153,115 @@ def fill_of(message: bytes) -> Fill:
         require(defined <= 1, "an odd fill value")
         undefined = not defined
     elif version == 3:
-        flags = little(message, 1, 1)
+        flags = little_endian(message, 1, 1)
         at = 2
         write, undefined, given = flags >> 2 & 3, bool(flags & 16), bool(flags & 32)
         require(flags < 64 and not (undefined and given), "an odd fill value")
     else:
-        raise UnmodelledError(f"fill value version {version}")
+        raise UnsupportedError(f"fill value version {version}")
     # A writer may be told never to write it: what is read then is whatever is there.
-    size = little(message, at, 4) if given else 0
+    size = little_endian(message, at, 4) if given else 0
     require(at + 4 + size <= len(message) or not given, "an odd fill value")
     if undefined or write == 1:
-        return Fill(False)
-    return Fill(True, message[at + 4 : at + 4 + size] if given else b"")
+        return FillValue(False)
+    return FillValue(True, message[at + 4 : at + 4 + size] if given else b"")
 
 
-def old_fill_of(message: bytes) -> Fill:
+def old_fill_of(message: bytes) -> FillValue:
     """Return a fill value as files older than version 1.5 of the library have it (type 0x0004)."""
-    size = little(message, 0, 4)
+    size = little_endian(message, 0, 4)
     require(4 + size <= len(message), "an odd fill value")
-    return Fill(True, message[4 : 4 + size])
+    return FillValue(True, message[4 : 4 + size])
 
 
 def halves_of(message: bytes) -> int:
     """Return half the entries of a full node, of chunks or of a group, whichever has more (type 0x0013)."""
-    require(little(message, 0, 1) == 0, "odd sizes of trees")
-    return max(little(message, 1, 2), little(message, 3, 2))
+    require(little_endian(message, 0, 1) == 0, "odd sizes of trees")
+    return max(little_endian(message, 1, 2), little_endian(message, 3, 2))
 
 
-def filters_of(message: bytes) -> tuple[Step, ...]:
+def filters_of(message: bytes) -> tuple[FilterStep, ...]:
     """Return a filter pipeline (type 0x000B), in the order of encoding."""
-    version, count = little(message, 0, 1), little(message, 1, 1)
-    modelled(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
+    version, count = little_endian(message, 0, 1), little_endian(message, 1, 1)
+    require_supported(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
     at = 8 if version == 1 else 2
     found = []
     for _ in range(count):
-        code = little(message, at, 2)
+        code = little_endian(message, at, 2)
         at += 2
         named = 0
         if version == 1 or code >= 256:
-            named = little(message, at, 2)
+            named = little_endian(message, at, 2)
             at += 2
-        number = little(message, at + 2, 2)
+        number = little_endian(message, at + 2, 2)
         at += 4 + (-(-named // 8) * 8 if version == 1 else named)
         require(at + 4 * number <= len(message), "a filter that is cut short")
         values = struct.unpack_from(f"<{number}I", message, at)
         require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "an odd filter")
-        found.append(Step(code, values))
+        found.append(FilterStep(code, values))
         at += 4 * number + (4 if version == 1 and number % 2 else 0)
     return tuple(found)
 
 
-def link_index_of(message: bytes) -> Index:
+def link_index_of(message: bytes) -> LinkIndex:
     """Return where a group's links are (type 0x0002)."""
-    flags = little(message, 1, 1)
+    flags = little_endian(message, 1, 1)
     require(message[0] == 0 and flags < 4, "an odd group")
     at = 10 if flags & 1 else 2
-    return Index(bool(flags & 1), little(message, at, 8), little(message, at + 8, 8))
+    return LinkIndex(bool(flags & 1), little_endian(message, at, 8), little_endian(message, at + 8, 8))
 
 
-def attribute_index_of(message: bytes) -> Index:
+def attribute_index_of(message: bytes) -> LinkIndex:
     """Return where an object's attributes are (type 0x0015)."""
-    flags = little(message, 1, 1)
+    flags = little_endian(message, 1, 1)
     require(message[0] == 0 and flags < 4, "odd attributes")
     at = 4 if flags & 1 else 2
-    return Index(bool(flags & 1), little(message, at, 8), little(message, at + 8, 8))
+    return LinkIndex(bool(flags & 1), little_endian(message, at, 8), little_endian(message, at + 8, 8))
 
 
 def link_of(message: bytes) -> Link:
     """Return a link (type 0x0006)."""
-    version, flags = little(message, 0, 1), little(message, 1, 1)
+    version, flags = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require(version == 1 and flags < 32, "an odd link")
     at, kind = 2, 0
     if flags & 8:
-        kind = little(message, at, 1)
+        kind = little_endian(message, at, 1)
         at += 1
     order = 0
     if flags & 4:
-        order = little(message, at, 8)
+        order = little_endian(message, at, 8)
         at += 8
     if flags & 16:
-        require(little(message, at, 1) <= 1, "an odd character set")
+        require(little_endian(message, at, 1) <= 1, "an odd character set")
         at += 1
     width = 1 << (flags & 3)
-    length = little(message, at, width)
+    length = little_endian(message, at, width)
     at += width
     name = message[at : at + length]
     at += length
     # To a hard link belongs an address, to others so many bytes.
-    held = 8 if kind == 0 else 2 + little(message, at, 2)
+    held = 8 if kind == 0 else 2 + little_endian(message, at, 2)
     require(length > 0 and at + held <= len(message), "a link that is cut short")
     target = message[at + 2 : at + held] if kind == _SOFT else None
-    return Link(name, UNDEFINED if kind else little(message, at, 8), order, target)
+    return Link(name, UNDEFINED if kind else little_endian(message, at, 8), order, target)
 
 
 def symbols_of(message: bytes) -> tuple[int, int]:
     """Return the addresses of B-tree and local heap of a group of the first kind (type 0x0011)."""
-    return little(message, 0, 8), little(message, 8, 8)
+    return little_endian(message, 0, 8), little_endian(message, 8, 8)
 
 
 def committed_at(message: bytes) -> int:
     """Return the address of the object that has a datatype which others share (a shared message of type 0x0003)."""
-    version, kind = little(message, 0, 1), little(message, 1, 1)
+    version, kind = little_endian(message, 0, 1), little_endian(message, 1, 1)
     # Version 3 also knows of messages in a heap.
-    modelled(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
+    require_supported(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
     # Version 1 has an entry of a group: the place of a name comes first.
-    return little(message, 16 if version == 1 else 2, 8)
+    return little_endian(message, 16 if version == 1 else 2, 8)
 
 
 def virtual_at(message: bytes) -> tuple[int, int] | None:
     """Return where in the global heap a virtual layout lists its sources (address, number); None for other layouts."""
     if message[1:2] != bytes([_VIRTUAL]) or message[0] < 4:
         return None
-    return little(message, 2, 8), little(message, 10, 4)
+    return little_endian(message, 2, 8), little_endian(message, 10, 4)

@@ -9,20 +9,20 @@ from typing import Any
 
 from aggarray.formats.base import SCAN_ELEMENTS, Variable, stored_values
 from aggarray.formats.hdf5.metadata.conventions import shown_attributes
-from aggarray.formats.hdf5.metadata.data import UnmodelledError
+from aggarray.formats.hdf5.metadata.data import UnsupportedError
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import PLAIN
 from aggarray.formats.hdf5.metadata.values import values_of
-from aggarray.formats.partial_scan import GLIMPSED, Glimpse, Wanted, glimpsed, unread
+from aggarray.formats.partial_scan import MAX_VALUES, PartialScan, PartialScanRequest, select_partial, unread
 
 
-def glimpse(path: str, wanted: Wanted) -> Glimpse | None:
+def scan_partially(path: str, wanted: PartialScanRequest) -> PartialScan | None:
     """Return what is wanted of a file; one of `data.LEFT` where it is left to the library."""
     file = H5File(path)
     try:
         attrs = _attributes(file, file.root, wanted.attributes) if wanted.attributes else {}
-        return glimpsed(path, attrs, [_variable(file, name) for name in wanted.coordinates], wanted, unread)
+        return select_partial(path, attrs, [_variable(file, name) for name in wanted.coordinates], wanted, unread)
     finally:
         file.close()
 
@@ -37,13 +37,13 @@ def _variable(file: H5File, name: str) -> Variable:
     """Return a coordinate with its values, units and calendar; UnmodelledError unless it is one piece of plain numbers."""
     header = file.dataset(name)
     if header.kind is None or header.kind.name != PLAIN or header.space is None or header.space.empty:
-        raise UnmodelledError("no plain numbers")
+        raise UnsupportedError("no plain numbers")
     shape = header.space.shape
     if math.prod(shape) > SCAN_ELEMENTS:
-        raise UnmodelledError("more than is read by a scan")
-    attrs = _attributes(file, header, GLIMPSED)
+        raise UnsupportedError("more than is read by a scan")
+    attrs = _attributes(file, header, MAX_VALUES)
     if not attrs and file.facts(header).pure:
-        raise UnmodelledError("a dimension without a coordinate")
+        raise UnsupportedError("a dimension without a coordinate")
     values = stored_values(values_of(file.data, file.heap, header, shape), {})
     # Names of dimensions are those of the kind.
     return Variable(name, values.dtype, shape, tuple([f"dim_{n}" for n in range(len(shape))]), attrs, values)

@@ -10,7 +10,7 @@ import numpy as np
 
 from aggarray.formats.base import FREE_CHUNKS
 from aggarray.formats.hdf5.metadata.chunks import stored_chunks
-from aggarray.formats.hdf5.metadata.data import Data, DoubtfulError, UnmodelledError, modelled, require
+from aggarray.formats.hdf5.metadata.data import Data, InvalidError, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.heaps import collection_size, objects_of
 from aggarray.formats.hdf5.metadata.messages import CHUNKED
@@ -55,7 +55,7 @@ class StoredRows:
             first = following
 
 
-def claimed_rows(data: Data, header: Header) -> str | None:
+def declared_rows(data: Data, header: Header) -> str | None:
     """Return why the sizes of rows are not looked at: what is stored does not bear out so many; else None."""
     layout, space = header.layout, header.space
     if layout is None or space is None or space.count <= FREE_CHUNKS:
@@ -76,8 +76,8 @@ def stored_rows(data: Data, header: Header) -> StoredRows:
     """Return the rows of a dataset; one of `data.LEFT` where it has none, or these are left to the libraries."""
     kind, space = header.kind, header.space
     if kind is None or kind.name != ROWS or kind.dtype is None or space is None:
-        raise UnmodelledError("no rows of numbers")
-    modelled(len(space.shape) == 1 and not space.empty, "rows along several dimensions")
+        raise UnsupportedError("no rows of numbers")
+    require_supported(len(space.shape) == 1 and not space.empty, "rows along several dimensions")
     elements = elements_of(data, header)
     counts = elements["count"].astype(np.int64)
     # promise: hdf5-row-length
@@ -95,7 +95,7 @@ def _gathered(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
         part = collections[i].get(number)
         # promise: hdf5-row-heap
         if part is None or len(part) != count * itemsize:
-            raise DoubtfulError("a row of odd length")
+            raise InvalidError("a row of odd length")
         parts.append(part)
     return b"".join(parts)
 

@@ -10,19 +10,34 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
-from aggarray.formats.hdf5.metadata.conventions import Facts, facts_at, shown_attributes
-from aggarray.formats.hdf5.metadata.data import LEFT, UNDEFINED, Data, UnmodelledError, is_doubtful, modelled, require
-from aggarray.formats.hdf5.metadata.dimensions import Contents, Item, contents_of, left_out, shared_variables, variables_of
+from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at, shown_attributes
+from aggarray.formats.hdf5.metadata.data import (
+    UNDEFINED,
+    UNREADABLE,
+    Data,
+    UnsupportedError,
+    is_invalid,
+    require,
+    require_supported,
+)
+from aggarray.formats.hdf5.metadata.dimensions import (
+    Contents,
+    DatasetItem,
+    contents_of,
+    left_out,
+    shared_variables,
+    variables_of,
+)
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
 from aggarray.formats.hdf5.metadata.links import Links
-from aggarray.formats.hdf5.metadata.rows import claimed_rows, stored_rows
+from aggarray.formats.hdf5.metadata.rows import declared_rows, stored_rows
 from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.hdf5.metadata.types import ROWS
 from aggarray.formats.hdf5.metadata.values import check_storage, values_of
 from aggarray.formats.hdf5.refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
 from aggarray.formats.hdf5.rows import as_rows, padded
-from aggarray.storage.files import File
+from aggarray.storage.files import ByteSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +48,11 @@ class _Dataset:
     name: str
     address: int
     header: Header
-    facts: Facts
+    facts: ObjectAttributes
 
 
 @dataclass(slots=True)
-class _Found:
+class _Walk:
     """What a walk through a file has found, in order: groups by path, datasets, what is left out and why.
 
     ``seen``: the addresses of groups; ``later``: links by name, as (prefix, name, address), looked at when all else is known.
@@ -46,7 +61,7 @@ class _Found:
     data: Data
     heap: GlobalHeap
     links: Links
-    groups: dict[str, Facts] = field(default_factory=dict)
+    groups: dict[str, ObjectAttributes] = field(default_factory=dict)
     datasets: list[_Dataset] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
@@ -58,14 +73,14 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
 
     ``by_library`` reads values of coordinates that only the HDF5 library decodes.
     """
-    with File(path) as file:
+    with ByteSource(path) as file:
         return _structure(path, file, by_library)
 
 
-def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
+def _structure(path: str, file: ByteSource, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
     data = Data(file)
     root = root_address(data)
-    found = _Found(data, GlobalHeap(data), Links(data, root))
+    found = _Walk(data, GlobalHeap(data), Links(data, root))
     _walk(found, root, header_at(data, root), "")
     for prefix, name, address in found.later:
         header = header_at(data, address)
@@ -89,7 +104,7 @@ def _structure(path: str, file: File, by_library: Callable[[Variable], np.ndarra
 
 
 def _filled(
-    found: _Found, items: tuple[Item, ...], contents: Contents, by_library: Callable[[Variable], np.ndarray | None] | None
+    found: _Walk, items: tuple[DatasetItem, ...], contents: Contents, by_library: Callable[[Variable], np.ndarray | None] | None
 ) -> tuple[Variable, ...]:
     """Return the variables, those that a scan reads with their values."""
     variables, wanted = _variables(found, items)
@@ -109,8 +124,8 @@ def _filled(
             return np.empty(0, variable.dtype)
         try:
             values = values_of(found.data, found.heap, found.datasets[place.number].header, place.lengths)
-        except UnmodelledError as error:
-            if by_library is None or is_doubtful(error):
+        except UnsupportedError as error:
+            if by_library is None or is_invalid(error):
                 raise
             return by_library(variable)
         return stored_values(values, variable.attrs, place.joined).astype(variable.dtype, copy=False)
@@ -118,10 +133,10 @@ def _filled(
     return with_values(variables, read, wanted)
 
 
-def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
+def _walk(found: _Walk, address: int, header: Header, prefix: str) -> None:
     """Collect the datasets of a group, then what is in the groups in it, as netCDF-C does."""
     found.seen.add(address)
-    facts = found.groups[prefix] = facts_at(found.data, header)
+    facts = found.groups[prefix] = attributes_at(found.data, header)
     found.skipped += left_out(prefix[:-1], facts)
     inner = []
     for link in found.links.of(address, header):
@@ -149,13 +164,13 @@ def _walk(found: _Found, address: int, header: Header, prefix: str) -> None:
             _walk(found, at, item, f"{path}/")
 
 
-def _note_dataset(found: _Found, prefix: str, name: str, address: int, header: Header) -> None:
+def _note_dataset(found: _Walk, prefix: str, name: str, address: int, header: Header) -> None:
     if header.layout is None and header.virtual is None and header.space is None and header.kind is not None:
         return  # a datatype with a name
-    found.datasets.append(_Dataset(prefix, name, address, header, facts_at(found.data, header)))
+    found.datasets.append(_Dataset(prefix, name, address, header, attributes_at(found.data, header)))
 
 
-def _items(found: _Found) -> tuple[Item, ...]:
+def _items(found: _Walk) -> tuple[DatasetItem, ...]:
     """Return what is known of the datasets without their addresses."""
     positions: dict[int, int] = {}
     for position, dataset in enumerate(found.datasets):
@@ -164,15 +179,15 @@ def _items(found: _Found) -> tuple[Item, ...]:
     return tuple([_item(found, dataset, positions, n) for n, dataset in enumerate(found.datasets)])
 
 
-def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number: int) -> Item:
+def _item(found: _Walk, dataset: _Dataset, positions: Mapping[int, int], number: int) -> DatasetItem:
     header, facts = dataset.header, dataset.facts
     kind, space, layout = header.kind, header.space, header.layout
     if kind is None or space is None or layout is None:
         require(space is not None, "values without a dataspace")
         if kind is None or space is None or header.virtual is None:
-            raise UnmodelledError("neither a group nor an ordinary dataset")
+            raise UnsupportedError("neither a group nor an ordinary dataset")
         # How long it is then, the files tell that it is made of.
-        modelled(-1 not in space.most, "a virtual dataset without end")
+        require_supported(-1 not in space.most, "a virtual dataset without end")
     elif not header.external:
         check_storage(found.data, layout, kind.size * space.count)
     scales: tuple[int | None, ...] | None = None
@@ -183,20 +198,20 @@ def _item(found: _Found, dataset: _Dataset, positions: Mapping[int, int], number
         scales = tuple([positions[a] if a in positions else _checked(found, dataset, a) for a in addresses])
     elif facts.scales is not None:
         scales = tuple([positions[a] if a in positions else _checked(found, dataset, a) for a in facts.scales])
-    return Item(dataset.prefix, dataset.name, space, kind, facts, scales, layout is None or header.external)
+    return DatasetItem(dataset.prefix, dataset.name, space, kind, facts, scales, layout is None or header.external)
 
 
-def _checked(found: _Found, dataset: _Dataset, address: int) -> int | None:
+def _checked(found: _Walk, dataset: _Dataset, address: int) -> int | None:
     """Return None for an address at which no scale is; where no object is, as after a scale was deleted, that is noted."""
     if address not in (0, UNDEFINED):
         try:
             header_at(found.data, address, lenient=True)
-        except LEFT:
+        except UNREADABLE:
             found.skipped.append((f"{dataset.prefix}{dataset.name}:DIMENSION_LIST", NO_SCALE))
     return None
 
 
-def _referred(found: _Found, count: int, address: int, number: int) -> int:
+def _referred(found: _Walk, count: int, address: int, number: int) -> int:
     """Return the address of the first scale of a dimension, `data.UNDEFINED` where it has none."""
     if not count:
         return UNDEFINED
@@ -205,7 +220,7 @@ def _referred(found: _Found, count: int, address: int, number: int) -> int:
     return int.from_bytes(packed[:8], "little")
 
 
-def _variables(found: _Found, items: tuple[Item, ...]) -> tuple[tuple[Variable, ...], frozenset[str] | None]:
+def _variables(found: _Walk, items: tuple[DatasetItem, ...]) -> tuple[tuple[Variable, ...], frozenset[str] | None]:
     """Return the variables, and whose values a scan reads where that is known already."""
     if all(item.facts.shareable for item in items):
         return shared_variables(items)
@@ -213,7 +228,7 @@ def _variables(found: _Found, items: tuple[Item, ...]) -> tuple[tuple[Variable, 
 
 
 def _with_rows(
-    found: _Found, items: tuple[Item, ...], variables: Sequence[Variable]
+    found: _Walk, items: tuple[DatasetItem, ...], variables: Sequence[Variable]
 ) -> tuple[tuple[Variable, ...], dict[str, np.ndarray]]:
     """Return the variables with samples and sizes in place of rows, and the values of these sizes."""
     taken = {item.path for item in items}
@@ -225,7 +240,7 @@ def _with_rows(
         if header.kind is None or header.kind.name != ROWS:
             shown.append(variable)
         # promise: hdf5-rows-memory
-        elif claim := claimed_rows(found.data, header):
+        elif claim := declared_rows(found.data, header):
             found.skipped.append((variable.name, claim))
         else:
             counts = stored_rows(found.data, header).elements["count"].astype(np.int64)

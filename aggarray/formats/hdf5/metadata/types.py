@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnmodelledError, little, require
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
 #: Numbers whose stored bytes only the HDF5 library turns into those of a NumPy dtype.
@@ -37,7 +37,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Datatype:
     """A datatype, and how many bytes an element has.
 
     ``name`` is PLAIN (numbers), CONVERTED (numbers that the HDF5 library converts), CHARACTERS (text of fixed length), TEXTS
@@ -55,7 +55,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Dataspace:
     """A dataspace: its shape and the shape it may grow to, -1 = without end."""
 
     shape: tuple[int, ...]
@@ -86,7 +86,7 @@ def _plain() -> dict[bytes, np.dtype[Any]]:
 
 
 @lru_cache(maxsize=512)
-def kind_of(message: bytes) -> Kind:
+def datatype_of(message: bytes) -> Datatype:
     """Return the datatype of a message (type 0x0003); the library has padded some by more than to a multiple of eight bytes."""
     kind, end = _parsed(message, 0)
     # Behind a type that is made of others the library has left what lay there.
@@ -94,7 +94,7 @@ def kind_of(message: bytes) -> Kind:
     return kind
 
 
-def _parsed(message: bytes, at: int, depth: int = 0) -> tuple[Kind, int]:
+def _parsed(message: bytes, at: int, depth: int = 0) -> tuple[Datatype, int]:
     """Return the datatype that begins at a place of a message, and where it ends."""
     require(at + 8 <= len(message) and depth < _DEEPEST, "a datatype that is cut short")
     version, number = message[at] >> 4, message[at] & 15
@@ -125,7 +125,7 @@ class _Type(NamedTuple):
         """The number in its flags."""
         return int.from_bytes(self.bits[:2], "little")
 
-    def inner(self, at: int) -> tuple[Kind, int]:
+    def inner(self, at: int) -> tuple[Datatype, int]:
         """Return a type within this one."""
         return _parsed(self.message, at, self.depth + 1)
 
@@ -136,7 +136,7 @@ class _Type(NamedTuple):
         return self.message[at:end], end + 1 if self.version >= 3 else at + (end - at) // 8 * 8 + 8
 
 
-_Parsed = tuple[Kind, int]
+_Parsed = tuple[Datatype, int]
 
 
 def _integer(t: _Type) -> _Parsed:
@@ -148,11 +148,11 @@ def _integer(t: _Type) -> _Parsed:
     dtype = _plain().get(bytes([_INTEGER]) + stored[1:])
     sign = "i" if stored[1] & 8 and stored[0] & 15 == _INTEGER else "u"
     if dtype is not None:
-        kind = Kind(PLAIN, t.size, dtype)
+        kind = Datatype(PLAIN, t.size, dtype)
     elif t.size in (1, 2, 4, 8):
-        kind = Kind(CONVERTED, t.size, np.dtype(f"{'>' if stored[1] & 1 else '<'}{sign}{t.size}"))
+        kind = Datatype(CONVERTED, t.size, np.dtype(f"{'>' if stored[1] & 1 else '<'}{sign}{t.size}"))
     else:
-        kind = Kind(OTHER, t.size, what=f"{8 * t.size}-bit integer")
+        kind = Datatype(OTHER, t.size, what=f"{8 * t.size}-bit integer")
     return kind, t.at + 12
 
 
@@ -162,24 +162,24 @@ def _float(t: _Type) -> _Parsed:
     require(len(stored) == 20, "a datatype that is cut short")
     dtype = _plain().get(bytes([_FLOAT]) + stored[1:])
     if dtype is not None:
-        return Kind(PLAIN, t.size, dtype), t.at + 20
+        return Datatype(PLAIN, t.size, dtype), t.at + 20
     offset, precision, place, exponent, start, mantissa, bias = struct.unpack_from("<HHBBBBI", stored, 8)
     ends = (offset + precision, place + exponent, start + mantissa, stored[2] + 1)
     require(max(ends) <= 8 * t.size and min(exponent, mantissa) > 0 and stored[1] >> 4 & 3 < 3, "an odd datatype")
     for itemsize, digits, highest, lowest in _FLOATS:
         if mantissa <= digits and (1 << exponent) - bias - 1 <= highest and 1 - bias >= lowest:
             order = ">" if stored[1] & 65 == 1 else "<"
-            return Kind(CONVERTED, t.size, np.dtype(f"{order}f{itemsize}")), t.at + 20
-    return Kind(OTHER, t.size, what=f"{8 * t.size}-bit floating-point"), t.at + 20
+            return Datatype(CONVERTED, t.size, np.dtype(f"{order}f{itemsize}")), t.at + 20
+    return Datatype(OTHER, t.size, what=f"{8 * t.size}-bit floating-point"), t.at + 20
 
 
 def _time(t: _Type) -> _Parsed:
-    return Kind(OTHER, t.size, what="time"), t.rest + 2
+    return Datatype(OTHER, t.size, what="time"), t.rest + 2
 
 
 def _characters(t: _Type) -> _Parsed:
     _check_text(t.bits[0], t.bits[1:])
-    return Kind(CHARACTERS, t.size, np.dtype(f"S{t.size}"), not t.bits[0] & 15), t.rest
+    return Datatype(CHARACTERS, t.size, np.dtype(f"S{t.size}"), not t.bits[0] & 15), t.rest
 
 
 def _opaque(t: _Type) -> _Parsed:
@@ -187,8 +187,8 @@ def _opaque(t: _Type) -> _Parsed:
     length = t.bits[0]
     require(not any(t.bits[1:]) and length % 8 == 0, "an odd datatype")
     dates = _DATES.fullmatch(t.message[t.rest : t.rest + length])
-    kind = Kind(OTHER, t.size, what="opaque")
-    return kind if dates is None else Kind(CONVERTED, t.size, np.dtype(dates[1].decode()), what="opaque"), t.rest + length
+    kind = Datatype(OTHER, t.size, what="opaque")
+    return kind if dates is None else Datatype(CONVERTED, t.size, np.dtype(dates[1].decode()), what="opaque"), t.rest + length
 
 
 def _compound(t: _Type) -> _Parsed:
@@ -198,18 +198,18 @@ def _compound(t: _Type) -> _Parsed:
     for _ in range(t.number):
         name, place = t.name(place)
         width = (t.size.bit_length() + 7) // 8 if t.version >= 3 else 4
-        offset = little(t.message, place, width)
+        offset = little_endian(t.message, place, width)
         part, place = t.inner(place + width + (28 if t.version == 1 else 0))
         require(offset + part.size <= t.size, "an odd datatype")
         members.append((name, offset, part))
     names, places, kinds = zip(*members, strict=True)
     if (names, places, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and kinds[0].name == OBJECTS:
         user = kinds[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
-        return Kind(USERS if user else OTHER, t.size, what="compound"), place
+        return Datatype(USERS if user else OTHER, t.size, what="compound"), place
     if names == (b"r", b"i") and places == (0, kinds[0].size) and kinds[0] == kinds[1]:
         found = _complex_of(kinds[0], t.size)
-        return (found if found.name == PLAIN else Kind(OTHER, t.size, what="compound")), place
-    return Kind(OTHER, t.size, what="compound"), place
+        return (found if found.name == PLAIN else Datatype(OTHER, t.size, what="compound")), place
+    return Datatype(OTHER, t.size, what="compound"), place
 
 
 def _complex(t: _Type) -> _Parsed:
@@ -218,16 +218,16 @@ def _complex(t: _Type) -> _Parsed:
     return _complex_of(part, t.size), end
 
 
-def _complex_of(part: Kind, size: int) -> Kind:
+def _complex_of(part: Datatype, size: int) -> Datatype:
     dtype = part.dtype
     if part.name == PLAIN and dtype is not None and dtype.kind == "f" and part.size > 2 and size == 2 * part.size:
-        return Kind(PLAIN, size, np.dtype(f"{dtype.byteorder}c{size}"))
-    return Kind(OTHER, size, what="complex")
+        return Datatype(PLAIN, size, np.dtype(f"{dtype.byteorder}c{size}"))
+    return Datatype(OTHER, size, what="complex")
 
 
 def _reference(t: _Type) -> _Parsed:
     objects = t.bits == b"\0\0\0" and t.size == 8
-    return Kind(OBJECTS if objects else OTHER, t.size, what="reference"), t.rest
+    return Datatype(OBJECTS if objects else OTHER, t.size, what="reference"), t.rest
 
 
 def _enumeration(t: _Type) -> _Parsed:
@@ -241,7 +241,7 @@ def _enumeration(t: _Type) -> _Parsed:
     values = t.message[place:end]
     require(base.name in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "an odd datatype")
     if base.size == 1 and dict(zip(names, values, strict=True)) == _BOOLEAN:
-        return Kind(CONVERTED, 1, np.dtype(bool)), end
+        return Datatype(CONVERTED, 1, np.dtype(bool)), end
     return base, end
 
 
@@ -253,23 +253,23 @@ def _sequence(t: _Type) -> _Parsed:
     if t.bits[0] & 15 == 1:
         _check_text(t.bits[0] >> 4 | (t.bits[1] & 15) << 4, t.bits[2:3] + bytes([t.bits[1] >> 4]))
         require(t.message[t.rest] & 15 == _INTEGER and t.message.startswith(_BYTE, t.rest + 1), "an odd datatype")
-        return Kind(TEXTS, ELEMENT), end
+        return Datatype(TEXTS, ELEMENT), end
     if t.bits == b"\0\0\0":
         if inner.name == OBJECTS:
-            return Kind(REFERENCES, ELEMENT, what="variable-length"), end
+            return Datatype(REFERENCES, ELEMENT, what="variable-length"), end
         # Numbers with names are not told by the size of a row.
         numbers = inner.name == PLAIN and t.message[t.rest] & 15 != _NAMED
-        return Kind(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, what="variable-length"), end
-    return Kind(OTHER_ROWS, ELEMENT, what="variable-length"), end
+        return Datatype(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, what="variable-length"), end
+    return Datatype(OTHER_ROWS, ELEMENT, what="variable-length"), end
 
 
 def _array(t: _Type) -> _Parsed:
-    rank = little(t.message, t.rest, 1)
+    rank = little_endian(t.message, t.rest, 1)
     place = t.rest + (1 if t.version >= 3 else 4)
-    sides = [little(t.message, place + 4 * i, 4) for i in range(rank)]
+    sides = [little_endian(t.message, place + 4 * i, 4) for i in range(rank)]
     part, end = t.inner(place + (4 if t.version >= 3 else 8) * rank)
     require(0 < rank <= 32 and math.prod(sides) * part.size == t.size, "an odd datatype")
-    return Kind(OTHER, t.size, what="array"), end
+    return Datatype(OTHER, t.size, what="array"), end
 
 
 #: By HDF5's number of the class.
@@ -289,7 +289,7 @@ def _is_padding(message: bytes, start: int) -> bool:
 
 
 @lru_cache(maxsize=2048)
-def space_of(message: bytes) -> Space:
+def dataspace_of(message: bytes) -> Dataspace:
     """Return the dataspace of a message (type 0x0001), which may be padded to a multiple of eight bytes."""
     require(len(message) >= 4, "a dataspace that is cut short")
     version, rank, flags, form = message[:4]
@@ -298,7 +298,7 @@ def space_of(message: bytes) -> Space:
     elif version == 2:
         at = 4
     else:
-        raise UnmodelledError(f"dataspace version {version}")
+        raise UnsupportedError(f"dataspace version {version}")
     require(rank <= 32 and flags <= 1 and form <= 2 and (form == 1 or rank == 0), "an odd dataspace")
     end = at + 8 * rank * (1 + flags)
     require(_is_padding(message, end), "a dataspace that is cut short")
@@ -306,4 +306,4 @@ def space_of(message: bytes) -> Space:
     shape, most = numbers[:rank], numbers[rank:] if flags else numbers[:rank]
     for n, limit in zip(shape, most, strict=True):
         require(n < 1 << 62 and (limit == UNDEFINED or n <= limit), "an odd dataspace")
-    return Space(shape, tuple(-1 if limit == UNDEFINED else limit for limit in most), form == 2)
+    return Dataspace(shape, tuple(-1 if limit == UNDEFINED else limit for limit in most), form == 2)

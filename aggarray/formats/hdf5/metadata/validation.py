@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 from aggarray.formats.hdf5.metadata.chunks import check_index
 from aggarray.formats.hdf5.metadata.data import (
-    LEFT,
     UNDEFINED,
+    UNREADABLE,
     Data,
-    DoubtfulError,
-    UnmodelledError,
-    is_doubtful,
+    InvalidError,
+    UnsupportedError,
+    is_invalid,
     refuse,
     verify,
 )
@@ -25,7 +25,7 @@ from aggarray.formats.hdf5.metadata.messages import CHUNKED
 from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.hdf5.metadata.types import TEXTS
 from aggarray.formats.hdf5.metadata.values import check_storage, text_at
-from aggarray.storage.files import File
+from aggarray.storage.files import ByteSource
 from aggarray.storage.lru_cache import LRUCache
 
 #: What was found of the latest files, by path and state.
@@ -38,7 +38,7 @@ def contradicts_itself(path: str) -> bool:
     FormatError where they would give other values.
     """
     try:
-        with File(path) as file:
+        with ByteSource(path) as file:
             key = path, file.state
             known: bool | None = _known.get(key)
             if known is None:
@@ -49,33 +49,33 @@ def contradicts_itself(path: str) -> bool:
         return False
 
 
-def survey(path: str) -> None:
+def validate(path: str) -> None:
     """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its root group is."""
-    with File(path) as file:
+    with ByteSource(path) as file:
         _check_file(file)
 
 
-def _is_doubtful(path: str, file: File) -> bool:
+def _is_doubtful(path: str, file: ByteSource) -> bool:
     try:
         _check_file(file)
-    except LEFT as error:
+    except UNREADABLE as error:
         refuse(error, path)
-        return is_doubtful(error)
+        return is_invalid(error)
     return False
 
 
-def _check_file(file: File) -> None:
+def _check_file(file: ByteSource) -> None:
     data = Data(file)
     try:
         root = root_address(data)
-    except UnmodelledError as error:
-        if is_doubtful(error):
+    except UnsupportedError as error:
+        if is_invalid(error):
             raise
-        raise DoubtfulError(str(error)) from error
-    _survey(data, root)
+        raise InvalidError(str(error)) from error
+    _validate(data, root)
 
 
-def _survey(data: Data, root: int) -> None:
+def _validate(data: Data, root: int) -> None:
     heap = GlobalHeap(data)
     seen = {root}
     waiting = [root]
@@ -106,8 +106,8 @@ def _passing_over() -> Iterator[None]:
     """Go on after the block over what is not modelled."""
     try:
         yield
-    except UnmodelledError as error:
-        if is_doubtful(error):
+    except UnsupportedError as error:
+        if is_invalid(error):
             raise
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from aggarray.codecs import Filter, decode
 from aggarray.formats.hdf5.chunk_index import filter_of
 from aggarray.formats.hdf5.metadata.chunks import Chunk, chunks_of
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnmodelledError, modelled, require
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
-from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, Fill, Layout
+from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
 
 #: Larger chunks are left to HDF5.
@@ -28,14 +28,14 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
     not there is fill value.
     """
     if header.kind is None or header.space is None or header.layout is None:
-        raise UnmodelledError("no dataset")
+        raise UnsupportedError("no dataset")
     texts = header.kind.name == TEXTS
-    modelled(texts or header.kind.name in (PLAIN, CHARACTERS), "a type that is not modelled")
+    require_supported(texts or header.kind.name in (PLAIN, CHARACTERS), "a type that is not modelled")
     dtype = np.dtype(f"V{ELEMENT}") if texts else header.kind.dtype
-    modelled(not header.space.empty, "a dataset without a dataspace")
+    require_supported(not header.space.empty, "a dataset without a dataspace")
     found = _stored(data, header, header.layout, np.dtype(dtype))
     if shape != found.shape:
-        modelled((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
+        require_supported((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
         longer = _filled(shape, found.dtype, header.fill)
         longer[tuple(slice(0, n) for n in found.shape)] = found
         found = longer
@@ -45,15 +45,15 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
 def elements_of(data: Data, header: Header) -> np.ndarray:
     """Return where the elements of a dataset of variable length lie: count, address of a collection, number in it."""
     if header.layout is None:
-        raise UnmodelledError("no dataset")
+        raise UnsupportedError("no dataset")
     found = _stored(data, header, header.layout, np.dtype(f"V{ELEMENT}"))
     return np.ascontiguousarray(found).view(_ELEMENT)
 
 
-def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Fill | None) -> np.ndarray:
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: FillValue | None) -> np.ndarray:
     """Return an array of nothing but fill value."""
     if fill is None or not fill.defined:
-        raise UnmodelledError("no fill value")
+        raise UnsupportedError("no fill value")
     out = np.zeros(shape, dtype)
     if fill.value:
         require(len(fill.value) == dtype.itemsize, "an odd fill value")
@@ -61,8 +61,8 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Fill | None) -> 
     return out
 
 
-def _stored(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
-    modelled(not header.external, "values in other files")
+def _stored(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any]) -> np.ndarray:
+    require_supported(not header.external, "values in other files")
     shape = header.space.shape if header.space else ()
     size = math.prod(shape) * dtype.itemsize
     if not size:
@@ -81,9 +81,9 @@ def _stored(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) ->
     return np.frombuffer(packed, dtype).reshape(shape)
 
 
-def _chunked(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
+def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any]) -> np.ndarray:
     if header.space is None:
-        raise UnmodelledError("no dataset")
+        raise UnsupportedError("no dataset")
     shape = header.space.shape
     *chunk, element = layout.chunk
     raw = math.prod(layout.chunk)
@@ -109,7 +109,7 @@ def _chunked(data: Data, header: Header, layout: Layout, dtype: np.dtype[Any]) -
 def _filters(header: Header) -> tuple[Filter, ...]:
     found = tuple(filter_of(step.code, step.values) for step in header.filters)
     if None in found:
-        raise UnmodelledError("a filter that is not known")
+        raise UnsupportedError("a filter that is not known")
     return tuple(f for f in found if f is not None)
 
 
@@ -137,7 +137,7 @@ def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
     return found.partition(b"\0")[0]
 
 
-def check_storage(data: Data, layout: Layout, size: int) -> None:
+def check_storage(data: Data, layout: DataLayout, size: int) -> None:
     """Refuse values that lie outside of the file or have another size than they should, as HDF5 does when it opens them."""
     if layout.form != CHUNKED:
         require(layout.size == size or layout.address == UNDEFINED, "a dataset of odd size")
