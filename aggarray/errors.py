@@ -1,8 +1,7 @@
-"""Which exceptions does aggarray raise on purpose?
+"""The exceptions of aggarray.
 
-Every deliberate error derives from `AggarrayError` and from the builtin that a caller would expect, so that both
-``except aggarray.UnitsError`` and ``except ValueError`` work. Messages are one line that names the file, the variable,
-the value and the way out.
+Each derives from `AggarrayError` and from the builtin that a caller would expect, so that both ``except aggarray.UnitsError``
+and ``except ValueError`` work. A message is one line: file and variable, what is wrong, the value, what to do.
 """
 
 from collections.abc import Iterable
@@ -22,17 +21,35 @@ def printable(text: Any) -> str:
 
 
 class AggarrayError(Exception):
-    """Base of every error that aggarray raises on purpose.
+    """Base of every error that aggarray raises deliberately.
 
+    The arguments say what is wrong. ``path``, ``variable``: where; ``hint``: what to do; None where they do not apply. Code
+    that knows more about an error than its raiser sets these attributes: the message is formatted here alone.
+
+    >>> print(FormatError("truncated", path="a.nc", variable="tas", hint="restore the file"))
+    a.nc, variable 'tas': truncated; restore the file
     >>> issubclass(NotFoundError, KeyError) and issubclass(MissingFileError, FileNotFoundError)
     True
     """
 
+    path: str | None = None
+    variable: str | None = None
+    hint: str | None = None
+
+    def __init__(self, *what: object, path: str | None = None, variable: str | None = None, hint: str | None = None) -> None:
+        super().__init__(*what)
+        for name, value in (("path", path), ("variable", variable), ("hint", hint)):
+            if value is not None:
+                setattr(self, name, value)
+
     def __str__(self) -> str:
-        # KeyError quotes its message and OSError formats errno: one plain line serves everybody.
-        # Names from files say nothing to a terminal.
+        # KeyError quotes its message and OSError formats errno; names from files may hold control characters.
+        what = " ".join(str(arg) for arg in self.args)
+        where = [self.path, self.variable if self.variable is None else f"variable {self.variable!r}"]
+        place = ", ".join(part for part in where if part is not None)
+        text = f"{place}: {what}" if place else what
         # promise: escape-errors
-        return printable(" ".join(str(arg) for arg in self.args))
+        return printable(text if self.hint is None else f"{text}; {self.hint}")
 
 
 class FormatError(AggarrayError, OSError):
@@ -45,6 +62,10 @@ class MissingFileError(FormatError, FileNotFoundError):
 
 class IndexFileError(AggarrayError, OSError):
     """An index file that cannot be read, written or trusted."""
+
+
+class ForbiddenPathError(IndexFileError):
+    """A file or address outside the folders and addresses that may be read (``roots``)."""
 
 
 class ChangedFileError(IndexFileError, FormatError):
@@ -62,13 +83,17 @@ class AggregationError(AggarrayError, ValueError):
 class ProtocolError(AggarrayError, ValueError):
     """A distribution or an export that breaks the Distributed Array Protocol; ``faults``: what is wrong, a line each."""
 
-    def __init__(self, message: str = "", faults: Iterable[str] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str = "", faults: Iterable[str] = (), **where: str | None) -> None:
+        super().__init__(message, **where)
         self.faults = tuple(faults) or (message,)
 
 
 class AccessError(AggarrayError, BufferError, ValueError):
-    """Memory that cannot be had as it is wanted: without a copy, writable, never changing, or through a protocol."""
+    """The former name of `MemoryAccessError`, which it still catches."""
+
+
+class MemoryAccessError(AccessError):
+    """Memory that is not available as requested: without a copy, writable, immutable, or through a protocol."""
 
 
 class ExchangeError(AggarrayError, ValueError):

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from aggarray.errors import AccessError, SelectionError
+from aggarray.errors import MemoryAccessError, SelectionError
 from aggarray.memory.block import FOREVER, READ_WRITE, Access, Block, checked, words
 from aggarray.memory.immutable import ImmutableArray, immutable, lock, restorable
 from aggarray.memory.interchange import Interchange, NoInterfaceError
@@ -39,9 +39,11 @@ class Array(Interchange):
         # promise: read-only-memory
         if wanted is READ_WRITE and not values.flags.writeable:
             # Whatever is said of the block: writing to a file that is mapped for reading ends the process.
-            raise AccessError("the values are read-only: give access READ, or a copy, array(..., Access.READ | Access.WRITE)")
+            raise MemoryAccessError(
+                "the values are read-only: give access READ, or a copy, array(..., Access.READ | Access.WRITE)"
+            )
         if values.dtype.hasobject and values.dtype.kind != "T":
-            raise AccessError(f"{values.dtype}: Python objects have no type in memory; give numbers, text or times")
+            raise MemoryAccessError(f"{values.dtype}: Python objects have no type in memory; give numbers, text or times")
         self._values, self._access, self.embedded = values, wanted, embedded
         self.block = block
         block.retain()
@@ -64,7 +66,7 @@ class Array(Interchange):
     ) -> Self:
         """Lay an array over the buffer of a block, from byte ``offset`` on; ``strides`` in bytes, None: C order.
 
-        AccessError where it would reach beyond the block, or elements would lie there that are no plain numbers.
+        MemoryAccessError where it would reach beyond the block, or elements would lie there that are no plain numbers.
 
         >>> block = Block("external", bytearray(16), Access.READ, 16)
         >>> print(Array.over(block, ">f4", (2,), offset=4, strides=(8,)).type)
@@ -77,7 +79,7 @@ class Array(Interchange):
             values = np.ndarray(shape, dtype, buffer, offset, strides)
         except (TypeError, ValueError) as error:
             text = " ".join(str(error).split())
-            raise AccessError(
+            raise MemoryAccessError(
                 f"{dtype} of shape {shape} from byte {offset} of {block!r}: {text}; give what lies in it"
             ) from error
         return cls(block, values)
@@ -152,7 +154,7 @@ class Array(Interchange):
         return Array(self.block, part, self._access)
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        """Write to elements, keys as in reading; AccessError where the array is not to be written to."""
+        """Write to elements, keys as in reading; MemoryAccessError where the array is not to be written to."""
         if self._access is not READ_WRITE:
             _refuse("written to", self._access)
         self[key]._values[...] = values
@@ -161,30 +163,30 @@ class Array(Interchange):
         """Return a view of the same memory with other access.
 
         What may be written becomes read-only; never the other way round. Immutable is only what is so already, or what the
-        caller asserts that nobody writes to any more (``asserted``); `freeze` needs no such word. AccessError otherwise.
+        caller asserts that nobody writes to any more (``asserted``); `freeze` needs no such word. MemoryAccessError otherwise.
 
         >>> from aggarray.memory import view
         >>> a = view(bytearray(b"abc")).with_access(Access.READ)
         >>> a.with_access(Access.READ | Access.WRITE)
         Traceback (most recent call last):
-        aggarray.errors.AccessError: memory of access read cannot be made writable: copy it, ...
+        aggarray.errors.MemoryAccessError: memory of access read cannot be made writable: copy it, ...
         """
         wanted = checked(access)
         if wanted is READ_WRITE and self._access is not READ_WRITE:
             _refuse("made writable", self._access)
         if wanted is FOREVER and self._access is not FOREVER and not asserted:
-            raise AccessError(
+            raise MemoryAccessError(
                 "memory that others may write to is not immutable: freeze() what is yours alone, or say asserted=True"
             )
         if wanted is not READ_WRITE and not self.guarded():
-            raise AccessError(f"{self.type} shared read-only could be made writable again: copy it, array(...)")
+            raise MemoryAccessError(f"{self.type} shared read-only could be made writable again: copy it, array(...)")
         return Array(self.block, self._values, wanted)
 
     def freeze(self) -> Self:
-        """Make the array immutable for good, itself; AccessError unless nobody else can reach its memory."""
+        """Make the array immutable for good, itself; MemoryAccessError unless nobody else can reach its memory."""
         if self._access is not FOREVER:
             if not self.block.unshared:
-                raise AccessError(
+                raise MemoryAccessError(
                     f"{self.block!r} is not this array's alone: copy it, array(...), or with_access(..., asserted=True)"
                 )
             self.block.freeze()
@@ -259,4 +261,6 @@ def _index(key: Any) -> int:
 
 
 def _refuse(what: str, access: Access) -> NoReturn:
-    raise AccessError(f"memory of access {words(access)} cannot be {what}: copy it, array(..., Access.READ | Access.WRITE)")
+    raise MemoryAccessError(
+        f"memory of access {words(access)} cannot be {what}: copy it, array(..., Access.READ | Access.WRITE)"
+    )

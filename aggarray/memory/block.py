@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 from aggarray.memory.immutable import lock
 
 
@@ -46,7 +46,7 @@ class Block:
     """Memory of one owner: ``kind`` is one of external, memmap, pod and array; ``nbytes``: how much it is.
 
     ``owner``: what keeps the memory: an object with a buffer (PEP 3118), or any other that arrays are laid over by hand.
-    ``access``: what arrays over it may do at most. Raises AccessError for another kind, and for access without reading.
+    ``access``: what arrays over it may do at most. Raises MemoryAccessError for another kind, and for access without reading.
 
     >>> block = Block("external", bytearray(8), Access.READ | Access.WRITE, 8)
     >>> block.kind, block.nbytes, block.references
@@ -63,7 +63,7 @@ class Block:
 
     def __init__(self, kind: str, owner: Any, access: Access, nbytes: int) -> None:
         if kind not in KINDS:
-            raise AccessError(f"a block of kind {kind!r}: give one of {', '.join(KINDS)}")
+            raise MemoryAccessError(f"a block of kind {kind!r}: give one of {', '.join(KINDS)}")
         self.kind, self.owner, self._access, self.nbytes, self.lent = kind, owner, checked(access), int(nbytes), False
         # Appending and popping are atomic, which adding one is not; nothing but the length counts.
         self._handles: list[None] = []
@@ -98,25 +98,25 @@ class Block:
         return self.kind in ("pod", "array") and self.references <= 1 and not self.lent
 
     def buffer(self) -> memoryview:
-        """Return the memory by PEP 3118; AccessError where the owner has no buffer."""
+        """Return the memory by PEP 3118; MemoryAccessError where the owner has no buffer."""
         try:
             return memoryview(self.owner.buffer if isinstance(self.owner, BlockOwner) else self.owner)
         except (TypeError, ValueError, BufferError) as error:
-            raise AccessError(f"{type(self.owner).__name__} has no buffer: {error}; give an owner that has") from error
+            raise MemoryAccessError(f"{type(self.owner).__name__} has no buffer: {error}; give an owner that has") from error
 
     def __repr__(self) -> str:
         return f"<aggarray.memory.Block {self.kind}, {self.nbytes} bytes, {words(self.access)}, {self.references} references>"
 
 
 def checked(access: Access | int) -> Access:
-    """Return access as one of `READ_ONLY`, `READ_WRITE` and `FOREVER`, the very object; AccessError for all else.
+    """Return access as one of `READ_ONLY`, `READ_WRITE` and `FOREVER`, the very object; MemoryAccessError for all else.
 
     >>> checked(3)
     <Access.READ|WRITE: 3>
     """
     found = _ACCESS.get(access) if isinstance(access, int) else None
     if found is None:
-        raise AccessError(f"access {access!r}: give Access.READ, with WRITE or with IMMUTABLE")
+        raise MemoryAccessError(f"access {access!r}: give Access.READ, with WRITE or with IMMUTABLE")
     return found
 
 

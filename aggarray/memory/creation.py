@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 from aggarray.memory.arrays import Array, embedded
 from aggarray.memory.block import FOREVER, READ_ONLY, READ_WRITE, Access, Block, checked
 from aggarray.memory.immutable import ImmutableArray, restorable
@@ -19,7 +19,7 @@ def view(obj: Any, access: Access | None = None) -> Array:
     ``obj``: an array of this module, a LocalArray, or whatever NumPy views: arrays, buffers (PEP 3118), other things that have
     ``__array_interface__`` or ``__dlpack__``. ``access``: READ makes a read-only view of what may be written; None: all that
     the object allows.
-    AccessError where there is no view, or not with that access: `asarray` copies then.
+    MemoryAccessError where there is no view, or not with that access: `asarray` copies then.
 
     >>> a = view(np.zeros((2, 3)), Access.READ)
     >>> np.asarray(a).flags.writeable, a.block.kind
@@ -27,14 +27,14 @@ def view(obj: Any, access: Access | None = None) -> Array:
     """
     found = _viewed(obj, _most(access))
     if isinstance(found, str):
-        raise AccessError(f"no view of {type(obj).__name__}: {found}; use asarray, which copies where it must")
+        raise MemoryAccessError(f"no view of {type(obj).__name__}: {found}; use asarray, which copies where it must")
     return found if access is None or found.access == checked(access) else found.with_access(access)
 
 
 def asarray(obj: Any, access: Access | None = None) -> Array:
     """Return an array on the memory of an object where its access permits, else of a copy.
 
-    A copy is read-only for good (immutable) unless ``access`` says otherwise. AccessError for what is no array at all.
+    A copy is read-only for good (immutable) unless ``access`` says otherwise. MemoryAccessError for what is no array at all.
 
     >>> asarray(b"abc").block.kind, asarray([1, 2]).block.kind, asarray(b"abc", Access.READ | Access.WRITE).block.kind
     ('external', 'array', 'array')
@@ -46,14 +46,14 @@ def asarray(obj: Any, access: Access | None = None) -> Array:
         return found
     try:
         return found.with_access(access)
-    except AccessError:
+    except MemoryAccessError:
         return array(found, access)
 
 
 def array(obj: Any, access: Access = FOREVER) -> Array:
     """Return an array of a copy of an object's values, in C order; text in lists becomes strings of any length.
 
-    ``access``: what may be done with the copy; it is its own, so that all is allowed. AccessError for what is no array.
+    ``access``: what may be done with the copy; it is its own, so that all is allowed. MemoryAccessError for what is no array.
 
     >>> print(array(["one", "of these"]).type)
     2 * string
@@ -62,7 +62,7 @@ def array(obj: Any, access: Access = FOREVER) -> Array:
     try:
         values = np.asarray(obj if isinstance(found, str) else found._values)
     except (TypeError, ValueError) as error:
-        raise AccessError(
+        raise MemoryAccessError(
             f"{type(obj).__name__} is no array: {error}; give numbers, text or times in rows of equal length"
         ) from error
     if (values.dtype.kind == "U" and not isinstance(obj, Interchange | np.ndarray | np.generic)) or _is_text(values):
@@ -82,7 +82,7 @@ def owned(values: np.ndarray) -> np.ndarray:
 def shared(values: np.ndarray, copy: bool = True) -> np.ndarray:
     """Return NumPy's read-only view of values, which nobody can make writable; text of others is copied for that.
 
-    ``copy`` False: AccessError instead of a copy.
+    ``copy`` False: MemoryAccessError instead of a copy.
     """
     if values.dtype.kind == "T":
         return (asarray if copy else view)(values, READ_ONLY).numpy()
@@ -146,7 +146,7 @@ def _viewed(obj: Any, most: Access = READ_WRITE) -> Array | str:
         held = obj.memory
         return Array(held.block, held._values, held.access)
     if np.ma.isMaskedArray(obj):
-        raise AccessError("a masked array is two arrays: give its data and its mask, each for itself")
+        raise MemoryAccessError("a masked array is two arrays: give its data and its mask, each for itself")
     try:
         values = _buffer(obj)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 
 if TYPE_CHECKING:
     from aggarray.memory.arrays import Array
@@ -42,15 +42,15 @@ def _way(values: np.ndarray, wanted: Mapping[str, Any]) -> str:
     return _NO_BUFFER.get(kind, "hand on numbers: the fields or bytes of it, by numpy.asarray(...)")
 
 
-class NoInterfaceError(AccessError, AttributeError):
+class NoInterfaceError(MemoryAccessError, AttributeError):
     """An interface that an array does not have, to those too who ask by ``hasattr``."""
 
 
 class Interchange:
     """What has memory to hand on: by PEP 3118, ``__array_interface__``, ``__array__`` and ``__dlpack__``.
 
-    Nothing is copied unless NumPy asks for that. What a protocol cannot carry is an AccessError, also a BufferError, which
-    names the way out.
+    Nothing is copied unless NumPy asks for that. What a protocol cannot carry is an MemoryAccessError, also a BufferError,
+    which names the way out.
     """
 
     __slots__ = ()
@@ -70,22 +70,22 @@ class Interchange:
         return np.array(self.memory.numpy(), dtype=dtype, copy=copy)
 
     def memoryview(self) -> memoryview:
-        """Return the values by PEP 3118, read-only where they are; AccessError for text and times."""
+        """Return the values by PEP 3118, read-only where they are; MemoryAccessError for text and times."""
         values = self.memory.numpy()
         try:
             return memoryview(cast(Any, values))
         except (ValueError, TypeError, BufferError) as error:
             way = _NO_BUFFER.get(values.dtype.kind, "give numbers")
-            raise AccessError(f"no buffer of {values.dtype}: {way}") from error
+            raise MemoryAccessError(f"no buffer of {values.dtype}: {way}") from error
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         """Return a DLPack capsule of the values, which are this one's memory.
 
-        AccessError (a BufferError) for what DLPack cannot say: another byte order, unaligned values, text, times, records,
-        other devices; read-only ones where the consumer knows no version from 1.0 on. A copy, where ``copy`` asks for one, is
-        native and aligned.
+        MemoryAccessError (a BufferError) for what DLPack cannot say: another byte order, unaligned values, text, times,
+        records, other devices; read-only ones where the consumer knows no version from 1.0 on. A copy, where ``copy`` asks for
+        one, is native and aligned.
         """
         values = self.memory.numpy()
         if copy and values.dtype.kind in "iufcb":
@@ -96,7 +96,9 @@ class Interchange:
                 raise BufferError("the values are not aligned, or not in the machine's byte order")
             return values.__dlpack__(**{name: value for name, value in wanted.items() if value is not None})
         except BufferError as error:
-            raise AccessError(f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}; {_way(values, wanted)}") from error
+            raise MemoryAccessError(
+                f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}; {_way(values, wanted)}"
+            ) from error
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the processor's own memory, as DLPack numbers it."""

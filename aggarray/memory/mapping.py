@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 from aggarray.memory.block import READ_ONLY, Block
 
 
@@ -45,7 +45,7 @@ _mapped: "WeakValueDictionary[tuple[int, ...], Block]" = WeakValueDictionary()
 def map_file(path: str, begin: int, nbytes: int) -> Block:
     """Return the block of some bytes of a file, at least one; that of those who have mapped the same bytes already.
 
-    Raises OSError or ValueError where the file does not open, or does not have them, AccessError where so many are mapped
+    Raises OSError or ValueError where the file does not open, or does not have them, MemoryAccessError where so many are mapped
     that no files could be opened any more.
     """
     file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -56,7 +56,9 @@ def map_file(path: str, begin: int, nbytes: int) -> Block:
         block = _mapped.get(key)
         if block is None:
             if len(_mapped) >= (most := _most()):
-                raise AccessError(f"{most} parts of files are mapped already, of which each keeps its file open: let some go")
+                raise MemoryAccessError(
+                    f"{most} parts of files are mapped already, of which each keeps its file open: let some go"
+                )
             # Should another thread do so at the same time, both blocks are good.
             owner = MappedFile(os.path.abspath(path), begin, begin + nbytes, file)
             block = _mapped[key] = Block("memmap", owner, READ_ONLY, nbytes)

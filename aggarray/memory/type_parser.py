@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 from aggarray.memory.types import ENCODINGS, STRIDED, VAR, Type
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|'((?:[^'\\]|\\.)*)'|(.))", re.DOTALL)
@@ -24,7 +24,7 @@ _DEEPEST = 32
 
 
 def parse_type(text: str) -> Type:
-    """Return the type that a text says; ``str`` of it is the text again. AccessError says where it is none.
+    """Return the type that a text says; ``str`` of it is the text again. MemoryAccessError says where it is none.
 
     >>> parse_type("12 * ?int16")
     Type(dims=(12,), dtype=dtype('int16'), option=True, unaligned=False)
@@ -42,7 +42,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise AccessError(f"{type(text).__name__} is no text of a type: give one such as '12 * 73 * float32'")
+            raise MemoryAccessError(f"{type(text).__name__} is no text of a type: give one such as '12 * 73 * float32'")
         self.text, self.at, self.start, self.stop = text, 0, 0, len(text.rstrip())
         self.kind, self.token = "", ""
         self.advance()
@@ -59,8 +59,8 @@ class _Reader:
             self.token, self.at, self.start = found[found.lastindex or 1], found.end(), found.start()
         return before
 
-    def fail(self, wanted: str) -> AccessError:
-        return AccessError(f"type {self.text!r}: {wanted} should be at position {self.start}, as in '12 * 73 * float32'")
+    def fail(self, wanted: str) -> MemoryAccessError:
+        return MemoryAccessError(f"type {self.text!r}: {wanted} should be at position {self.start}, as in '12 * 73 * float32'")
 
     def expect(self, sign: str) -> None:
         """Step over a sign, "" for the end."""
@@ -84,7 +84,7 @@ class _Reader:
     def whole(self, depth: int) -> Type:
         """Read dimensions and element."""
         if depth > _DEEPEST:
-            raise AccessError(f"a type nested more than {_DEEPEST} deep: give one that is not")
+            raise MemoryAccessError(f"a type nested more than {_DEEPEST} deep: give one that is not")
         dims: list[int | str] = []
         while self.kind == "number" or self.token in (VAR, STRIDED):
             dims.append(int(self.advance()) if self.kind == "number" else self.advance())
@@ -109,13 +109,13 @@ class _Reader:
             inner = self.element(depth)
             self.expect("]")
             if inner.kind == "T":
-                raise AccessError(f"type {self.text!r}: string has no byte order: give string alone")
+                raise MemoryAccessError(f"type {self.text!r}: string has no byte order: give string alone")
             swapped: np.dtype[Any] = inner.newbyteorder("S")
             return swapped
         if name in _READERS:
             return _READERS[name](self)
         if name not in _PLAIN:
-            raise AccessError(
+            raise MemoryAccessError(
                 f"type {self.text!r}: {name!r} is none that is known, such as {', '.join(list(_PLAIN)[:10])}, string"
             )
         return _PLAIN[name]
@@ -130,12 +130,12 @@ class _Reader:
             self.expect(":")
             inner = self.whole(depth + 1)
             if not all(isinstance(n, int) for n in inner.dims) or inner.option or inner.unaligned or inner.dtype.kind == "T":
-                raise AccessError(f"type {self.text!r}: field {name!r} is {inner}: fields have a fixed size, and values")
+                raise MemoryAccessError(f"type {self.text!r}: field {name!r} is {inner}: fields have a fixed size, and values")
             fields.append((name, inner.dtype, inner.dims))
         try:
             return np.dtype(fields)
         except ValueError as error:
-            raise AccessError(f"type {self.text!r}: {error}; give every field its own name") from error
+            raise MemoryAccessError(f"type {self.text!r}: {error}; give every field its own name") from error
 
 
 def _string(reader: _Reader) -> np.dtype[Any]:
@@ -147,7 +147,9 @@ def _string(reader: _Reader) -> np.dtype[Any]:
     reader.expect("]")
     if encoding not in _CHARACTERS:
         known = ", ".join(repr(one) for one in ENCODINGS.values())
-        raise AccessError(f"type {reader.text!r}: encoding {encoding!r} of fixed length: give one of {known}, or string alone")
+        raise MemoryAccessError(
+            f"type {reader.text!r}: encoding {encoding!r} of fixed length: give one of {known}, or string alone"
+        )
     return np.dtype(f"{_CHARACTERS[encoding]}{_length(reader, length)}")
 
 
@@ -160,7 +162,7 @@ def _bytes(reader: _Reader) -> np.dtype[Any]:
 
 def _length(reader: _Reader, length: str) -> int:
     if len(length) > 9 or int(length) < 1:
-        raise AccessError(
+        raise MemoryAccessError(
             f"type {reader.text!r}: {length} bytes or characters: give at least one, and fewer than a thousand million"
         )
     return int(length)
@@ -171,7 +173,7 @@ def _complex(reader: _Reader) -> np.dtype[Any]:
     part = reader.take("name", "float32 or float64")
     reader.expect("]")
     if part not in _COMPLEX:
-        raise AccessError(f"type {reader.text!r}: complex[{part}]: give one of {', '.join(_COMPLEX)}")
+        raise MemoryAccessError(f"type {reader.text!r}: complex[{part}]: give one of {', '.join(_COMPLEX)}")
     return _COMPLEX[part]
 
 
@@ -186,7 +188,7 @@ def _time(reader: _Reader, code: str) -> np.dtype[Any]:
     try:
         return np.dtype(f"{code}[{unit}]")
     except (TypeError, ValueError) as error:
-        raise AccessError(
+        raise MemoryAccessError(
             f"type {reader.text!r}: unit {unit!r} is none of NumPy's times: give one such as 'ns', 's' or 'D'"
         ) from error
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 
 #: Dimensions without one size: each element its own (ragged), or told by the array's metadata.
 VAR, STRIDED = "var", "strided"
@@ -65,7 +65,7 @@ class SupportsDatashape(Protocol):
 
 
 def element(dtype: np.dtype[Any]) -> str:
-    """Return the notation of one element; AccessError for Python objects.
+    """Return the notation of one element; MemoryAccessError for Python objects.
 
     >>> element(np.dtype("c8")), element(np.dtype("M8[ns]")), element(np.dtype("S4"))
     ('complex[float32]', "datetime[unit='ns']", "string[4,'A']")
@@ -79,7 +79,7 @@ def element(dtype: np.dtype[Any]) -> str:
     if kind == "V":
         return f"bytes[{dtype.itemsize}]"
     if kind not in "?biufcmMSU":
-        raise AccessError(f"{dtype}: Python objects have no type in memory; give numbers, text or times")
+        raise MemoryAccessError(f"{dtype}: Python objects have no type in memory; give numbers, text or times")
     return plain(dtype) if dtype.isnative else f"byteswap[{plain(dtype)}]"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.units import conversion_between
-from aggarray.errors import AccessError
+from aggarray.errors import MemoryAccessError
 from aggarray.memory.creation import shared
 from aggarray.memory.selection import Selector, result_shape
 from aggarray.partition.conform import arrange
@@ -48,7 +48,7 @@ def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked:
         return "its values must be converted"
     try:
         whole = named(matrix, piece, lambda p: _whole(matrix, p, target.access))
-    except AccessError as error:
+    except MemoryAccessError as error:
         return str(error)
     if whole is None:
         return "it is not stored contiguous and uncompressed"

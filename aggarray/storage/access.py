@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aggarray.errors import IndexFileError
+from aggarray.errors import ForbiddenPathError, IndexFileError
 from aggarray.storage import remote
 from aggarray.storage.remote import RemoteAccess, StorageOptions, carrier, with_access
 
@@ -31,7 +31,7 @@ class Access:
         """Raise IndexFileError for a file outside the roots, links resolved, or far from what the user named."""
         if self.roots is not None:
             if not is_below(uri, self.roots):
-                raise IndexFileError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
+                raise ForbiddenPathError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
         elif self.near is not None and ("/" not in self.near or "://" in uri) and not is_below(uri, self.near):
             what = "a remote file" if "://" in carrier(uri) else "a local file"
             raise IndexFileError(

@@ -378,7 +378,8 @@ ERRORS: dict[str, type[Exception]] = {
     **dict.fromkeys(("AggregationError", "ExchangeError", "ProtocolError", "UnitsError"), ValueError),
     **dict.fromkeys(("FormatError", "IndexFileError", "ChangedFileError"), OSError),
     **{"AggarrayError": Exception, "MissingFileError": FileNotFoundError, "NotFoundError": KeyError},
-    **{"AccessError": BufferError, "SelectionError": IndexError},
+    **{"AccessError": BufferError, "MemoryAccessError": BufferError, "SelectionError": IndexError},
+    **{"ForbiddenPathError": OSError},
 }
 
 

@@ -56,7 +56,8 @@ def ask_isolated(path: str, what: str, variable: str | None = None, *rest: Any) 
         raise FormatError(f"{path}{of}: {what}the HDF5 library {how} over it; {remedy}")
     kind, *told = answer
     if kind == "error":
-        raise getattr(errors, told[0])(told[1])
+        name, what, where = told
+        raise getattr(errors, name)(*what, **where)
     return told[0]
 
 

@@ -62,12 +62,12 @@ def _answer(path: str, what: str, variable: str | None, rest: tuple[Any, ...]) -
             about = () if variable is None else (variable,)
             return "value", None if what == "open" else getattr(H5pyFile(path, file), what)(*about, *rest)
     except AggarrayError as error:
-        return "error", type(error).__name__, str(error)
+        return "error", type(error).__name__, error.args, vars(error)
     except MemoryError:
         of = f", variable {variable!r}" if variable else ""
-        return "error", "FormatError", f"{path}{of}: damaged: it wants more memory than it has data; restore the file"
+        return "error", "FormatError", (f"{path}{of}: damaged: it wants more memory than it has data; restore the file",), {}
     except LIBRARY_ERRORS as error:
-        return "error", "FormatError", f"{path}: cannot be read: {' '.join(str(error).split())}"
+        return "error", "FormatError", (f"{path}: cannot be read: {' '.join(str(error).split())}",), {}
 
 
 def _limit(more: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
+from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
 from aggarray.storage.remote.conditional import changed
 from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.urls import carrier, is_below, scheme_of, split
@@ -82,7 +82,7 @@ def check_access(uri: str) -> None:
     """Raise IndexFileError for an address that may not be gone to."""
     allowed, there = current_access().allowed, carrier(uri)
     if allowed is not None and "://" in there and not is_below(there, allowed):
-        raise IndexFileError(f"{uri}: not among the addresses that may be read; name its address in roots=")
+        raise ForbiddenPathError(f"{uri}: not among the addresses that may be read; name its address in roots=")
 
 
 def filesystem_of(uri: str) -> FileSystem:
@@ -202,7 +202,7 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
         forms = [form.partition("?")[0] for form in (target, re.sub("^https://", "http://", target))]
         if allowed is not None and not any(is_below(form, allowed) for form in forms):
             host = "/".join(target.split("/")[:3])
-            raise IndexFileError(f"{told.url}: redirects to {host}, which was not named; name it in roots= if you trust it")
+            raise ForbiddenPathError(f"{told.url}: redirects to {host}, which was not named; name it in roots= if you trust it")
 
     watch = aiohttp.TraceConfig()
     watch.on_request_redirect.append(check)
