@@ -298,9 +298,9 @@ def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
     change = resized(status, stamp[0])
     if change:
         return change
-    if not same_time(uri, status.st_mtime_ns, stamp[1]):
+    if not same_time(uri, status.mtime_ns, stamp[1]):
         # Web servers tell whole seconds: a copy of a local file is judged by its bytes.
-        copied = is_remote(uri) and status.st_mtime_ns // 10**9 == stamp[1] // 10**9
+        copied = is_remote(uri) and status.mtime_ns // 10**9 == stamp[1] // 10**9
         same = (wanted or copied) and checksum(told) == stamp[2]
         if copied and same:
             return None

@@ -20,7 +20,8 @@ from aggarray.formats.flattened import understanding
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.formats.unsupported import is_unfinished, kind_above, kind_of_folder, kind_of_head, lost_link
 from aggarray.plugins import foreign_objects, own_objects
-from aggarray.storage.files import ByteSource, absolute, is_folder, missing, stat_file, store_mark
+from aggarray.storage.byte_source import open_source
+from aggarray.storage.files import absolute, is_folder, missing, stat_file, store_mark
 from aggarray.storage.remote import canonical, is_remote, join
 
 #: Bytes of a file that formats are shown.
@@ -159,7 +160,7 @@ def _check_unchanged(path: str, told: str, stamp: Stamp) -> None:
     """Raise ChangedFileError where a file was written to while it was scanned: what was found may be of two versions."""
     status = stat_file(told)
     # promise: changed-during-scan
-    if (status.st_size, status.st_mtime_ns) != stamp[:2]:
+    if (status.size, status.mtime_ns) != stamp[:2]:
         raise ChangedFileError(f"{path}: changed while it was scanned; open it again")
 
 
@@ -192,7 +193,7 @@ def locate(path: str, wanted: ChunkIndexRequest) -> ScannedChunkIndexes:
             found = {name: chunks for name, chunks in asked.items() if chunks is not None}
             if stat_file(path) != status:
                 raise ChangedFileError(f"{path}: changed while it was looked at; open it again")
-            return ScannedChunkIndexes(path, (status.st_mtime_ns, status.st_size, status.st_ino), found)
+            return ScannedChunkIndexes(path, status, found)
     finally:
         handle.close()
 
@@ -207,7 +208,7 @@ def stamp_of(path: str) -> Stamp:
     """Return size, modification time and checksum of a file (of a Zarr store: of its metadata). OSError where it is gone."""
     told = state_path(path)
     status = stat_file(told)
-    return status.st_size, status.st_mtime_ns, checksum(told)
+    return status.size, status.mtime_ns, checksum(told)
 
 
 def checksum(path: str) -> int:
@@ -255,8 +256,8 @@ def _look(path: str, checked: bool = True) -> tuple[bytes, Stamp | None]:
         there = stat_file(path)
         if there.folder:
             return b"", None
-        head, digest = _look_far(path) if there.st_size else (b"", 0)
-        return _begins(path, head), (there.st_size, there.st_mtime_ns, digest)
+        head, digest = _look_far(path) if there.size else (b"", 0)
+        return _begins(path, head), (there.size, there.mtime_ns, digest)
     try:
         # Opening a pipe would wait for its other end.
         mode = os.stat(path).st_mode
@@ -285,6 +286,6 @@ def _begins(path: str, head: bytes) -> bytes:
 
 def _look_far(path: str) -> tuple[bytes, int]:
     """Return the head of a remote file and the checksum of both its ends."""
-    with ByteSource(path) as file:
+    with open_source(path) as file:
         head, tail = file.preads([(0, _CHECKED[0]), (max(0, file.size - _CHECKED[1]), _CHECKED[1])])
     return head, _digest(head, tail)

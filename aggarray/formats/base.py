@@ -21,7 +21,7 @@ from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats.library_lock import h5py_file as h5py_file
 from aggarray.partition.signatures import FileSignature
-from aggarray.storage.ranges import Versions
+from aggarray.storage.state import Versions
 
 #: Coordinates of more elements than this are not read by a scan, but when they are compared.
 SCAN_ELEMENTS = 1 << 20

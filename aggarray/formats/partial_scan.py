@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aggarray.formats.base import SCAN_ELEMENTS, Attributes, ChunkIndex, Stamp, Variable
+from aggarray.storage.state import FileState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class ScannedChunkIndexes:
     """Where the chunks of variables of a file are stored, of those that have any; ``state``: time, size and inode before."""
 
     uri: str
-    state: tuple[int, int, int]
+    state: FileState
     tables: Mapping[str, ChunkIndex]
 
 

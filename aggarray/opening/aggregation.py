@@ -235,7 +235,7 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
     except OSError:
         return True
     # promise: append-rescans-changed
-    return stamp is None or (status.st_size, status.st_mtime_ns) != stamp[:2]
+    return stamp is None or (status.size, status.mtime_ns) != stamp[:2]
 
 
 def distinguishing_text(found: Sequence[MasterArray]) -> str:

@@ -18,9 +18,9 @@ from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunk_selection import ChunkBlock, parts_of
 from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_view, put_conformed, settle_in_place
-from aggarray.storage.ranges import Versions
-from aggarray.storage.reader import opened, opened_as, read_file, read_into, read_ranges
-from aggarray.storage.remote import is_remote, pieces
+from aggarray.storage.byte_source import read_file, read_into, read_ranges, shared_source, version_source
+from aggarray.storage.remote import is_remote, read_pieces
+from aggarray.storage.state import Versions
 
 #: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
 _FEW = 8
@@ -113,7 +113,7 @@ def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequen
     distant = [(path, needed, i) for (path, needed), own in places.items() if is_remote(path) for i in own]
     versions = stored.versions or Versions()
     places_far = [offsets[i] for *_, i in distant], [sizes[i] for *_, i in distant]
-    fetched = pieces([path for path, _, _ in distant], *places_far, versions.tags)
+    fetched = read_pieces([path for path, _, _ in distant], *places_far, versions.tags)
     for (path, needed, i), part in zip(distant, fetched, strict=True):
         if part is None and needed:
             raise MissingFileError(f"{path}: no such file; check the address, or open with missing='fill'")
@@ -132,7 +132,7 @@ def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], ver
         return [_whole(path, needed)] * len(ranges)
     try:
         # promise: one-version-per-read
-        with opened_as(path, versions) as source:
+        with version_source(path, versions) as source:
             return source.read_ranges(ranges)
     except MissingFileError:
         if needed:
@@ -143,7 +143,7 @@ def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], ver
 def _whole(path: str, needed: bool) -> Part:
     if not needed:
         return read_file(path)
-    with opened(path) as source:
+    with shared_source(path) as source:
         found = source.read_ranges([(0, source.state[1])])[0]
         source.check(source.state)
         return found

@@ -16,10 +16,10 @@ from aggarray.read.open_files import file_state, opened
 from aggarray.scan.workers import WorkerPool
 from aggarray.storage.access import Access
 from aggarray.storage.files import is_folder
-from aggarray.storage.ranges import SourceState
 from aggarray.storage.remote import is_remote, prefetch_states
+from aggarray.storage.state import FileState
 
-Found = tuple[ChunkIndex, str, SourceState | None]
+Found = tuple[ChunkIndex, str, FileState | None]
 #: Arrays of chunks, which have twice as many dimensions and one more, are arrays to NumPy up to this.
 _RANK = 31
 
@@ -29,7 +29,7 @@ class CachedChunkIndex(NamedTuple):
 
     uri: str
     variable: str
-    state: SourceState
+    state: FileState
     chunks: ChunkIndex
 
 
@@ -52,7 +52,7 @@ def find_chunk_index(references: References, row: int, access: Access) -> Found 
     return table, uri, state
 
 
-def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[SourceState | None, ChunkIndex | None]:
+def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[FileState | None, ChunkIndex | None]:
     """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
     variable = references.variables[int(references.variable[row])]
     stamp = references.stamp_of(row)
@@ -73,7 +73,7 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
 
 
 def _known(
-    references: References, uri: str, variable: str, state: SourceState, stamp: Stamp | None
+    references: References, uri: str, variable: str, state: FileState, stamp: Stamp | None
 ) -> tuple[bool, ChunkIndex | None]:
     """Tell whether it is known where the chunks of a variable are stored, and where: None where its library reads it."""
     held = chunk_tables.get((uri, variable))

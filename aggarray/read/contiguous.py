@@ -10,7 +10,8 @@ import numpy as np
 from aggarray.errors import MissingFileError
 from aggarray.read.chunk_selection import ChunkBlock, Rows, rows_of
 from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_view, put_conformed, settle_in_place
-from aggarray.storage.reader import GAP, RangeReader, opened, opened_as
+from aggarray.storage.byte_source import ByteSource, shared_source, version_source
+from aggarray.storage.descriptors import GAP
 
 #: Rows that lie close together are read by one call of about so many bytes.
 SPAN = 1 << 22
@@ -60,7 +61,7 @@ def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
     for (path, needed), own in _by_file(stored, numbers, np.flatnonzero(~absent)):
         try:
             known = stored.versions
-            with opened(path, stored.state) if known is None else opened_as(path, known) as source:
+            with shared_source(path, stored.state) if known is None else version_source(path, known) as source:
                 _read_rows(source, offsets[own], buffer, own)
         except MissingFileError:
             if needed:
@@ -111,7 +112,7 @@ def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
     return found.transpose(order).reshape((*counts[:axis], *(n * s for n, s in zip(counts[axis:], taken, strict=True))))
 
 
-def _read_rows(source: RangeReader, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
+def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
     """Read rows at offsets into ``buffer[places]``; those that lie close together by one call."""
     length = buffer.shape[1]
     if source.distant:
@@ -146,7 +147,7 @@ def _read_rows(source: RangeReader, offsets: np.ndarray, buffer: np.ndarray, pla
 
 
 def _read_short(
-    source: RangeReader, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
+    source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """Read short rows that lie in many short spans: ``groups``: the first row of each span and the end, bytes of each span."""
     cuts, spans = groups

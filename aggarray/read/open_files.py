@@ -17,9 +17,9 @@ from aggarray.formats.flattened import understanding
 from aggarray.options import get_options
 from aggarray.partition.matrix import References
 from aggarray.storage.access import Access
+from aggarray.storage.byte_source import close_sources
 from aggarray.storage.files import resized, same_time, stat_file
-from aggarray.storage.ranges import SourceState
-from aggarray.storage.reader import close_sources
+from aggarray.storage.state import FileState
 from aggarray.storage.versions import check_version
 
 
@@ -79,7 +79,7 @@ class OpenFiles:
                     lease.handle.close()
                 self._shrink()
 
-    def state(self, path: str, stamp: Stamp | None) -> SourceState:
+    def state(self, path: str, stamp: Stamp | None) -> FileState:
         """Return what tells whether a file is still the same; errors as `use` raises them."""
         try:
             status = stat_file(path)
@@ -98,7 +98,7 @@ class OpenFiles:
         except (OSError, ValueError) as error:  # a null character in the path is a ValueError
             text = getattr(error, "strerror", None) or error
             raise FormatError(f"cannot be opened: {text}; check its permissions") from error
-        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        state = status
         # promise: changed-since-open
         if stamp is not None and state[:2] != (stamp[1], stamp[0]):
             self._check(path, state, stamp)
@@ -137,7 +137,7 @@ class OpenFiles:
         change = resized(status, stamp[0])
         if change:
             raise ChangedFileError(f"{change}; open the files anew")
-        if not same_time(path, status.st_mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
+        if not same_time(path, status.mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
             raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
         if len(self._same) > _REMEMBERED:
             self._same.clear()
@@ -210,7 +210,7 @@ def with_borrowed(structure: Structure, access: Access) -> Structure:
         return replace(structure, variables=with_values(structure.variables, values_of, wanted))
 
 
-def file_state(path: str, stamp: Stamp | None) -> SourceState:
+def file_state(path: str, stamp: Stamp | None) -> FileState:
     """Return what tells whether a file is still the same.
 
     MissingFileError where it is gone, ChangedFileError where it is not what it was when it was scanned.

@@ -21,7 +21,7 @@ from aggarray.read.chunk_index import Found
 from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.read.stored_piece import Outputs, native, seen_as_stored
 from aggarray.read.target import Target
-from aggarray.storage.reader import read_ranges
+from aggarray.storage.byte_source import read_ranges
 
 #: Pieces of up to so many decoded bytes are read together, so many bytes and pieces at most.
 SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
@@ -64,6 +64,8 @@ class SmallChunkBatch:
                 alone(piece, found)
                 continue
             there.append((piece, found))
+        if not there:
+            return
         try:
             values, mask = self._conformed(parts, len(there))
         except ValueError:  # which most of our errors are, too

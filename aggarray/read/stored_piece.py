@@ -16,8 +16,8 @@ from aggarray.partition.plan import Piece
 from aggarray.read.chunk_index import Found
 from aggarray.read.chunk_selection import outer
 from aggarray.read.target import Target
-from aggarray.storage.ranges import SourceState, Versions
 from aggarray.storage.remote import below
+from aggarray.storage.state import FileState, Versions
 
 Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]
@@ -30,7 +30,7 @@ class StoredPiece(NamedTuple):
 
     table: ChunkIndex
     path: str
-    state: SourceState | None
+    state: FileState | None
     variable: str
     template: Template
     put: Put

@@ -141,7 +141,7 @@ def _state(uri: str) -> tuple[int, ...]:
     except OSError:
         scan(uri)  # knows best what is wrong with it
         raise MissingFileError(f"{uri}: cannot be looked at; check the path and its permissions") from None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status
 
 
 def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:

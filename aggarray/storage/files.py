@@ -4,26 +4,16 @@ Formats read through `ByteSource` what they read without a library, so that they
 """
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.storage import remote
-from aggarray.storage.ranges import SourceState
+from aggarray.storage.descriptors import state_from
+from aggarray.storage.state import FileState
 
 _SECOND = 10**9
-_HOW = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
-
-
-class FileState(NamedTuple):
-    """What a file is like, as `os.stat` tells it: bytes, modification time in ns, inode (of a remote file: of its tag)."""
-
-    st_size: int
-    st_mtime_ns: int
-    st_ino: int
-    folder: bool = False
 
 
 @contextmanager
@@ -54,14 +44,12 @@ def absolute(path: str | os.PathLike[str]) -> str:
 def stat_file(path: str) -> FileState:
     """Return what a file is like now. MissingFileError where it is gone, OSError where it cannot be looked at."""
     if remote.is_remote(path):
-        found = remote.status(path)
-        return FileState(found.size, found.time, found.state[2], found.folder)
+        return remote.status(path).state
     try:
-        status = os.stat(path)
+        return state_from(os.stat(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         # promise: file-vanishes
         raise _missing(path) from error
-    return FileState(status.st_size, status.st_mtime_ns, status.st_ino, stat.S_ISDIR(status.st_mode))
 
 
 def same_time(path: str, now: int, then: int) -> bool:
@@ -76,7 +64,7 @@ def resized(now: FileState, size: int) -> str | None:
     """Say how a file of so many bytes is another one now, None where it is as long as it was."""
     if now.folder:
         return "changed since it was scanned: a folder is in its place"
-    return None if now.st_size == size else f"changed since it was scanned: {size} bytes then, {now.st_size} now"
+    return None if now.size == size else f"changed since it was scanned: {size} bytes then, {now.size} now"
 
 
 def is_folder(path: str) -> bool:
@@ -127,66 +115,6 @@ def folders_in(path: str) -> list[str]:
         return remote.folders_in(path)
     with missing(path), os.scandir(path) as entries:
         return sorted(entry.name for entry in entries if entry.is_dir())
-
-
-class ByteSource:
-    """An open file, read by offset; ``size``: its bytes, ``state``: what it was like, when it was opened. Close it."""
-
-    __slots__ = ("_content", "_descriptor", "path", "size", "state")
-
-    def __init__(self, path: str) -> None:
-        self.path, self._descriptor = path, -1
-        self._content = remote.open_object(path) if remote.is_remote(path) else None
-        if self._content is not None:
-            self.size = self._content.size
-            self.state: SourceState = self._content.status.state
-            return
-        try:
-            self._descriptor = os.open(path, _HOW)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise _missing(path) from error
-        status = os.fstat(self._descriptor)
-        self.size = status.st_size
-        self.state = (status.st_mtime_ns, status.st_size, status.st_ino)
-
-    def pread(self, count: int, offset: int) -> bytes:
-        """Return bytes at an offset, fewer at the end of the file, where they may be fewer than a system call gives."""
-        return os.pread(self._descriptor, count, offset) if self._content is None else self._content.pread(count, offset)
-
-    def preads(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return bytes of several places (offset, count), of a remote file got at once."""
-        if self._content is not None:
-            return self._content.preads(ranges)
-        return [os.pread(self._descriptor, count, offset) for offset, count in ranges]
-
-    def fill(self, target: memoryview, offset: int) -> None:
-        """Fill a buffer of bytes; EOFError where the file ends before."""
-        if self._content is not None:
-            remote.RemoteSource(self.path, self._content.status.state).read_into(offset, target)
-            return
-        done = 0
-        while done < len(target):
-            # The system reads at most 2 GiB at a time.
-            got = os.preadv(self._descriptor, [target[done:]], offset + done)
-            if got == 0:
-                raise EOFError(f"truncated since it was opened: ends at byte {offset + done}, {len(target) - done} more wanted")
-            done += got
-
-    def close(self) -> None:
-        """Close the file; twice does no harm."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __enter__(self) -> "ByteSource":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if os is not None:  # modules may be gone when the interpreter exits
-            self.close()
 
 
 def for_library(path: str) -> Any:

@@ -1,59 +1,59 @@
-"""Which byte ranges of an object are read together?"""
+"""Byte ranges that are read together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
+
+import numpy as np
 
 #: (offset, size) in bytes.
 Range: TypeAlias = tuple[int, int]
-#: What tells that a file has changed: modification time in ns, size in bytes, inode (of a remote object: a number of its tag).
-SourceState: TypeAlias = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """What files were like when one read met them first, by path: all that it reads of a file must be of one version.
-
-    ``states``: of local files, and of remote ones that were asked for; ``tags``: what the answers told of remote ones.
-    """
-
-    states: dict[str, SourceState] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-
-    def copy(self) -> "Versions":
-        """Return the same, to be added to."""
-        return Versions(dict(self.states), dict(self.tags))
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes to be read in one call, and the ranges (by number) that lie in them."""
+    """Bytes read in one call, and the ranges (by number) inside them."""
 
     offset: int
     size: int
     members: tuple[int, ...]
 
 
-def spans(ranges: Sequence[Range], gap: int, most: int) -> list[Span]:
-    """Return what to read for ranges in any order, overlapping or not, by offset; empty ranges are in none.
+def merge_ranges(ranges: Sequence[Range], gap: int, most: int) -> list[Span]:
+    """Return the spans to read for ranges in any order, overlapping or not, by offset; empty ranges belong to none.
 
-    ``gap``: ranges with at most so many bytes between them are read together, ``most`` bytes at most, but for a longer range.
+    Ranges with at most ``gap`` bytes between them are read together, up to ``most`` bytes unless a single range is longer.
 
-    >>> spans([(100, 10), (0, 20), (5, 0), (1 << 20, 3)], 1 << 16, 1 << 24)
+    >>> merge_ranges([(100, 10), (0, 20), (5, 0), (1 << 20, 3)], 1 << 16, 1 << 24)
     [Span(offset=0, size=110, members=(1, 0)), Span(offset=1048576, size=3, members=(3,))]
     """
-    found: list[Span] = []
+    merged: list[Span] = []
     members: list[int] = []
     start = end = 0
     for i in sorted((i for i, r in enumerate(ranges) if r[1] > 0), key=lambda i: ranges[i][0]):
         offset, size = ranges[i]
         if members and (offset > end + gap or max(end, offset + size) - start > most):
-            found.append(Span(start, end - start, tuple(members)))
+            merged.append(Span(start, end - start, tuple(members)))
             members = []
         if not members:
             start = end = offset
         members.append(i)
         end = max(end, offset + size)
     if members:
-        found.append(Span(start, end - start, tuple(members)))
-    return found
+        merged.append(Span(start, end - start, tuple(members)))
+    return merged
+
+
+def cut_span(span: Span, data: memoryview, ranges: Sequence[Range], out: list[memoryview]) -> None:
+    """Put the bytes of each range inside a span into ``out``, by the range's number."""
+    for i in span.members:
+        offset, size = ranges[i]
+        out[i] = data[offset - span.offset : offset - span.offset + size]
+
+
+def bytes_of(buffer: object) -> np.ndarray:
+    """Return a writable, contiguous buffer as one-dimensional uint8 without a copy. ValueError for other buffers."""
+    array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        raise ValueError("the buffer to read into must be writable and contiguous")
+    return array.reshape(-1).view(np.uint8)

@@ -144,7 +144,7 @@ def test_many_threads_read_rows(sample_stations: Path) -> None:
 def test_threads_open_and_read_while_others_close(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     cubes(folder, compression="zlib", chunksizes=(2, 7, 40))
-    from aggarray.storage.reader import close_sources
+    from aggarray.storage.byte_source import close_sources
 
     def work(n: int) -> None:
         for turn in range(3):
@@ -272,7 +272,7 @@ def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
         "aggarray.read.open_files._files._lock",
         "aggarray.read.cache.decoded_chunks._lock",
         "aggarray.scan.resolution._descriptions._lock",
-        "aggarray.storage.reader._descriptors._lock",
+        "aggarray.storage.descriptors.descriptors._lock",
         "aggarray.storage.remote.objects._memory.lock",
         "aggarray.storage.remote.filesystems._lock",
     ],

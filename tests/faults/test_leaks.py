@@ -14,7 +14,7 @@ import pytest
 import aggarray as aa
 from aggarray.export.extract import extract
 from aggarray.export.kerchunk import _write_table
-from aggarray.storage.reader import close_sources
+from aggarray.storage.byte_source import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
 from tests.support.netcdf import cube, field, write
 

@@ -16,7 +16,7 @@ from aggarray.errors import ChangedFileError
 from aggarray.formats.hdf5 import FORMAT
 from aggarray.formats.hdf5.library import H5pyFile
 from aggarray.read import chunk_blocks
-from aggarray.storage.reader import close_sources
+from aggarray.storage.byte_source import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
 from tests.faults.staging import ROOT
 

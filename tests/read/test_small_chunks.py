@@ -189,3 +189,21 @@ def test_uneven_indices_of_some_files_do_not_join(tmp_path: Path) -> None:
     tas = aa.open(tmp_path)["tas"]
     for key in ([0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 13], [0, 1, 3, 6, 7, 9, 12, 14, 15], [17, 0, 1, 6, 8, 9, 3]):
         np.testing.assert_array_equal(tas.read(key, threads=1), np.array(key, "f4"))
+
+
+def test_a_batch_of_which_nothing_is_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file of a batch fails, as if replaced that moment, and is read by itself instead."""
+    for number in range(6):
+        write(
+            tmp_path / f"{number}.nc", {"time": (("time",), [float(number)], NOLEAP), "tas": (("time",), [number * 1.0], TAS)}
+        )
+        with h5py.File(tmp_path / f"{number}.nc", "r+") as file:
+            del file["tas"]
+            data = file.create_dataset("tas", data=np.float32([number]), chunks=(1,), compression="gzip", shuffle=True)
+            data.dims[0].attach_scale(file["time"])
+
+    def fails(*arguments: Any) -> None:
+        raise aa.FormatError("changed")
+
+    monkeypatch.setattr(small_chunks, "read_ranges", fails)
+    assert aa.open(tmp_path)["tas"].read(threads=1).tolist() == [0, 1, 2, 3, 4, 5]

@@ -17,7 +17,7 @@ from aggarray.formats.hdf5.format import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan, scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import ByteSource
 from tests.support import netcdf4_scan
 
 

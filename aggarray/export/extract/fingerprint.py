@@ -81,7 +81,7 @@ def _state(uri: str) -> tuple[int, ...] | None:
         if not is_remote(uri) and os.path.isdir(uri):
             return _store_state(uri)
         found = stat_file(state_path(uri))
-        return found.st_size, found.st_mtime_ns, found.st_ino if is_remote(uri) else 0
+        return found.size, found.mtime_ns, found.inode if is_remote(uri) else 0
     return None
 
 

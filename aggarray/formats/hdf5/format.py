@@ -17,7 +17,7 @@ from aggarray.formats.hdf5.metadata import scan as netcdf
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import open_source
 from aggarray.storage.remote import is_remote
 
 __all__ = ["FORMAT", "holds_group", "opened"]
@@ -37,7 +37,7 @@ class _HDF5:
         # A folder; and netCDF-3, which no user block passes itself off as: not worth another look into the file.
         if not head or head.startswith(b"CDF"):
             return False
-        with ByteSource(path) as file:
+        with open_source(path) as file:
             at = 512
             while at + len(_SIGNATURE) <= file.size:
                 if file.pread(len(_SIGNATURE), at) == _SIGNATURE:
@@ -80,7 +80,7 @@ class _HDF5:
 
 def holds_group(path: str, name: str) -> bool:
     """Tell whether a file may have a group at its top; of other files than HDF5 a few bytes are read."""
-    with ByteSource(path) as file:
+    with open_source(path) as file:
         # Of what the system makes up some has no size, and no end: reading it would wait.
         if not file.size or not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
             return False

@@ -64,7 +64,7 @@ def ask_isolated(path: str, what: str, variable: str | None = None, *rest: Any) 
 def time_limit(path: str) -> float:
     """Return how many seconds an answer about a file may take: of a large one there is more to tell."""
     try:
-        return min(PATIENCE + _PER_BYTE * stat_file(path).st_size, _MOST_PATIENCE)
+        return min(PATIENCE + _PER_BYTE * stat_file(path).size, _MOST_PATIENCE)
     except OSError:
         return PATIENCE
 

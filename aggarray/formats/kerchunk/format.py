@@ -26,7 +26,7 @@ from aggarray.formats.zarr.chunk_index import build_chunk_index
 from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, numbering
 from aggarray.formats.zarr.format import ZarrHandle, dtype_of, shape_of, structure_of
 from aggarray.formats.zarr.nodes import Node
-from aggarray.storage.reader import opened
+from aggarray.storage.byte_source import shared_source
 
 #: What tells references from other JSON, in its first bytes.
 _KEYS = re.compile(rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"')
@@ -162,7 +162,7 @@ class _Referenced(ZarrHandle):
 def _load(path: str) -> References:
     if os.path.isdir(path):
         return ParquetReferences(path)
-    with opened(path) as source:
+    with shared_source(path) as source:
         return JSONReferences(path, source.read_ranges([(0, source.state[1])])[0])
 
 

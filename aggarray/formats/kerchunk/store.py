@@ -10,7 +10,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from aggarray.formats.kerchunk.references import PlacedChunks
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node
-from aggarray.storage.reader import opened
+from aggarray.storage.byte_source import shared_source
 from aggarray.storage.versions import check_version
 
 
@@ -92,7 +92,7 @@ def _part(data: bytes, wanted: ByteRequest | None) -> bytes:
 
 
 def _read(path: str, offset: int, size: int, wanted: ByteRequest | None) -> Any:
-    with opened(path) as source:
+    with shared_source(path) as source:
         check_version(path, source.state)
         start, count = _ends(size or source.state[1] - offset, wanted)
         data = bytes(source.read_ranges([(offset + start, count)])[0])

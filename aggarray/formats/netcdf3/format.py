@@ -31,7 +31,7 @@ from aggarray.formats.limits import is_scannable
 from aggarray.formats.netcdf3.header import VariableLocation, header_of, span_of
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
 from aggarray.memory.creation import mapped
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import ByteSource, open_source
 from aggarray.storage.remote import is_remote
 
 #: A sparse box is read in spans of at most this many bytes, gaps included.
@@ -90,12 +90,12 @@ def _read_span(file: ByteSource, place: VariableLocation, box: Box, out: np.ndar
     span = span_of(place, out.shape, steps)
     if span == out.nbytes and out.flags.c_contiguous:
         # The wanted bytes are all there is in between: straight into place.
-        file.fill(out.reshape(-1).view(np.uint8).data, offset)
+        file.read_into(offset, out)
         if place.stored.byteorder == ">" and not np.dtype(">i4").isnative:
             out.byteswap(inplace=True)
         return
     data = np.empty(span, np.uint8)
-    file.fill(data.data, offset)
+    file.read_into(offset, data)
     strides = [step * stride for step, stride in zip(steps, place.strides, strict=True)]
     out[...] = np.ndarray(out.shape, place.stored, data, strides=strides)
 
@@ -106,7 +106,7 @@ class _NetCDF3File:
     lasting = True
 
     def __init__(self, path: str):
-        self._path, self._file = path, ByteSource(path)
+        self._path, self._file = path, open_source(path)
         try:
             self.header = header_of(path, self._file)
         except BaseException:

@@ -15,7 +15,7 @@ import numpy as np
 from aggarray.cf.encoding import decode_text
 from aggarray.errors import FormatError
 from aggarray.formats.base import Variable, has_coordinate, stored_variable
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import ByteSource
 
 _TYPES = {
     **{1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"},

@@ -15,10 +15,10 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, listing, named
 from aggarray.storage import remote
+from aggarray.storage.byte_source import version_source
 from aggarray.storage.files import stat_file
-from aggarray.storage.ranges import Versions
-from aggarray.storage.reader import opened_as
 from aggarray.storage.remote import is_remote, join
+from aggarray.storage.state import Versions
 
 #: What stands in a shard's index for a chunk that is not stored.
 _ABSENT = 2**64 - 1
@@ -81,7 +81,7 @@ def of_shards(store: str, within: str, keys: Keys, shards: ChunkIndex, codecs: C
         return None
     files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
     versions = _versions([files[name] for name in present if name in files])
-    there = {path: length for path, (_, length, _) in versions.states.items()}
+    there = {path: state.size for path, state in versions.states.items()}
     sizes = np.array([there.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
     found = _Places(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
     most = sum(there.values())
@@ -180,7 +180,7 @@ def _versions(paths: Sequence[str]) -> Versions:
     for path in paths:
         with suppress(FileNotFoundError):
             there = stat_file(path)
-            found.states[path] = there.st_mtime_ns, there.st_size, there.st_ino
+            found.states[path] = there
             if is_remote(path) and (tag := remote.status(path).tag):
                 found.tags[path] = tag
     return found
@@ -195,14 +195,14 @@ def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: in
         wanted.append((path, offset if index.first else offset + length - size, size))
     if any(is_remote(path) for path, *_ in wanted):
         paths, starts, sizes = (list(column) for column in zip(*wanted, strict=True))
-        pieces = remote.pieces(paths, starts, sizes, versions.tags)
+        pieces = remote.read_pieces(paths, starts, sizes, versions.tags)
         gone = next((path for path, piece in zip(paths, pieces, strict=True) if piece is None), None)
         if gone is not None:
             raise MissingFileError(f"{gone}: no such file; write the store again")
         return [bytes(piece) for piece in pieces if piece is not None]
     found: list[bytes] = []
     for path, own in groupby(wanted, itemgetter(0)):
-        with opened_as(path, versions) as source:
+        with version_source(path, versions) as source:
             found += map(bytes, source.read_ranges([(start, size) for _, start, size in own]))
     return found
 

@@ -10,7 +10,7 @@ from aggarray.storage.remote.conditional import changed
 from aggarray.storage.remote.credentials import RemoteAccess, StorageOptions, current_access, in_threads, with_access
 from aggarray.storage.remote.listing import expand, folders_in, has_magic
 from aggarray.storage.remote.objects import READY, ObjectFile, ObjectState, forget, open_object, prefetch_states, status
-from aggarray.storage.remote.reader import RemoteSource, pieces
+from aggarray.storage.remote.reader import RemoteSource, read_pieces
 from aggarray.storage.remote.requests import RangeRequest, fetch, fetch_object, fetch_objects
 from aggarray.storage.remote.urls import below, canonical, carrier, is_below, is_remote, join, origin, parent, resolve
 
@@ -41,8 +41,8 @@ __all__ = [
     "open_object",
     "origin",
     "parent",
-    "pieces",
     "prefetch_states",
+    "read_pieces",
     "resolve",
     "status",
     "with_access",

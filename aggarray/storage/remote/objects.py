@@ -23,6 +23,7 @@ from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.filesystems import FileSystem, Objects, close_filesystems, read_archives_through
 from aggarray.storage.remote.requests import RangeRequest, fetch, run_concurrently
 from aggarray.storage.remote.urls import is_remote, join, split
+from aggarray.storage.state import FileState
 
 #: Seconds for which what an object is like is remembered.
 FRESH = 30.0
@@ -52,9 +53,9 @@ class ObjectState(NamedTuple):
     store: str = ""
 
     @property
-    def state(self) -> tuple[int, int, int]:
-        """What tells that the object has changed: time, bytes, and a number for the tag."""
-        return self.time, self.size, _number(self.tag)
+    def state(self) -> FileState:
+        """The state that changes with the object; the number of its tag stands for the inode."""
+        return FileState(self.time, self.size, _number(self.tag), self.folder)
 
 
 def _number(text: str) -> int:

@@ -1,15 +1,16 @@
-"""How are ranges of values of a remote object read? Merged where that saves waiting, and all at once."""
+"""Byte ranges of remote objects: neighbouring ranges are merged, and all are requested concurrently."""
 
 from collections.abc import MutableMapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.storage.ranges import Range, SourceState, spans
+from aggarray.storage.ranges import Range, bytes_of, cut_span, merge_ranges
 from aggarray.storage.remote.conditional import changed
 from aggarray.storage.remote.objects import RemoteObject, checked_bytes, status, with_state_forgotten
 from aggarray.storage.remote.requests import RangeRequest, fetch
+from aggarray.storage.state import FileState
 
 #: Ranges with at most so many bytes between them are read by one request ...
 GAP = 1 << 17
@@ -17,83 +18,82 @@ GAP = 1 << 17
 SPAN = 1 << 22
 
 
-def pieces(
+def read_pieces(
     paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], tags: MutableMapping[str, str]
 ) -> list[memoryview | None]:
-    """Return pieces of several objects, all asked for at once; size 0: all of it; None for objects that are not there.
+    """Return pieces of several objects, requested concurrently; size 0: the whole object; None for objects that do not exist.
 
-    A piece is shorter where its object ends; those with a negative offset are in none. ``tags``: versions of objects that are
-    known, to which those are added that come: ChangedFileError for an object of another one.
+    A piece is shorter where its object ends; a negative offset gives None. ``tags``: known versions of objects, extended by
+    those of the answers. ChangedFileError for an object of another version.
     """
-    wishes, takers = list[RangeRequest](), list[list[int]]()
-    first: dict[str, list[int]] = {}
+    requests, members = list[RangeRequest](), list[list[int]]()
+    by_path: dict[str, list[int]] = {}
     for number, path in enumerate(paths):
         if offsets[number] >= 0:
-            first.setdefault(path, []).append(number)
-    for path, numbers in first.items():
-        whole = [n for n in numbers if not sizes[n]]
-        wishes += [RangeRequest(path) for _ in whole]
-        takers += [[n] for n in whole]
-        some = [n for n in numbers if sizes[n]]
-        groups = spans([(int(offsets[n]), int(sizes[n])) for n in some], GAP, SPAN)
-        wishes += [RangeRequest(path, span.offset, span.size, "", tags) for span in groups]
-        takers += [[some[i] for i in span.members] for span in groups]
-    found: list[memoryview | None] = [None] * len(paths)
-    for wish, taken, data in zip(wishes, takers, fetch(wishes), strict=True):
+            by_path.setdefault(path, []).append(number)
+    for path, numbers in by_path.items():
+        complete = [n for n in numbers if not sizes[n]]
+        requests += [RangeRequest(path) for _ in complete]
+        members += [[n] for n in complete]
+        partial = [n for n in numbers if sizes[n]]
+        spans = merge_ranges([(int(offsets[n]), int(sizes[n])) for n in partial], GAP, SPAN)
+        requests += [RangeRequest(path, span.offset, span.size, "", tags) for span in spans]
+        members += [[partial[i] for i in span.members] for span in spans]
+    pieces: list[memoryview | None] = [None] * len(paths)
+    for request, numbers, data in zip(requests, members, fetch(requests), strict=True):
         if isinstance(data, MissingFileError):
             continue
         if isinstance(data, AggarrayError):
-            raise with_state_forgotten(wish.uri, data)
-        for n in taken:
-            start = int(offsets[n]) - wish.offset
-            found[n] = memoryview(data)[start : start + int(sizes[n])] if sizes[n] else memoryview(data)
-    return found
+            raise with_state_forgotten(request.uri, data)
+        for n in numbers:
+            start = int(offsets[n]) - request.offset
+            pieces[n] = memoryview(data)[start : start + int(sizes[n])] if sizes[n] else memoryview(data)
+    return pieces
 
 
 class RemoteSource:
-    """An object in use; ``state``: what it was like at the beginning."""
+    """An open remote object; see `byte_source.ByteSource`."""
 
-    __slots__ = ("_content", "_tags", "state", "uri")
+    __slots__ = ("_object", "_tags", "path", "size", "state")
 
-    distant = True
+    distant: ClassVar[bool] = True
 
-    def __init__(self, uri: str, state: SourceState | None) -> None:
-        found = status(uri)
-        if found.folder:
-            raise FormatError(f"{uri}: a folder, not a file; name a file in it")
-        self.uri, self.state, self._content = uri, found.state, RemoteObject(uri, found)
+    def __init__(self, path: str) -> None:
+        known = status(path)
+        if known.folder:
+            raise FormatError("a folder, not a file", path=path, hint="name a file in it")
+        self.path, self.state, self.size, self._object = path, known.state, known.size, RemoteObject(path, known)
         self._tags: dict[str, str] = {}
-        self.check(state)
 
-    def check(self, state: SourceState | None) -> None:
-        """Raise ChangedFileError where the object is not what it should be; None: whatever it is."""
+    def check(self, state: FileState | None) -> None:
+        """Raise ChangedFileError unless the object has a state; None: any."""
         if state is not None and self.state != state:
-            raise with_state_forgotten(self.uri, changed(self.uri))
+            raise with_state_forgotten(self.path, changed(self.path))
 
-    def release(self) -> None:
-        """Do nothing: connections belong to the file system."""
+    def pread(self, count: int, offset: int) -> bytes:
+        """Return bytes at an offset, fewer at the end of the object; blocks around them are cached."""
+        return self._object.pread(count, offset)
+
+    def preads(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return the bytes of several ranges (offset, count), each shorter at the end of the object."""
+        return self._object.preads(ranges)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Read each range, in the order given."""
+        """Read merged ranges concurrently."""
         ranges = [(int(offset), int(size)) for offset, size in ranges]
         for offset, size in ranges:
-            self._check(offset, size)
-        found = [memoryview(b"")] * len(ranges)
-        groups = spans(ranges, GAP, SPAN)
-        for span, data in zip(groups, self._fetched([(s.offset, s.size) for s in groups]), strict=True):
-            for i in span.members:
-                offset, size = ranges[i]
-                found[i] = data[offset - span.offset : offset - span.offset + size]
-        return found
+            self._check_range(offset, size)
+        out = [memoryview(b"")] * len(ranges)
+        spans = merge_ranges(ranges, GAP, SPAN)
+        for span, data in zip(spans, self._fetched([(s.offset, s.size) for s in spans]), strict=True):
+            cut_span(span, data, ranges, out)
+        return out
 
     def read_into(self, offset: int, *buffers: Any) -> None:
         """Fill buffers one after the other."""
-        arrays = [b if isinstance(b, np.ndarray) else np.frombuffer(b, np.uint8) for b in buffers]
-        if not all(a.flags.c_contiguous and a.flags.writeable for a in arrays):
-            raise ValueError("the buffer to read into must be writable and contiguous")
-        views = [a.reshape(-1).view(np.uint8) for a in arrays]
+        views = [bytes_of(buffer) for buffer in buffers]
         offset, size = int(offset), sum(view.size for view in views)
-        self._check(offset, size)
+        self._check_range(offset, size)
         data = np.frombuffer(self._fetched([(offset, size)])[0], np.uint8) if size else np.empty(0, np.uint8)
         for view in views:
             view[...], data = data[: view.size], data[view.size :]
@@ -103,23 +103,33 @@ class RemoteSource:
         for row, data in zip(buffer, self.read_ranges(list(zip(offsets, sizes, strict=True))), strict=True):
             row[: len(data)] = data
 
-    def _check(self, offset: int, size: int) -> None:
+    def close(self) -> None:
+        """Do nothing: connections belong to the file system."""
+
+    def __enter__(self) -> "RemoteSource":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def _check_range(self, offset: int, size: int) -> None:
         if offset < 0 or size < 0:
-            raise FormatError(f"{self.uri}: {size} bytes at offset {offset}: no such range; the file or its index is damaged")
-        if offset + size > self.state[1]:
-            wanted = f"{size} bytes at offset {offset} are wanted of {self.state[1]} bytes"
-            raise FormatError(f"{self.uri}: truncated: {wanted}; fetch or upload the file again")
+            what = f"{size} bytes at offset {offset}: no such range"
+            raise FormatError(what, path=self.path, hint="the file or its index is damaged")
+        if offset + size > self.size:
+            what = f"truncated: {size} bytes at offset {offset} are wanted of {self.size} bytes"
+            raise FormatError(what, path=self.path, hint="fetch or upload the file again")
 
     def _fetched(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of spans: as kept, else by requests of limited length, all at once."""
-        found: list[Any] = [self._content.kept(*r) for r in ranges]
-        tag, wishes, owners = self._content.status.tag, list[RangeRequest](), list[int]()
+        """Return the bytes of spans: cached ones, the others by requests of limited length, all at once."""
+        cached: list[Any] = [self._object.kept(*r) for r in ranges]
+        tag, requests, owners = self._object.status.tag, list[RangeRequest](), list[int]()
         for number, (offset, size) in enumerate(ranges):
-            if found[number] is None:
+            if cached[number] is None:
                 for start in range(offset, offset + size, SPAN):
-                    wishes.append(RangeRequest(self.uri, start, min(SPAN, offset + size - start), tag, self._tags))
+                    requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), tag, self._tags))
                     owners.append(number)
         parts: dict[int, list[bytes]] = {}
-        for owner, wish, data in zip(owners, wishes, fetch(wishes), strict=True):
-            parts.setdefault(owner, []).append(checked_bytes(self.uri, wish, data, self.state[1]))
-        return [memoryview(b"".join(parts[n]) if f is None else f) for n, f in enumerate(found)]
+        for owner, request, data in zip(owners, requests, fetch(requests), strict=True):
+            parts.setdefault(owner, []).append(checked_bytes(self.path, request, data, self.size))
+        return [memoryview(b"".join(parts[n]) if block is None else block) for n, block in enumerate(cached)]

@@ -133,12 +133,12 @@ def test_values_of_a_tree_of_version_2(tmp_path: Path) -> None:
     from aggarray.formats.hdf5.metadata import groups, headers, heaps, superblock
     from aggarray.formats.hdf5.metadata.data import Data
     from aggarray.formats.hdf5.metadata.values import values_of
-    from aggarray.storage.files import ByteSource
+    from aggarray.storage.byte_source import open_source
 
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest") as file:
         tree(file)
-    with ByteSource(str(path)) as raw, h5py.File(path) as file:
+    with open_source(str(path)) as raw, h5py.File(path) as file:
         data = Data(raw)
         root = headers.header_at(data, superblock.root_address(data))
         for link in groups.links_of(data, root):

@@ -6,8 +6,9 @@ from functools import cache
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_ERRORS
-from aggarray.storage.files import ByteSource
-from aggarray.storage.reader import Range, spans
+from aggarray.storage.byte_source import ByteSource
+from aggarray.storage.descriptors import GAP, SPAN
+from aggarray.storage.ranges import Range, merge_ranges
 
 #: So many bytes at the beginning of a file are read at once: mostly its metadata, all of it.
 HEAD = 1 << 16
@@ -117,7 +118,7 @@ class Data:
         """Return the bytes of ranges (address, size), which are not kept; neighbours are read together."""
         found = [memoryview(b"")] * len(ranges)
         require(all(at >= 0 and at + count <= self.size for at, count in ranges), "a range outside of the file")
-        for span in spans(ranges):
+        for span in merge_ranges(ranges, GAP, SPAN):
             if span.offset + span.size <= len(self._head):
                 block = self._head[span.offset : span.offset + span.size]
             else:

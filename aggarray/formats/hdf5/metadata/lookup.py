@@ -15,7 +15,7 @@ from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
 from aggarray.formats.hdf5.metadata.links import Links
 from aggarray.formats.hdf5.metadata.superblock import root_address
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import open_source
 from aggarray.storage.lru_cache import LRUCache
 
 _T = TypeVar("_T")
@@ -35,7 +35,7 @@ class H5File:
     __slots__ = ("_at", "_file", "_links", "data", "heap", "root")
 
     def __init__(self, path: str):
-        self._file = ByteSource(path)
+        self._file = open_source(path)
         try:
             self.data = Data(self._file)
             self.heap = GlobalHeap(self.data)

@@ -37,7 +37,7 @@ from aggarray.formats.hdf5.metadata.types import ROWS
 from aggarray.formats.hdf5.metadata.values import check_storage, values_of
 from aggarray.formats.hdf5.refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
 from aggarray.formats.hdf5.rows import as_rows, padded
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import ByteSource, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
 
     ``by_library`` reads values of coordinates that only the HDF5 library decodes.
     """
-    with ByteSource(path) as file:
+    with open_source(path) as file:
         return _structure(path, file, by_library)
 
 

@@ -25,7 +25,7 @@ from aggarray.formats.hdf5.metadata.messages import CHUNKED
 from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.hdf5.metadata.types import TEXTS
 from aggarray.formats.hdf5.metadata.values import check_storage, text_at
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import ByteSource, open_source
 from aggarray.storage.lru_cache import LRUCache
 
 #: What was found of the latest files, by path and state.
@@ -38,7 +38,7 @@ def contradicts_itself(path: str) -> bool:
     FormatError where they would give other values.
     """
     try:
-        with ByteSource(path) as file:
+        with open_source(path) as file:
             key = path, file.state
             known: bool | None = _known.get(key)
             if known is None:
@@ -51,7 +51,7 @@ def contradicts_itself(path: str) -> bool:
 
 def validate(path: str) -> None:
     """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its root group is."""
-    with ByteSource(path) as file:
+    with open_source(path) as file:
         _check_file(file)
 
 

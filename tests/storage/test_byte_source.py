@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import set_options
-from aggarray.storage import reader
-from aggarray.storage.reader import GAP, SPAN, Descriptors, close_sources, opened, read_into, read_ranges, spans
+from aggarray.storage import descriptors as local
+from aggarray.storage.byte_source import close_sources, read_into, read_ranges, shared_source
+from aggarray.storage.descriptors import GAP, SPAN, Descriptors
+from aggarray.storage.ranges import merge_ranges
 
 DATA = np.random.default_rng(0).integers(0, 256, 1_000_000, "u1").tobytes()
 
@@ -63,14 +65,14 @@ def test_any_ranges(shared: str, given_ranges: list[tuple[int, int]]) -> None:
     found = read_ranges(shared, ranges)
     assert [bytes(f) for f in found] == [DATA[o : o + n] for o, n in ranges]
     assert all(f.readonly for f in found)
-    whole = spans(ranges)
+    whole = merge_ranges(ranges, GAP, SPAN)
     assert sorted(i for s in whole for i in s.members) == [i for i, r in enumerate(ranges) if r[1]]
     assert all(b.offset > a.offset + a.size + GAP or b.offset + b.size - a.offset > SPAN for a, b in itertools.pairwise(whole))
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 27), st.integers(0, 1 << 25)), max_size=30))
 def test_spans_are_bounded(ranges: list[tuple[int, int]]) -> None:
-    for span in spans(ranges):
+    for span in merge_ranges(ranges, GAP, SPAN):
         assert span.size <= SPAN or len(span.members) == 1
         for i in span.members:
             assert span.offset <= ranges[i][0] and sum(ranges[i]) <= span.offset + span.size
@@ -93,7 +95,7 @@ def test_neighbours_are_read_in_one_call(file: str, monkeypatch: pytest.MonkeyPa
     read_ranges(file, [(0, 10), (10 + GAP, 5), (10 + GAP + 5 + GAP + 1, 5)])
     assert calls == [(0, 15 + GAP), (16 + 2 * GAP, 5)]
     calls.clear()
-    monkeypatch.setattr(reader, "SPAN", 1000)
+    monkeypatch.setattr(local, "SPAN", 1000)
     read_ranges(file, [(0, 400), (400, 600), (1000, 1)])
     assert calls == [(0, 1000), (1000, 1)]
     calls.clear()
@@ -208,11 +210,11 @@ def test_errors_of_the_disk(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_replaced(file: str, tmp_path: Path) -> None:
     status = os.stat(file)
-    with opened(file) as before:
+    with shared_source(file) as before:
         (tmp_path / "b").write_bytes(b"z" * len(DATA))
         os.utime(tmp_path / "b", ns=(status.st_mtime_ns, status.st_mtime_ns))
         os.replace(tmp_path / "b", file)
-        with opened(file) as after:
+        with shared_source(file) as after:
             assert after.state[:2] == before.state[:2] and after.state[2] != before.state[2]
             assert bytes(after.read_ranges([(0, 3)])[0]) == b"zzz"
         # Who began before goes on reading what there was.
@@ -234,7 +236,7 @@ def test_changed_and_truncated(file: str) -> None:
 
 
 def test_truncated_while_it_is_read(file: str) -> None:
-    with opened(file) as there:
+    with shared_source(file) as there:
         os.truncate(file, 100)
         for read in (lambda: there.read_ranges([(50, 100)]), lambda: there.read_into(50, bytearray(100))):
             with pytest.raises(FormatError, match="truncated: 100 bytes at offset 50 are wanted of 100 bytes"):
@@ -250,7 +252,7 @@ def test_many_files_with_few_descriptors(tmp_path: Path) -> None:
         for path in paths * 2:
             assert read_ranges(str(path), [(0, 1)])[0][0] == int(path.name)
             assert descriptors(tmp_path) <= 4
-        with opened(str(paths[0])) as first:
+        with shared_source(str(paths[0])) as first:
             # One in use is not closed, however many others are read.
             for path in paths[1:]:
                 read_ranges(str(path), [(0, 1)])
@@ -294,8 +296,8 @@ def test_threads(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_forks(file: str) -> None:
-    cache = reader._descriptors
-    with opened(file) as there:
+    cache = local.descriptors
+    with shared_source(file) as there:
         # A thread that holds the lock while another forks does not exist in the child.
         with cache._lock:
             child = os.fork()
@@ -308,7 +310,7 @@ def test_forks(file: str) -> None:
                     )
                     close_sources()
                     fine = fine and bytes(there.read_ranges([(1, 2)])[0]) == DATA[1:3]
-                    done = 0 if fine and not cache._leases else 2
+                    done = 0 if fine and not cache._sources else 2
                 finally:
                     os._exit(done)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,120 @@
+"""Bytes of a file or object, by offset, wherever it lies.
+
+`open_source` opens one for its caller alone. `shared_source` takes local files from a bounded cache of descriptors: threads and
+forked processes share no file position, and a file that was replaced or changed is opened anew.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from aggarray.storage.descriptors import descriptors, open_local, read_whole
+from aggarray.storage.ranges import Range
+from aggarray.storage.remote import RemoteSource, forget, is_remote
+from aggarray.storage.state import FileState, Versions
+
+
+class ByteSource(Protocol):
+    """An open file or object, read by offset.
+
+    ``path``; ``size``: its bytes and ``state``: its state when it was opened; ``distant``: whether each call takes a round
+    trip. Reading raises FormatError, which names file, offset and sizes, for a range outside the file and for bytes that cannot
+    be read.
+    """
+
+    distant: ClassVar[bool]
+    path: str
+    size: int
+    state: FileState
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Return bytes at an offset, fewer at the end of the file."""
+
+    def preads(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return the bytes of several ranges (offset, count), each shorter at the end of the file."""
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Return the bytes of each range, in the order given, read-only; ranges read in one call share memory."""
+
+    def read_into(self, offset: int, *buffers: Any) -> None:
+        """Fill writable, contiguous buffers, one after the other, with the bytes from an offset on."""
+
+    def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
+        """Read the bytes at each offset into the beginning of a row of a contiguous uint8 buffer."""
+
+    def check(self, state: FileState | None) -> None:
+        """Raise ChangedFileError unless the file still has a state; None: any."""
+
+    def close(self) -> None:
+        """Close the source; closing it twice is harmless."""
+
+    def __enter__(self) -> "ByteSource":
+        """Return the source, closed at the end of the block."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Close the source."""
+
+
+def open_source(path: str) -> ByteSource:
+    """Open a file or object for reading by offset.
+
+    MissingFileError if it does not exist, FormatError or OSError if it fails.
+    """
+    return RemoteSource(path) if is_remote(path) else open_local(path)
+
+
+@contextmanager
+def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSource]:
+    """Give a source for several reads; afterwards its state must be ``state``, unless that is None.
+
+    Raises MissingFileError, and FormatError for a file that has changed or cannot be read.
+    """
+    if is_remote(path):
+        remote = RemoteSource(path)
+        remote.check(state)
+        yield remote
+        remote.check(state)
+        return
+    source = descriptors.take(path, state)
+    try:
+        yield source
+        source.check(state)
+    finally:
+        descriptors.give_back(source)
+
+
+@contextmanager
+def version_source(path: str, versions: Versions) -> Iterator[ByteSource]:
+    """Give a source whose version is that of earlier reads in ``versions``, and note it there. Raises as `shared_source`."""
+    with shared_source(path, versions.states.get(path)) as source:
+        state = versions.states.setdefault(path, source.state)
+        yield source
+        source.check(state)
+
+
+def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = None) -> list[memoryview]:
+    """Return the bytes of each range (offset, size) of a file, in the order given, read-only; see `ByteSource.read_ranges`.
+
+    ``state``: the file's state when the ranges were looked up.
+    """
+    with shared_source(path, state) as source:
+        return source.read_ranges(ranges)
+
+
+def read_into(path: str, offset: int, *buffers: Any, state: FileState | None = None) -> None:
+    """Fill buffers with the bytes of a file from an offset on; see `ByteSource.read_into`."""
+    with shared_source(path, state) as source:
+        source.read_into(offset, *buffers)
+
+
+def read_file(path: str) -> memoryview | None:
+    """Return all bytes of a small local file, uncached; None if it does not exist."""
+    return read_whole(path)
+
+
+def close_sources() -> None:
+    """Close cached descriptors that are not in use, and forget what is known of remote objects."""
+    descriptors.close()
+    forget()
