@@ -1,7 +1,7 @@
-"""How is a read plan carried out?
+"""Execution of read plans.
 
-Each touched piece is fetched (from an open file or from memory), decoded, conformed and placed into the one output array.
-Files are kept open in a bounded cache; pieces of different files are worked on by several threads.
+Each piece is fetched from an open file or from memory, decoded, conformed and placed into the output array. Files stay open in
+a bounded cache; several threads work on pieces of different files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,11 +29,11 @@ from aggarray.read.views import view
 from aggarray.storage.remote import is_remote, prefetch_states
 from aggarray.storage.versions import one_version
 
-#: So many files per thread are shared out by the file, a few at a time, once some have shown how much work they are ...
+#: From so many files per thread on, files are handed out a few at a time, once some have shown how much work they are ...
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
-#: ... which is little below so many bytes a file. Files of which so many bytes are wanted are divided all the same.
+#: ... which is little below so many bytes a file. Files of which so many bytes are read are divided anyway.
 _LIGHT, _HEAVY = 1 << 18, 1 << 20
-#: Threads that read remote files, which they mostly wait for, where the options do not have more.
+#: Threads that read remote files, where they mostly wait, unless the options have more.
 DISTANT = 16
 
 __all__ = ["OpenFiles", "Target", "close_files", "output", "read", "view"]
@@ -47,17 +47,17 @@ def read(
     masked: bool = False,
     threads: int | None = None,
 ) -> Masked:
-    """Read a selection of a matrix: values of the target's dtype, fresh and writable or in ``out``, and the mask if wanted.
+    """Read a selection of a matrix into a new array or ``out``; return values of the target's dtype, and the mask or None.
 
-    ``selectors``: one per dimension, as `selection.normalise` gives them. Raises FormatError, MissingFileError or
-    UnitsError naming file and variable; SelectionError where ``out`` does not fit.
+    ``selectors``: one per dimension, as `memory.selection.normalise` returns them. FormatError, MissingFileError or UnitsError
+    name file and variable; SelectionError if ``out`` does not fit.
     """
     with target.access.reach():
         return _read(matrix, target, selectors, FetchOptions(out, masked, threads))
 
 
 class FetchOptions(NamedTuple):
-    """How a selection is read: as `read` takes it."""
+    """Options of a read; see `read`."""
 
     out: np.ndarray | None
     masked: bool
@@ -77,78 +77,78 @@ def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], wish: F
         job, groups = _ReadJob(matrix, outputs, target), by_file(matrix, rows)
         distant = _look_ahead(matrix, groups)
         usual = max(get_options().threads, DISTANT) if distant else get_options().threads
-        with BoundedExecutor(usual if threads is None else threads) as crew:
+        with BoundedExecutor(usual if threads is None else threads) as executor:
             if distant:
-                job.hand_out(groups, crew)
+                job.hand_out(groups, executor)
             else:
-                _share_out(job, groups, crew)
+                _share_out(job, groups, executor)
     return result, mask
 
 
 def _look_ahead(matrix: Matrix, groups: Sequence[Sequence[Piece]]) -> bool:
-    """Tell whether remote files are read, what they are like having been asked of all at once."""
+    """Return whether remote files are read, after prefetching their states concurrently."""
     uris = (matrix.references.uri_of(group[0].ref) for group in groups if group[0].ref >= 0)
     far = [str(uri) for uri in uris if uri is not None and is_remote(str(uri))]
     prefetch_states(far)
     return bool(far)
 
 
-def _share_out(job: "_ReadJob", groups: Sequence[Sequence[Piece]], crew: BoundedExecutor) -> None:
-    """Have the pieces of all files read: the work on few files divided, of many files several at a time.
+def _share_out(job: "_ReadJob", groups: Sequence[Sequence[Piece]], executor: BoundedExecutor) -> None:
+    """Distribute the pieces of all files: few files are divided, many files are handed out several at a time.
 
-    Threads gain nothing where a file is so little work that handing the interpreter over costs as much: the first files tell.
+    Threads gain nothing if a file is so little work that switching threads costs as much; the first files show how much it is.
     """
-    if crew.threads == 1:
+    if executor.threads == 1:
         job.carry_out(groups)
         return
-    if len(groups) < _MANY * crew.threads or job.outputs[0].nbytes >= _HEAVY * len(groups):
-        job.hand_out(groups, crew)
+    if len(groups) < _MANY * executor.threads or job.outputs[0].nbytes >= _HEAVY * len(groups):
+        job.hand_out(groups, executor)
         return
     size = max(job.carry_out(groups[:_FIRST]), 1)
     if size < _LIGHT * _FIRST:
         job.carry_out(groups[_FIRST:])
         return
     if size > (BATCH + SLAB) * _FIRST:
-        job.hand_out(groups[_FIRST:], crew)
+        job.hand_out(groups[_FIRST:], executor)
         return
-    bundle = min(_BUNDLE, max(1, len(groups) // (_MANY * crew.threads)))
+    bundle = min(_BUNDLE, max(1, len(groups) // (_MANY * executor.threads)))
     for start in range(_FIRST, len(groups), bundle):
-        crew.do(partial(job.carry_out, groups[start : start + bundle]), BATCH + SLAB)
+        executor.do(partial(job.carry_out, groups[start : start + bundle]), BATCH + SLAB)
 
 
 class _ReadJob(NamedTuple):
-    """What is read, and what into."""
+    """A matrix to read, and the outputs to read it into."""
 
     matrix: Matrix
     outputs: Outputs
     target: Target
 
     def carry_out(self, groups: Sequence[Sequence[Piece]]) -> int:
-        """Read the pieces of files one after the other, small ones of files alike together; return the bytes that it took."""
+        """Read the pieces of files one after the other, batching small ones; return the bytes that this needed."""
         total = 0
-        sheaf: SmallChunkBatch | None = None
+        batch: SmallChunkBatch | None = None
         for group in groups:
             piece = group[0]
             found = _table(self.matrix, piece, self.target) if len(group) == 1 and piece.ref >= 0 else None
             if found is None:
                 total += self._all(self.works(group))
                 continue
-            if sheaf is not None:
-                if sheaf.add(piece, found):
-                    total += sheaf.size
+            if batch is not None:
+                if batch.add(piece, found):
+                    total += batch.size
                     continue
-                sheaf.read(self.outputs, self._alone)
-            sheaf = small_chunk_batch(self.matrix, self.target, piece, found)
-            total += self._alone(piece, found) if sheaf is None else sheaf.size
-        if sheaf is not None:
-            sheaf.read(self.outputs, self._alone)
+                batch.read(self.outputs, self._alone)
+            batch = small_chunk_batch(self.matrix, self.target, piece, found)
+            total += self._alone(piece, found) if batch is None else batch.size
+        if batch is not None:
+            batch.read(self.outputs, self._alone)
         return total
 
-    def hand_out(self, groups: Sequence[Sequence[Piece]], crew: BoundedExecutor) -> None:
-        """Have a crew read the pieces of files, a few chunks at a time."""
+    def hand_out(self, groups: Sequence[Sequence[Piece]], executor: BoundedExecutor) -> None:
+        """Submit the pieces of files to the executor, a few chunks at a time."""
         for group in groups:
             for work, size in self.works(group):
-                crew.do(work, size)
+                executor.do(work, size)
 
     def _alone(self, piece: Piece, found: Found) -> int:
         return self._all(self._works_of(piece, found))
@@ -161,9 +161,9 @@ class _ReadJob(NamedTuple):
         return total
 
     def works(self, group: Sequence[Piece]) -> Iterator[tuple[Work, int]]:
-        """Yield what is to be done for the pieces of one file, with the bytes that it takes while it is done.
+        """Yield the tasks for the pieces of one file, each with the bytes that it needs while it runs.
 
-        Chunks are read directly, in batches; what cannot be is read piece by piece through the library of its format.
+        Chunks are read directly, in batches; pieces without a chunk index are read through the library of their format.
         """
         others = []
         for piece in group:
@@ -182,7 +182,7 @@ class _ReadJob(NamedTuple):
 
 
 def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
-    """Find the chunks of a piece; whatever is wrong with its file, its library says best."""
+    """Return the chunk index of a piece; None on errors, which the format's library reports better."""
     try:
         return find_chunk_index(matrix.references, piece.ref, target.access)
     except IndexFileError as error:

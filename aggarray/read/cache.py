@@ -1,4 +1,4 @@
-"""Which decoded chunks, and which tables of chunks, are kept? As many bytes as the options allow, the latest used ones."""
+"""Bounded caches of decoded chunks and chunk indexes."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from aggarray.formats.base import ChunkIndex
 from aggarray.options import get_options
 from aggarray.storage.lru_cache import LRUCache
 
-#: Bytes of chunk tables that are kept.
+#: Bytes of cached chunk indexes.
 TABLE_BYTES = 1 << 26
 
 

@@ -1,8 +1,8 @@
-"""How are chunks decoded? Whole, a rectangle of small ones at a time, so that what is done once per chunk is little.
+"""Decoding of chunks, small ones in blocks so that the cost per chunk stays low.
 
-The bytes of all are read together, decoded into rows of one buffer and unshuffled at once; what is wanted is taken out,
-conformed and placed. A large chunk that the output holds as it is is decoded there. Of shuffled chunks of which little is
-wanted, only those bytes are gathered.
+The bytes of a block are read together, decoded into rows of one buffer and unshuffled at once; the selected elements are taken
+out, conformed and placed. A large chunk whose layout the output shares is decoded in place. If few elements of shuffled chunks
+are selected, only their bytes are gathered.
 """
 
 from collections.abc import Sequence
@@ -22,45 +22,45 @@ from aggarray.storage.byte_source import read_file, read_into, read_ranges, shar
 from aggarray.storage.remote import is_remote, read_pieces
 from aggarray.storage.state import Versions
 
-#: Of a shuffled chunk of which less than this fraction is wanted only those bytes are gathered.
+#: If less than this fraction of a shuffled chunk is selected, only those bytes are gathered.
 _FEW = 8
 
-#: Chunks of more bytes are held against what is stored of them, before memory is taken for them.
+#: Larger chunks are checked against their stored size before memory is allocated.
 _LARGE = 1 << 26
-#: So many elements are made fill value at a time.
+#: Elements filled at a time.
 _FILLED = 1 << 21
 
-#: The stored bytes of a chunk, None where it is not stored.
+#: The stored bytes of a chunk; None if it is not stored.
 Part = memoryview | None
 
 
-def read_chunk_blocks(stored: StoredPiece, slabs: Sequence[ChunkBlock]) -> None:
-    """Read, decode, conform and place slabs of chunks. FormatError names the chunk that is damaged."""
+def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None:
+    """Read, decode, conform and place blocks of chunks. FormatError names the damaged chunk."""
     if not stored.table.filters and stored.table.names is None:
-        for slab in slabs:
-            put_conformed(stored, slab.out, native(_plain_values(stored, slab)))
+        for block in blocks:
+            put_conformed(stored, block.out, native(_plain_values(stored, block)))
         return
     keep = bool(get_options().cache_bytes and stored.state and stored.table.filters)
-    slabs = [s for s in slabs if not (keep and _served(stored, s))]
-    parts = iter(_parts(stored, [n for slab in slabs for n in slab.numbers]))
-    for slab in slabs:
-        own = [next(parts) for _ in range(len(slab.numbers))]
+    blocks = [s for s in blocks if not (keep and _served(stored, s))]
+    parts = iter(_parts(stored, [n for block in blocks for n in block.numbers]))
+    for block in blocks:
+        own = [next(parts) for _ in range(len(block.numbers))]
         if all(part is None for part in own):
-            _put_fill(stored, slab)
+            _put_fill(stored, block)
             continue
         try:
-            if keep or not _in_place(stored, slab, own[0]):
-                put_conformed(stored, slab.out, native(_values(stored, slab, own, keep)))
+            if keep or not _in_place(stored, block, own[0]):
+                put_conformed(stored, block.out, native(_values(stored, block, own, keep)))
         except AggarrayError:  # some of which are ValueErrors
             raise
         except ValueError as error:
-            raise _blamed(stored, slab, own, error) from error
+            raise _blamed(stored, block, own, error) from error
 
 
-def _put_fill(stored: StoredPiece, slab: ChunkBlock) -> None:
-    """Put the fill value where no chunk of a slab is stored, a part at a time."""
+def _put_fill(stored: StoredPiece, block: ChunkBlock) -> None:
+    """Place the fill value, in parts, where no chunk of a block is stored."""
     fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
-    for part, _ in parts_of(slab.out, (1,) * len(slab.out), _FILLED):
+    for part, _ in parts_of(block.out, (1,) * len(block.out), _FILLED):
         out = tuple(s for s in part if isinstance(s, slice))
         put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
 
@@ -81,9 +81,9 @@ def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
     return [None if offset < 0 else next(found) for offset in offsets]
 
 
-def _plain_values(stored: StoredPiece, slab: ChunkBlock) -> np.ndarray:
-    """Return what a slab of chunks without filters has of a selection; neighbours in the file are read by one call."""
-    table, numbers = stored.table, slab.numbers
+def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
+    """Return the selected values of a block of unfiltered chunks; neighbours in the file are read in one call."""
+    table, numbers = stored.table, block.numbers
     rows = np.empty((len(numbers), prod(table.chunk) * table.dtype.itemsize), np.uint8)
     first = int(table.offsets[numbers[0]])
     if first >= 0 and (len(numbers) == 1 or (np.diff(table.offsets[numbers]) == rows.shape[1]).all()):
@@ -97,11 +97,11 @@ def _plain_values(stored: StoredPiece, slab: ChunkBlock) -> np.ndarray:
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
-    return np.asarray(taken(rows, slab, table.dtype, 1, False)[0])
+    return np.asarray(taken(rows, block, table.dtype, 1, False)[0])
 
 
 def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
-    """Return the stored bytes of chunks that lie in several files; one of a file that need not be there is all fill value."""
+    """Return the stored bytes of chunks in several files; a missing file that may be missing means fill value."""
     inline = stored.table.inline or {}
     found: list[Part] = [None] * len(numbers)
     places: dict[tuple[str, bool], list[int]] = {}
@@ -127,7 +127,7 @@ def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequen
 
 
 def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], versions: Versions) -> Sequence[Part]:
-    """Return ranges of one file; (0, 0) is all of it, whatever its size: it may have been written anew since it was listed."""
+    """Return ranges of one file; (0, 0) means the whole file, even if it was rewritten since it was listed."""
     if (0, 0) in ranges:
         return [_whole(path, needed)] * len(ranges)
     try:
@@ -149,31 +149,31 @@ def _whole(path: str, needed: bool) -> Part:
         return found
 
 
-def _in_place(stored: StoredPiece, slab: ChunkBlock, part: Part) -> bool:
-    """Decode one chunk that is wanted whole straight into the output, where it lies there as it does in the file."""
+def _in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
+    """Decode one fully selected chunk into the output, if its layout is the file's."""
     table = stored.table
-    if len(slab.numbers) > 1 or part is None or not table.filters:
+    if len(block.numbers) > 1 or part is None or not table.filters:
         return False
-    where = place_in_view(stored, slab.out, table.chunk)
+    where = place_in_view(stored, block.out, table.chunk)
     if where is None:
         return False
     out = where.reshape(-1).view(np.uint8)
-    mask = _mask(table, slab.numbers[0])
+    mask = _mask(table, block.numbers[0])
     if mask:
         decode(table.filters, part, out.size, mask, out)
     else:
         decode_all(table.filters, [part], out[np.newaxis])
-    settle_in_place(stored, slab.out, where)
+    settle_in_place(stored, block.out, where)
     return True
 
 
-def _check_sizes(table: ChunkIndex, slab: ChunkBlock, parts: Sequence[Part]) -> None:
-    """Raise ValueError for large chunks of which so little is stored that no decoding makes as much of it."""
+def _check_sizes(table: ChunkIndex, block: ChunkBlock, parts: Sequence[Part]) -> None:
+    """Raise ValueError for large chunks that store too few bytes for any codec to produce their size."""
     size = prod(table.chunk) * table.dtype.itemsize
     # promise: chunk-memory-plausible
     if size <= _LARGE:
         return
-    for number, part in zip(slab.numbers, parts, strict=True):
+    for number, part in zip(block.numbers, parts, strict=True):
         if part is not None:
             check_size(table.filters, len(part), size, _mask(table, number))
 
@@ -182,68 +182,69 @@ def _mask(table: ChunkIndex, number: int) -> int:
     return 0 if table.masks is None else int(table.masks[number])
 
 
-def _values(stored: StoredPiece, slab: ChunkBlock, parts: Sequence[Part], keep: bool) -> np.ndarray:
-    """Return what a slab has of a selection, as stored."""
-    table, count = stored.table, len(slab.numbers)
-    _check_sizes(table, slab, parts)
-    masked = table.masks is not None and bool(table.masks[slab.numbers].any())
-    rest = None if keep or masked else few_filters(table, slab)
+def _values(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], keep: bool) -> np.ndarray:
+    """Return the selected values of a block, as stored."""
+    table, count = stored.table, len(block.numbers)
+    _check_sizes(table, block, parts)
+    masked = table.masks is not None and bool(table.masks[block.numbers].any())
+    rest = None if keep or masked else few_filters(table, block)
     rows = np.empty((count, prod(table.chunk) * table.dtype.itemsize), np.uint8)
-    _decode(table, slab, parts, rows, table.filters if rest is None else rest)
+    _decode(table, block, parts, rows, table.filters if rest is None else rest)
     if rest is None:
         _fill(table, parts, rows.reshape(count, -1, table.dtype.itemsize))
     else:
         _fill(table, parts, rows.reshape(count, table.dtype.itemsize, -1).transpose(0, 2, 1))
     if keep:
-        for row, number in zip(native(rows.view(table.dtype)), slab.numbers, strict=True):
+        for row, number in zip(native(rows.view(table.dtype)), block.numbers, strict=True):
             decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
-    return np.asarray(taken(rows, slab, table.dtype, 1, rest is not None)[0])
+    return np.asarray(taken(rows, block, table.dtype, 1, rest is not None)[0])
 
 
-def few_filters(table: ChunkIndex, slab: ChunkBlock) -> tuple[Filter, ...] | None:
-    """Return the filters to be undone where few elements are then taken from the planes of shuffled chunks; else None."""
+def few_filters(table: ChunkIndex, block: ChunkBlock) -> tuple[Filter, ...] | None:
+    """Return the filters to undo if few elements are taken from the planes of shuffled chunks; None otherwise."""
     itemsize = table.dtype.itemsize
-    # Planes are those of elements only where the filter was told their size.
-    if slab.wanted * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
+    # Planes belong to elements only if the filter's item size is theirs.
+    if block.wanted * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
         return None
     return before_shuffle(table.filters)
 
 
-def taken(rows: np.ndarray, slab: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
-    """Return what is wanted of slabs alike of several files: (members, ...).
+def taken(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
+    """Return the selected elements of equal blocks of several files: (members, ...).
 
-    ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second.
+    ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second
+    ones.
     """
-    rank, itemsize = len(slab.counts), dtype.itemsize
+    rank, itemsize = len(block.counts), dtype.itemsize
     if split:
-        planes = rows.reshape((members, *slab.counts, itemsize, *slab.chunk))
+        planes = rows.reshape((members, *block.counts, itemsize, *block.chunk))
         last = planes.transpose((*range(rank + 1), *range(rank + 2, 2 * rank + 2), rank + 1))
-        return np.ascontiguousarray(last[_of_each(slab.elements)]).view(dtype)[..., 0]
-    chunks = rows.view(dtype).reshape((members, *slab.counts, *slab.chunk))
-    if slab.wanted * _FEW <= 1:
-        return np.asarray(chunks[_of_each(slab.elements)])
+        return np.ascontiguousarray(last[_of_each(block.elements)]).view(dtype)[..., 0]
+    chunks = rows.view(dtype).reshape((members, *block.counts, *block.chunk))
+    if block.wanted * _FEW <= 1:
+        return np.asarray(chunks[_of_each(block.elements)])
     laid = chunks.transpose([0, *(axis for d in range(rank) for axis in (1 + d, 1 + rank + d))])
-    whole = laid.reshape([members, *(count * side for count, side in zip(slab.counts, slab.chunk, strict=True))])
-    return np.asarray(whole[_of_each(slab.index)])
+    whole = laid.reshape([members, *(count * side for count, side in zip(block.counts, block.chunk, strict=True))])
+    return np.asarray(whole[_of_each(block.index)])
 
 
 def _of_each(index: Sequence[Any]) -> Any:
     return (slice(None), *index)
 
 
-def _decode(table: ChunkIndex, slab: ChunkBlock, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
-    """Decode chunks into rows; those of chunks that are not stored stay as they are."""
+def _decode(table: ChunkIndex, block: ChunkBlock, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
+    """Decode chunks into rows; rows of chunks that are not stored stay unchanged."""
     if table.masks is None and None not in parts:
         decode_all(filters, parts, rows)
         return
-    for number, part, row in zip(slab.numbers, parts, rows, strict=True):
+    for number, part, row in zip(block.numbers, parts, rows, strict=True):
         if part is not None:
             mask = _mask(table, number)
             decode(filters, part, row.size, mask if filters is table.filters else mask >> 1, row)
 
 
 def _fill(table: ChunkIndex, parts: Sequence[Part], elements: np.ndarray) -> None:
-    """Make the elements of chunks that are not stored the fill value; ``elements``: bytes, (chunks, elements, item size)."""
+    """Set the elements of chunks that are not stored to the fill value; ``elements``: bytes, (chunks, elements, item size)."""
     absent = [i for i, part in enumerate(parts) if part is None]
     if absent:
         elements[absent] = np.frombuffer(np.asarray(table.fill, table.dtype).tobytes(), np.uint8)
@@ -253,18 +254,18 @@ def _key(stored: StoredPiece, number: int) -> tuple[Any, ...]:
     return stored.path, stored.state, stored.variable, number
 
 
-def _served(stored: StoredPiece, slab: ChunkBlock) -> bool:
-    """Serve a slab from the chunks that are kept decoded, if all are."""
-    kept = [decoded_chunks.get(_key(stored, number)) for number in slab.numbers]
+def _served(stored: StoredPiece, block: ChunkBlock) -> bool:
+    """Serve a block from cached decoded chunks, if all of them are cached."""
+    kept = [decoded_chunks.get(_key(stored, number)) for number in block.numbers]
     if any(chunk is None for chunk in kept):
         return False
     rows = np.stack(kept).reshape(len(kept), -1)
-    put_conformed(stored, slab.out, taken(rows.view(np.uint8), slab, rows.dtype, 1, False)[0])
+    put_conformed(stored, block.out, taken(rows.view(np.uint8), block, rows.dtype, 1, False)[0])
     return True
 
 
 def _placed(stored: StoredPiece, number: int) -> str:
-    """Say which chunk a number is of: its index in the grid, and where it lies."""
+    """Return the file, variable, chunk index and position of a chunk as text."""
     table = stored.table
     index = ", ".join(str(int(i)) for i in np.unravel_index(number, table.grid)) if table.grid else ""
     if number in (table.inline or {}):
@@ -274,13 +275,13 @@ def _placed(stored: StoredPiece, number: int) -> str:
     return f"chunk [{index}] at byte {table.offsets[number]}{within}"
 
 
-def _blamed(stored: StoredPiece, slab: ChunkBlock, parts: Sequence[Part], error: ValueError) -> FormatError:
+def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error: ValueError) -> FormatError:
     """Return an error that names the damaged chunk."""
     table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
-    for number, part in zip(slab.numbers, parts, strict=True):
+    for number, part in zip(block.numbers, parts, strict=True):
         try:
             if part is not None:
-                _check_sizes(table, slab, parts)
+                _check_sizes(table, block, parts)
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
             # promise: chunk-error-names-chunk

@@ -1,4 +1,4 @@
-"""Where are the chunks of a sub-array stored? Asked of its file once, and kept as long as the file stays what it is."""
+"""Chunk indexes of sub-arrays, looked up once and cached while the file stays unchanged."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -20,12 +20,12 @@ from aggarray.storage.remote import is_remote, prefetch_states
 from aggarray.storage.state import FileState
 
 Found = tuple[ChunkIndex, str, FileState | None]
-#: Arrays of chunks, which have twice as many dimensions and one more, are arrays to NumPy up to this.
+#: NumPy's limit on dimensions allows this many: an array of chunks has twice as many, and one more.
 _RANK = 31
 
 
 class CachedChunkIndex(NamedTuple):
-    """Where the chunks of a variable of a file are stored, and the state (time, size, ...) of the file that this is true of."""
+    """The chunk index of a variable of a file, and the file's state for which it holds."""
 
     uri: str
     variable: str
@@ -34,9 +34,9 @@ class CachedChunkIndex(NamedTuple):
 
 
 def find_chunk_index(references: References, row: int, access: Access) -> Found | None:
-    """Return (chunks, path, state of the file, None of a store) of a sub-array; None where it is read through its library.
+    """Return (chunk index, path, state of the file; None for a store) of a sub-array; None to read through the library.
 
-    Raises MissingFileError, FormatError or IndexFileError where the file is gone, may not be read or has changed.
+    MissingFileError, FormatError or IndexFileError if the file is missing, has changed or must not be read.
     """
     uri = references.uri_of(row)
     if uri is None:
@@ -53,7 +53,7 @@ def find_chunk_index(references: References, row: int, access: Access) -> Found 
 
 
 def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[FileState | None, ChunkIndex | None]:
-    """Return the state of a file and the chunks of a variable: as kept, else as an index has them, else as the file says."""
+    """Return the state of a file and a variable's chunk index: cached, from the aggregation index, or from the file."""
     variable = references.variables[int(references.variable[row])]
     stamp = references.stamp_of(row)
     state = file_state(uri, stamp)
@@ -61,25 +61,25 @@ def _look_up(references: References, row: int, uri: str, access: Access) -> tupl
     if known:
         return None if table is not None and table.names is not None else state, table
     with opened(references, row, access) as handle:
-        # Handles of other packages may not know.
+        # Handles of other packages may lack the method.
         table = getattr(handle, "chunks", lambda name: None)(variable)
     if os.path.isdir(uri) or (table is not None and table.names is not None):
-        # The chunks of a Zarr store change without a sign in its metadata: they are looked up for every read. Those that lie in
-        # other files do not change with the file that names them, and its state says nothing about theirs.
+        # The chunks of a Zarr store change without its metadata: they are looked up for every read. Chunks in
+        # other files do not change with the file that names them, whose state says nothing about theirs.
         return None, table
     chunk_tables.keep((uri, variable), (state, table))
-    # Those of a remote store are kept, and its chunks have states of their own.
+    # The index of a remote store is cached: its chunks have states of their own.
     return None if table is not None and table.names is not None else state, table
 
 
 def _known(
     references: References, uri: str, variable: str, state: FileState, stamp: Stamp | None
 ) -> tuple[bool, ChunkIndex | None]:
-    """Tell whether it is known where the chunks of a variable are stored, and where: None where its library reads it."""
+    """Return whether a variable's chunk index is known, and the index; None if the library reads the variable."""
     held = chunk_tables.get((uri, variable))
     if held is not None and held[0] == state:
         return True, held[1]
-    # A file that has its stamp is the one that was scanned, though it may have been copied since, which changes the time.
+    # A file with this stamp is the scanned one; a copy has another modification time.
     table = None if references.tables is None or stamp is None else references.tables.find(uri, variable, (stamp[1], stamp[0]))
     if table is not None:
         chunk_tables.keep((uri, variable), (state, table))
@@ -87,10 +87,10 @@ def _known(
 
 
 def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterator[CachedChunkIndex]:
-    """Yield where the chunks of all sub-arrays are stored, each variable of a file once.
+    """Yield the chunk indexes of all sub-arrays, each variable of a file once.
 
-    Files of which nobody knows it are asked, by several processes where they are many. Stores and files that are not there, or
-    that only their libraries read, are passed over.
+    Files without a known index are opened, many of them by worker processes. Stores, missing files and files that only their
+    libraries read are left out.
     """
     tables = list(tables)
     prefetch_states(str(uri) for references, _ in tables for uri in references.uris)
@@ -122,13 +122,13 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
 
 
 class _Folders:
-    """Tells files that are there; of a folder that is gone nothing is looked for, be it a million files."""
+    """Existence of files, without looking into folders that do not exist."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
 
     def has(self, path: str) -> bool:
-        """Tell whether a path is a file."""
+        """Return whether a path is a file."""
         if is_remote(path):
             return not is_folder(path)
         folder = os.path.dirname(path)
@@ -138,7 +138,7 @@ class _Folders:
 
 
 def _rows(references: References) -> list[int]:
-    """Return a row of each variable of each file; what only an index has told of is left for whoever reads it."""
+    """Return one row per variable of each file, without rows whose templates are unresolved."""
     declared = np.array([t.declared for t in references.templates], bool)
     rows = np.flatnonzero((references.uri >= 0) & ~declared[references.template])
     pairs = references.uri[rows].astype(np.int64) * (len(references.variables) or 1) + references.variable[rows]

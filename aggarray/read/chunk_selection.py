@@ -1,7 +1,7 @@
-"""Which stored chunks does a selection of a sub-array touch, which part of each, and where does that part go?
+"""Chunks that a selection of a sub-array touches, and the part of each.
 
-Pure: a selection per dimension and a grid of chunks become `ChunkBlock`s of chunks that are decoded whole; of large chunks
-without filters only `Rows` are read.
+Pure: a selection per dimension and a chunk grid become `ChunkBlock`s of chunks that are decoded completely; of large unfiltered
+chunks only `Rows` are read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +17,12 @@ from aggarray.formats.base import ChunkIndex, grid_of
 
 Indices = slice | np.ndarray
 
-#: Selections of up to so many chunks are worked out once for files alike.
+#: Selections of up to so many chunks are computed once for files with equal chunks.
 _SHARED = 1 << 10
 
 
 class Run(NamedTuple):
-    """What a selection takes of one chunk along one dimension: ``local`` positions in it go to ``out`` of the selection."""
+    """The part of one chunk that a selection takes along one dimension: its ``local`` positions go to ``out``."""
 
     chunk: int
     local: Indices
@@ -33,9 +33,8 @@ class Run(NamedTuple):
 class ChunkBlock:
     """A rectangle of chunks that are decoded together.
 
-    ``numbers``: of the chunks, in C order; ``runs``: what is taken of them, per dimension; ``chunk``: the shape of one;
-    ``out``: where all that goes in the selection. Slabs are shared between files whose chunks are alike: what follows from
-    these is worked out once.
+    ``numbers``: of the chunks, in C order; ``runs``: the selected parts, per dimension; ``chunk``: the shape of one chunk;
+    ``out``: the target within the selection. Files with equal chunks share blocks, whose properties are computed once.
     """
 
     numbers: list[int]
@@ -50,22 +49,22 @@ class ChunkBlock:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Shape of what is taken."""
+        """Shape of the selected elements."""
         return tuple(o.stop - o.start for o in self.out)
 
     @cached_property
     def wanted(self) -> float:
-        """Fraction of the elements of the chunks that is taken."""
+        """Fraction of the elements that is selected."""
         return prod(self.shape) / (len(self.numbers) * prod(self.chunk))
 
     @cached_property
     def index(self) -> tuple[Indices, ...]:
-        """What is taken of the chunks, laid side by side in one array."""
+        """Selected positions in the chunks laid side by side in one array."""
         return outer([joined(runs, side) for runs, side in zip(self.runs, self.chunk, strict=True)])
 
     @cached_property
     def elements(self) -> tuple[np.ndarray, ...]:
-        """What is taken of an array of chunks (their numbers along all dimensions, then their shape), element by element."""
+        """The selected elements of an array of chunks (chunk numbers along all dimensions, then the chunk's shape)."""
         places = [places_of(runs) for runs in self.runs]
         rank = len(places)
 
@@ -76,7 +75,7 @@ class ChunkBlock:
 
 
 def runs_along(selection: Indices, chunk: int) -> list[Run]:
-    """Cut a selection along one dimension at the borders of chunks of ``chunk`` positions.
+    """Cut a selection along one dimension at chunk boundaries, every ``chunk`` positions.
 
     ``selection``: a slice with step >= 1, or a strictly increasing array.
 
@@ -106,7 +105,7 @@ def _range_runs(wanted: range, chunk: int) -> Iterator[Run]:
 
 
 def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) -> Iterable[ChunkBlock]:
-    """Return the chunks of a selection in rectangles of at most ``most`` chunks, at least one, in the order of the grid."""
+    """Return the chunks of a selection as rectangles of at most ``most`` chunks, at least one, in grid order."""
     key = []
     count = 1
     for chosen, side in zip(selection, table.chunk, strict=True):
@@ -119,7 +118,7 @@ def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) 
     return _shared_chunk_blocks(table.shape, table.chunk, tuple(key), most)
 
 
-# The files of an archive are mostly alike, and the same is wanted of each.
+# Most files of an archive have equal chunks, of which the same is selected.
 @lru_cache(maxsize=128)
 def _shared_chunk_blocks(
     shape: tuple[int, ...], chunk: tuple[int, ...], key: tuple[Any, ...], most: int
@@ -154,7 +153,7 @@ def _strides(grid: Sequence[int]) -> list[int]:
 
 
 def joined(runs: Sequence[Run], side: int) -> Indices:
-    """Return what runs take of their chunks, laid side by side.
+    """Return the selected positions of neighbouring runs, side by side.
 
     >>> joined(runs_along(slice(1, 8, 3), 4), 4), joined(runs_along(slice(1, 40, 13), 4), 4)
     (slice(1, 8, 3), array([ 1,  6, 11]))
@@ -169,7 +168,7 @@ def joined(runs: Sequence[Run], side: int) -> Indices:
 
 
 def places_of(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """Return of every element that runs take which run it is of, and its position in that chunk.
+    """Return the run of each selected element, and its position in that chunk.
 
     >>> places_of(runs_along(slice(1, 40, 13), 4))
     (array([0, 1, 2]), array([1, 2, 3]))
@@ -179,9 +178,9 @@ def places_of(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parts_of(selection: Sequence[Indices], chunk: Sequence[int], most: int) -> Iterator[tuple[list[Indices], list[int]]]:
-    """Cut a selection into parts of at most ``most`` elements, along the first dimensions, at the borders of chunks if it can.
+    """Cut a selection into parts of at most ``most`` elements along the first dimensions, at chunk boundaries if possible.
 
-    Yields the part of the selection, and where it begins in the whole, per dimension.
+    Yields each part of the selection, and its start per dimension.
 
     >>> [(part[0], start) for part, start in parts_of([slice(0, 5, 1), slice(0, 3, 1)], (2, 3), 7)]
     [(slice(0, 2, 1), [0, 0]), (slice(2, 4, 1), [2, 0]), (slice(4, 5, 1), [4, 0])]
@@ -206,7 +205,7 @@ def parts_of(selection: Sequence[Indices], chunk: Sequence[int], most: int) -> I
 
 
 def _cut(chosen: Indices, start: int, size: int) -> Indices:
-    """Return some of what is chosen along a dimension, from its element ``start`` on."""
+    """Return a part of the selection along one dimension, from element ``start`` on."""
     if not isinstance(chosen, slice):
         return chosen[start : start + size]
     wanted = range(chosen.start, chosen.stop, chosen.step or 1)[start : start + size]
@@ -218,11 +217,11 @@ def _count(chosen: Indices) -> int:
 
 
 class Rows(NamedTuple):
-    """Contiguous rows of chunks that are read without the rest of these.
+    """Contiguous rows of chunks, read without the rest of these chunks.
 
-    ``numbers``: of the chunks, and ``starts``: where in it each row begins, in elements; both of the shape: elements along the
-    dimensions before ``axis``, chunks along the others. ``shape``: of a row, () for single elements; ``local``: what is wanted
-    of it along ``axis``; ``out``: where all that goes in the selection.
+    ``numbers``: of the chunks; ``starts``: where each row begins in its chunk, in elements; both of shape: elements along the
+    dimensions before ``axis``, chunks along the others. ``shape``: of a row, () for single elements; ``local``: the selected
+    part of it along ``axis``; ``out``: the target within the selection.
     """
 
     axis: int
@@ -234,7 +233,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(slab: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
-    """Yield the rows that hold what is wanted of a slab: as long as what is wanted whole, or nearly so, allows."""
+    """Yield the rows that hold the selected elements of a block, as long as (nearly) complete inner axes allow."""
     rank, sides, runs = len(slab.runs), slab.chunk, slab.runs
     axis = rank
     while axis and all(isinstance(r.local, slice) and r.local == slice(0, sides[axis - 1], 1) for r in runs[axis - 1]):
@@ -263,13 +262,13 @@ def rows_of(slab: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
 
 
 def _is_dense(run: Run) -> bool:
-    """Tell whether a run takes at least every other of the positions between its first and its last."""
+    """Return whether a run takes at least every other position between its first and last."""
     low, high = _ends(run.local)
     return high - low <= 2 * _count(run.local)
 
 
 def _are_equal(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    """Group neighbouring runs that take the same of their chunks."""
+    """Group neighbouring runs that take the same positions of their chunks."""
     group: list[Run] = []
     for run in runs:
         if group and not (isinstance(run.local, slice) and run.local == group[0].local):
@@ -289,7 +288,7 @@ def _ends(chosen: Indices) -> tuple[int, int]:
 
 
 def outer(local: Sequence[Indices]) -> tuple[Indices, ...]:
-    """Return an index that picks along every dimension by itself."""
+    """Return an index that selects along each dimension independently."""
     arrays = [axis for axis, chosen in enumerate(local) if not isinstance(chosen, slice)]
     if len(arrays) < 2:
         return tuple(local)

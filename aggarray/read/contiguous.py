@@ -1,4 +1,4 @@
-"""How are large chunks without filters read? Only the rows that are wanted, into the output itself where it has them so."""
+"""Reading of large unfiltered chunks: only the selected rows, directly into the output if its layout allows."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,38 +13,38 @@ from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_vi
 from aggarray.storage.byte_source import ByteSource, shared_source, version_source
 from aggarray.storage.descriptors import GAP
 
-#: Rows that lie close together are read by one call of about so many bytes.
+#: Neighbouring rows are read in one call of about so many bytes.
 SPAN = 1 << 22
-#: Rows of fewer bytes are picked out of what was read all at once, rows of more read where they go.
+#: Shorter rows are copied out of a larger read, longer ones are read in place.
 _SHORT, _LONG = 1 << 9, 1 << 15
-#: More spans than this are read in one go.
+#: From so many spans on, they are read together.
 _FEW = 8
 
 
-#: The path of a file, and whether it has to be there.
+#: The path of a file, and whether it must exist.
 Found = tuple[str, bool]
 
 
 class ContiguousRun(NamedTuple):
-    """A slab of which only rows are read; ``start``: where in the selection the part begins that it is of."""
+    """A block of which only rows are read; ``start``: where in the selection its part begins."""
 
-    slab: ChunkBlock
+    block: ChunkBlock
     start: tuple[int, ...]
 
     @property
     def out(self) -> tuple[slice, ...]:
-        """Where all that goes in the selection."""
-        return self.shifted(self.slab.out)
+        """The target within the selection."""
+        return self.shifted(self.block.out)
 
     def shifted(self, out: Sequence[slice]) -> tuple[slice, ...]:
-        """Return places in the part as places in the selection."""
+        """Return positions in the part as positions in the selection."""
         return tuple(slice(o.start + s, o.stop + s) for o, s in zip(out, self.start, strict=True))
 
 
 def read_contiguous_runs(stored: StoredPiece, stretches: Sequence[ContiguousRun]) -> None:
-    """Read, conform and place what is wanted of chunks without filters."""
+    """Read, conform and place the selected elements of unfiltered chunks."""
     for stretch in stretches:
-        for rows in rows_of(stretch.slab, stored.table.grid):
+        for rows in rows_of(stretch.block, stored.table.grid):
             _read(stored, rows, stretch.shifted(rows.out))
 
 
@@ -76,7 +76,7 @@ def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
 
 
 def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:
-    """Yield the files of chunks and whether they have to be there, with the places in ``there`` whose chunks lie in each."""
+    """Yield the files of chunks, whether each must exist, and the positions in ``there`` of its chunks."""
     if stored.table.names is None:
         yield (stored.path, True), there
         return
@@ -89,7 +89,7 @@ def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Ite
 
 
 def _place(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:
-    """Return the part of the output that the rows fill as they are, one after the other; None where they do not."""
+    """Return the part of the output that the rows fill unchanged, one after the other; None if there is none."""
     counts = rows.numbers.shape
     if not rows.shape:
         return place_in_view(stored, out, counts)
@@ -101,7 +101,7 @@ def _place(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> np.ndarra
 
 
 def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
-    """Return what is wanted of rows, in the order of the selection."""
+    """Return the selected elements of rows, in the order of the selection."""
     axis, counts = rows.axis, rows.numbers.shape
     if not rows.shape:
         return raw.reshape(counts)
@@ -113,10 +113,10 @@ def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
 
 
 def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
-    """Read rows at offsets into ``buffer[places]``; those that lie close together by one call."""
+    """Read rows at offsets into ``buffer[places]``, neighbouring ones in one call."""
     length = buffer.shape[1]
     if source.distant:
-        # Each call takes its time: all rows are asked for by one.
+        # Each call takes a round trip: one requests all rows.
         parts = source.read_ranges([(int(offset), length) for offset in offsets])
         for place, part in zip(places.tolist(), parts, strict=True):
             buffer[place] = np.frombuffer(part, np.uint8)
@@ -125,7 +125,7 @@ def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, plac
         order = np.argsort(offsets, kind="stable")
         offsets, places = offsets[order], places[order]
     gaps = np.diff(offsets) - length
-    # A call costs less than copying a long row out of what was read with it.
+    # A call costs less than copying a long row out of a larger read.
     apart = (gaps > (GAP if length < _LONG else 0)) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
     cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(offsets)]])
     spans = offsets[cuts[1:] - 1] + length - offsets[cuts[:-1]] if len(offsets) else cuts[:0]
@@ -149,7 +149,7 @@ def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, plac
 def _read_short(
     source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    """Read short rows that lie in many short spans: ``groups``: the first row of each span and the end, bytes of each span."""
+    """Read short rows in many short spans: ``groups``: the first row of each span, and the end; bytes of each span."""
     cuts, spans = groups
     width = int(spans.max())
     most = max(1, SPAN // width)

@@ -1,7 +1,7 @@
-"""How do values get from stored chunks to their places without a library that lets one thread work at a time?
+"""Direct reading of stored chunks, without a library and its lock.
 
-Byte ranges are read, decoded, conformed and placed, a few at a time, while they are in the cache of the processor. What
-cannot be read this way is said so by `tables`, and read through the library of its format.
+Byte ranges are read, decoded, conformed and placed, a few at a time, while they are in the processor's cache. Variables without
+a chunk index are read through the library of their format.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,18 +18,18 @@ from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
 from aggarray.read.library import raise_named
 from aggarray.read.stored_piece import StoredPiece, put_missing
 
-#: Bytes that are read at once.
+#: Bytes read at once.
 BATCH = 1 << 21
-#: Chunks of fewer bytes are decoded several at a time, so many bytes in all.
+#: Smaller chunks are decoded several at a time, up to so many bytes in all.
 SMALL, SLAB = 1 << 16, 1 << 20
-#: Of larger ones without filters so many bytes, and so many chunks at most, are read at a time.
+#: Larger unfiltered chunks are read up to so many bytes, and so many chunks, at a time.
 PART, MOST = 1 << 21, 1 << 12
-#: Bytes of bookkeeping for a chunk, and for an element that is read by itself.
+#: Bytes of bookkeeping per chunk, and per element that is read individually.
 _EACH, _PLACES = 1000, 50
 
 
 class ReadTask(NamedTuple):
-    """Work on one piece: ``items``, carried out by ``read``; ``size``: bytes needed meanwhile."""
+    """Work of one thread on one piece: ``read`` handles ``items``; ``size``: bytes needed meanwhile."""
 
     stored: StoredPiece
     read: Callable[[StoredPiece, Any], None]
@@ -38,7 +38,7 @@ class ReadTask(NamedTuple):
 
 
 def read_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
-    """Yield the work for a piece, neighbours together."""
+    """Yield the tasks for a piece, neighbouring chunks together."""
     table = stored.table
     # promise: read-maps-no-file
     chunk = prod(table.chunk) * table.dtype.itemsize
@@ -49,22 +49,22 @@ def read_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[Re
         yield from _contiguous_tasks(stored, selection)
 
 
-def _chunk_block_tasks(stored: StoredPiece, slabs: Iterable[ChunkBlock]) -> Iterator[ReadTask]:
+def _chunk_block_tasks(stored: StoredPiece, blocks: Iterable[ChunkBlock]) -> Iterator[ReadTask]:
     table = stored.table
     # A chunk decoded, unshuffled, converted in double precision, and its mask.
     each = prod(table.chunk) * (2 * table.dtype.itemsize + 17)
-    # The chunks of a store are whole files, whose sizes nobody has asked for.
+    # The chunks of a store are whole files of unknown size.
     unknown = prod(table.chunk) * table.dtype.itemsize
     found: list[ChunkBlock] = []
     size = most = count = 0
-    for slab in slabs:
+    for block in blocks:
         if found and (size >= BATCH or count >= MOST):
             yield ReadTask(stored, read_chunk_blocks, found, size + most + count * _EACH)
             found, size, most, count = [], 0, 0, 0
-        found.append(slab)
-        count += len(slab.numbers)
-        size += int(table.sizes[slab.numbers[0]] if len(slab.numbers) == 1 else table.sizes[slab.numbers].sum()) or unknown
-        most = max(most, len(slab.numbers) * each)
+        found.append(block)
+        count += len(block.numbers)
+        size += int(table.sizes[block.numbers[0]] if len(block.numbers) == 1 else table.sizes[block.numbers].sum()) or unknown
+        most = max(most, len(block.numbers) * each)
     if found:
         yield ReadTask(stored, read_chunk_blocks, found, size + most + count * _EACH)
 
@@ -73,17 +73,17 @@ def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iter
     table = stored.table
     itemsize = table.dtype.itemsize
     last = selection[-1] if selection else slice(0, 1, 1)
-    # Elements that are read one by one need room for where they are.
+    # Elements read individually need memory for their positions.
     single = not (isinstance(last, slice) and last.step == 1)
     each = 2 * itemsize + 17 + _PLACES * single
     for part, start in parts_of(selection, table.chunk, PART // itemsize // (4 if single else 1)):
-        for slab in chunk_blocks_of(table, part, MOST):
-            # What is read, picked out of it, converted in double precision, and its mask.
-            yield ReadTask(stored, read_contiguous_runs, [ContiguousRun(slab, tuple(start))], SPAN + prod(slab.shape) * each)
+        for block in chunk_blocks_of(table, part, MOST):
+            # The bytes read, the selected values, their conversion in double precision, and the mask.
+            yield ReadTask(stored, read_contiguous_runs, [ContiguousRun(block, tuple(start))], SPAN + prod(block.shape) * each)
 
 
 def carry_out(batch: ReadTask) -> None:
-    """Read, decode, conform and place the items of a batch; errors name the file and the variable."""
+    """Run a task: read, decode, conform and place its items. Errors name file and variable."""
     stored = batch.stored
     try:
         batch.read(stored, batch.items)
@@ -108,7 +108,7 @@ def carry_out(batch: ReadTask) -> None:
 
 
 def _out_of_memory(table: ChunkIndex) -> str:
-    """Say that a chunk took more memory than there is, and what to do."""
+    """Return the error of a chunk that does not fit into memory."""
     sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
     text = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"
     return f"{text}; read it where there is more memory, or rewrite the file with smaller chunks"

@@ -1,4 +1,4 @@
-"""Who does the work of a read? This thread, or several, with no more memory in flight than is allowed."""
+"""Threads of a read, with a bound on the memory in flight."""
 
 import contextvars
 from collections import deque
@@ -8,21 +8,21 @@ from types import TracebackType
 
 from aggarray.errors import SelectionError
 
-#: Bytes that all threads together may need while they work, beside the output.
+#: Bytes that all threads together may need while they run, without the output.
 IN_FLIGHT = 48 << 20
-#: Work that needs little is handed over so many bytes, and so many pieces, at a time.
+#: Small tasks are submitted together, up to so many bytes and tasks.
 _TOGETHER, _PIECES = 1 << 18, 16
 
 Work = Callable[[], object]
 
 
 class BoundedExecutor:
-    """Up to so many threads; none are started for work that one does as quickly.
+    """Executor with up to so many threads; starts none for work that one thread does as fast.
 
     >>> done = []
-    >>> with Crew(2) as crew:
+    >>> with BoundedExecutor(2) as executor:
     ...     for n in range(3):
-    ...         crew.do(lambda n=n: done.append(n), 1 << 20)
+    ...         executor.do(lambda n=n: done.append(n), 1 << 20)
     >>> sorted(done)
     [0, 1, 2]
     """
@@ -41,7 +41,7 @@ class BoundedExecutor:
         return self
 
     def do(self, work: Work, size: int) -> None:
-        """Have something done, now or later; ``size``: bytes that it needs while it is done."""
+        """Run work now or later; ``size``: bytes that it needs while it runs."""
         if self.threads == 1:
             work()
             return
@@ -75,7 +75,7 @@ class BoundedExecutor:
                 self._finish()
         finally:
             if self._pool is not None:
-                # After an error nobody needs the rest.
+                # After an error the rest is dropped.
                 self._pool.shutdown(cancel_futures=True)
 
 

@@ -1,6 +1,6 @@
-"""How does one piece get from its file to its place in the output, through the library of its format?
+"""Reading of a piece through the library of its format.
 
-The piece is fetched (from an open file or from memory), decoded, conformed and placed.
+The piece is fetched from an open file or from memory, decoded, conformed and placed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from aggarray.read.stored_piece import Outputs, putter
 from aggarray.read.target import Target
 from aggarray.storage.access import Access
 
-#: So many elements are read at a time. A chunk that is larger is decoded anew for each part of it.
+#: Elements read at a time. A larger chunk is decoded again for each part.
 PART = 1 << 21
 
 
 def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
-    """Return the stored values of a piece, dimensions as in its sub-array; errors name file and variable."""
+    """Return the stored values of a piece, dimensions as in its sub-array. Errors name file and variable."""
     references = matrix.references
     uri = references.uri_of(piece.ref)
     code = references.variable[piece.ref]
@@ -53,7 +53,7 @@ def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndar
 
 
 def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -> None:
-    """Fetch, decode, conform and place a piece, a large one part by part."""
+    """Fetch, decode, conform and place a piece, a large one in parts."""
     if piece.ref >= 0:
         template = matrix.references.template_of(piece.ref)
         put, _ = putter(matrix, piece, outputs, target.fill_value)
@@ -74,7 +74,7 @@ def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -
 
 @contextmanager
 def read_values(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
-    """Keep the file of several pieces open from the first to the last; whatever is wrong with it, the pieces will say."""
+    """Keep the file of several pieces open during a block; errors of opening it surface when the pieces are read."""
     references, first = matrix.references, group[0].ref
     with ExitStack() as stack:
         if len(group) > 1 and first >= 0 and references.uri[first] >= 0:
@@ -84,7 +84,7 @@ def read_values(matrix: Matrix, group: Sequence[Piece], access: Access) -> Itera
 
 
 def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
-    """Run ``work`` and let errors name the file and the variable that they met, unless they do."""
+    """Run ``work``; name file and variable in errors that do not."""
     try:
         return work(piece)
     except AggarrayError as error:
@@ -96,7 +96,7 @@ def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
 
 
 def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
-    """Raise an error again, so that it names file and variable."""
+    """Raise an error again with file and variable."""
     if str(error).startswith(f"{uri}, variable"):
         raise error
     text = str(error).removeprefix(f"{uri}: ")

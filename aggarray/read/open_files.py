@@ -1,4 +1,4 @@
-"""Which files are open? A bounded cache of handles, safe under threads and fork; a file that has changed is opened anew."""
+"""Bounded cache of open file handles, safe with threads and forks; a changed file is opened anew."""
 
 import atexit
 import os
@@ -30,15 +30,15 @@ class _Lease:
     users: int = 0
 
 
-#: So many files whose time has changed, but nothing else, are remembered.
+#: Files remembered whose time has changed, but nothing else.
 _REMEMBERED = 100_000
 
 
 class OpenFiles:
-    """A bounded cache of open files: the least recently used one that nobody reads is closed first.
+    """Bounded cache of open files: evicts the least recently used one that is not being read.
 
-    A file that was replaced or changed since it was opened is opened anew. Handles that are not `lasting` close with their
-    last reader.
+    A file that was replaced or changed since it was opened is opened anew. Handles that are not `lasting` close with their last
+    user.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class OpenFiles:
             os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        # The lock may have been held by a thread that the child does not have.
+        # A thread that does not exist in the child may have held the lock.
         self._lock = threading.Lock()
 
     @contextmanager
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
-        """Give the handle of a file for the length of a block; MissingFileError or FormatError where it does not open.
+        """Give the handle of a file for the length of a block. MissingFileError or FormatError if it does not open.
 
-        ``stamp``: what the file was like when it was scanned; ChangedFileError where it has changed, or changes.
+        ``stamp``: the file's stamp when it was scanned; ChangedFileError if it has changed, or changes meanwhile.
         """
         lease = self._take(path, stamp)
         try:
@@ -67,7 +67,7 @@ class OpenFiles:
             yield lease.handle
             # promise: changed-during-library-read
             if self.state(path, None) != lease.state:
-                # Libraries take zeros for what is not there.
+                # Libraries return zeros for truncated bytes.
                 raise ChangedFileError("changed while it was read: read it again, or open the files anew")
         finally:
             with self._lock:
@@ -80,14 +80,14 @@ class OpenFiles:
                 self._shrink()
 
     def state(self, path: str, stamp: Stamp | None) -> FileState:
-        """Return what tells whether a file is still the same; errors as `use` raises them."""
+        """Return the state of a file. Raises as `use` does."""
         try:
             status = stat_file(path)
             if status.folder:
-                # A folder does not tell that a file in it was written to.
+                # The state of a folder does not change with its files.
                 status = stat_file(state_path(path))
         except FormatError as error:
-            # Of a remote file: it says itself what is wrong.
+            # Errors of remote files are complete.
             self.forget(path)
             gone = isinstance(error, MissingFileError)
             what = "no such file; restore it, or open with missing='fill'" if gone else str(error).removeprefix(f"{path}: ")
@@ -109,7 +109,7 @@ class OpenFiles:
         with self._lock:
             # promise: fork-reopens-files
             if self._process != os.getpid():
-                # After a fork the handles belong to the parent: they are left to it, not closed.
+                # After a fork the handles belong to the parent: they are not closed here.
                 self._leases, self._process = OrderedDict(), os.getpid()
             lease = self._leases.pop(path, None)
             if lease is not None and lease.state == state:
@@ -120,16 +120,16 @@ class OpenFiles:
         fresh = _Lease(open_file(path), state, 1)
         with self._lock:
             if not self._at_exit:
-                # Handles that close while the interpreter is taken down find their modules gone.
+                # Modules may be gone when handles close at interpreter exit.
                 atexit.register(self.close)
                 self._at_exit = True
-            # Another thread may have opened it at the same time: the later one is kept.
+            # Another thread may have opened it at the same time: the later one is cached.
             _close_unused(self._leases.pop(path, None))
             self._leases[path] = fresh
         return fresh
 
     def _check(self, path: str, state: tuple[int, ...], stamp: Stamp) -> None:
-        """Raise ChangedFileError unless a file is what it was, but for its time: copying changes that."""
+        """Raise ChangedFileError if a file has changed; a copy with another modification time has not."""
         if self._same.get(path) == (state, stamp):
             return
         told = state_path(path)
@@ -144,7 +144,7 @@ class OpenFiles:
         self._same[path] = (state, stamp)
 
     def forget(self, path: str) -> None:
-        """Drop a file from the cache; its handle closes when the last reader lets go of it."""
+        """Drop a file from the cache; its handle closes with its last user."""
         with self._lock:
             _close_unused(self._leases.pop(path, None))
 
@@ -155,7 +155,7 @@ class OpenFiles:
             self._leases.pop(path).handle.close()
 
     def close(self) -> None:
-        """Close every file that nobody reads."""
+        """Close every file that is not being read."""
         with self._lock:
             for path in [p for p, lease in self._leases.items() if lease.users == 0]:
                 self._leases.pop(path).handle.close()
@@ -170,21 +170,21 @@ _files = OpenFiles()
 
 
 def close_files() -> None:
-    """Close the files kept open for later reads, for instance before deleting them."""
+    """Close the files kept open for later reads, for example before deleting them."""
     _files.close()
     close_sources()
 
 
 @contextmanager
 def opened(references: References, row: int, access: Access) -> Iterator[Handle]:
-    """Give the open file of a sub-array, as far as it may be read and is what it was."""
+    """Give the open file of a sub-array, if it may be read and has not changed."""
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
         variable = references.variables[int(references.variable[row])]
         known = understanding(handle, variable)
         if access.roots is not None or getattr(handle, "borrowed", False):
-            # Handles of other packages may not know.
+            # Handles of other packages may lack the method.
             elsewhere = getattr(known, "elsewhere", lambda variable: ())
             for path in elsewhere(variable):
                 access.check_named(path, uri)
@@ -192,9 +192,9 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
 
 
 def with_borrowed(structure: Structure, access: Access) -> Structure:
-    """Return a structure with the coordinates whose values lie in other files, as far as these may be read.
+    """Return a structure with the coordinates whose values lie in other files, if these may be read.
 
-    Raises IndexFileError for one that may not, MissingFileError and FormatError.
+    IndexFileError for a file that must not be read, MissingFileError and FormatError.
     """
     wanted = {v.name for v in structure.variables if v.values is None and (structure.borrowed or v.name in structure.elsewhere)}
     wanted &= scan_values(structure.variables) if wanted else set()
@@ -211,8 +211,8 @@ def with_borrowed(structure: Structure, access: Access) -> Structure:
 
 
 def file_state(path: str, stamp: Stamp | None) -> FileState:
-    """Return what tells whether a file is still the same.
+    """Return the state of a file.
 
-    MissingFileError where it is gone, ChangedFileError where it is not what it was when it was scanned.
+    MissingFileError if it does not exist, ChangedFileError if it changed since it was scanned.
     """
     return _files.state(path, stamp)

@@ -1,4 +1,4 @@
-"""Which pieces does a selection touch, and which of them lie in one file?"""
+"""Pieces that a selection touches, grouped by file."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from aggarray.scan.resolution import resolve_references, touched
 
 
 def by_file(matrix: Matrix, rows: Sequence[DimensionPlan]) -> list[list[Piece]]:
-    """Group the pieces so that each file is read by one thread at a time, once it is open."""
+    """Group the pieces by file, so that one thread at a time reads an open file."""
     groups: dict[int, list[Piece]] = defaultdict(list)
     for piece in pieces(matrix, rows):
         groups[int(matrix.references.uri[piece.ref]) if piece.ref >= 0 else -1].append(piece)
@@ -21,7 +21,7 @@ def by_file(matrix: Matrix, rows: Sequence[DimensionPlan]) -> list[list[Piece]]:
 
 
 def _together(matrix: Matrix, group: list[Piece]) -> list[Piece]:
-    """Return pieces in one dimension with those of each sub-array as one: its chunks are decoded once, whatever their order."""
+    """Merge the one-dimensional pieces of each sub-array: its chunks are decoded once, in any order of pieces."""
     if len(group) < 2:
         return group
     references = matrix.references
@@ -34,7 +34,7 @@ def _together(matrix: Matrix, group: list[Piece]) -> list[Piece]:
 
 
 def _merged(pieces: Sequence[Piece]) -> Piece:
-    """Return several pieces of one sub-array as one, whose elements are taken in the order in which they are stored."""
+    """Return several pieces of one sub-array as one, whose elements are taken in stored order."""
     wanted = np.concatenate([_taken(piece) for piece in pieces])
     positions = np.concatenate([_numbers(piece.out[0]) for piece in pieces])
     stored, ranks = np.unique(wanted, return_inverse=True)
@@ -48,18 +48,18 @@ def _merged(pieces: Sequence[Piece]) -> Piece:
 
 
 def _taken(piece: Piece) -> np.ndarray:
-    """Return which elements of the sub-array go to the places of a piece, repeats included."""
+    """Return the elements of the sub-array that a piece takes, repeats included."""
     found, (take,) = _numbers(piece.selection[0]), piece.take
     return found if take is None else found[take]
 
 
 def _numbers(indices: slice | np.ndarray) -> np.ndarray:
-    """Return the numbers that a slice with both ends, or an index array, stands for."""
+    """Return the numbers in a slice with both ends, or in an index array."""
     return np.arange(indices.start, indices.stop, indices.step or 1) if isinstance(indices, slice) else indices
 
 
 def resolve_pieces(matrix: Matrix, rows: Sequence[DimensionPlan], target: Target) -> Matrix:
-    """Look at the files of sub-arrays that are about to be read and that so far only an index has told of."""
+    """Resolve the templates of sub-arrays about to be read that are known only from an index."""
     if not any(t.declared for t in matrix.references.templates):
         return matrix
     return resolve_references(matrix, touched(matrix, rows), target.step, target.access)

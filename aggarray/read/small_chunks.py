@@ -1,7 +1,7 @@
-"""How are many small pieces of files alike read, so that what is done once per file is little?
+"""Batches of small pieces of many similar files, which keep the cost per file low.
 
-Their stored bytes are gathered file by file, and decoded and conformed all together. A piece that is in any way out of the
-ordinary (missing, damaged, not stored, changed) is given back, to be read by itself and to say what is wrong.
+Their bytes are gathered file by file, and decoded and conformed together. A piece that is missing, damaged, not stored or
+changed is read individually, which reports its error.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from aggarray.read.stored_piece import Outputs, native, seen_as_stored
 from aggarray.read.target import Target
 from aggarray.storage.byte_source import read_ranges
 
-#: Pieces of up to so many decoded bytes are read together, so many bytes and pieces at most.
+#: Limits: decoded bytes of a piece, decoded bytes and pieces of a batch.
 SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
 
 
 class SmallChunkBatch:
-    """Pieces alike in all but their file and their place."""
+    """Pieces that differ only in file and position."""
 
     def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, slab: ChunkBlock) -> None:
         self._matrix, self._target, self._slab = matrix, target, slab
@@ -39,9 +39,9 @@ class SmallChunkBatch:
         self.size = len(slab.numbers) * prod(slab.chunk) * self._table.dtype.itemsize
 
     def add(self, piece: Piece, found: Found) -> bool:
-        """Add a piece, if it is alike and there is room."""
+        """Add a piece if it matches and there is room; return whether it was added."""
         first, table, other = self._piece, self._table, found[0]
-        # Plain first: index arrays do not compare as slices do.
+        # `is_plain` first: index arrays do not compare as slices do.
         alike = (
             is_plain(piece, found)
             and piece.selection == first.selection
@@ -55,7 +55,7 @@ class SmallChunkBatch:
         return False
 
     def read(self, outputs: Outputs, alone: Callable[[Piece, Found], Any]) -> None:
-        """Read all pieces into the outputs; ``alone`` reads one that has to be read by itself."""
+        """Read all pieces into the outputs; ``alone`` reads one individually."""
         parts, there = [], []
         for piece, found in self._members:
             try:
@@ -103,19 +103,19 @@ class SmallChunkBatch:
 
 
 def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, found: Found) -> SmallChunkBatch | None:
-    """Return a sheaf that others may join; None for a piece that is better read by itself."""
+    """Return a batch that starts with a piece; None for a piece that is better read individually."""
     table = found[0]
     most = SMALL // (prod(table.chunk) * table.dtype.itemsize)
     if not most or not is_plain(piece, found) or get_options().cache_bytes:
         return None
-    slabs = chunk_blocks_of(table, piece.selection, most)
-    if not isinstance(slabs, tuple) or len(slabs) != 1:
+    blocks = chunk_blocks_of(table, piece.selection, most)
+    if not isinstance(blocks, tuple) or len(blocks) != 1:
         return None
-    return SmallChunkBatch(matrix, target, piece, found, slabs[0])
+    return SmallChunkBatch(matrix, target, piece, found, blocks[0])
 
 
 def is_plain(piece: Piece, found: Found) -> bool:
-    """Tell whether a piece goes to a rectangle of the output, and its chunks lie in the file itself, fully filtered."""
+    """Return whether a piece fills a rectangle of the output, and its chunks lie in the file itself with all filters."""
     table = found[0]
     if table.names is not None or table.masks is not None or found[2] is None:
         return False
@@ -123,5 +123,5 @@ def is_plain(piece: Piece, found: Found) -> bool:
 
 
 def any_taken(piece: Piece) -> bool:
-    """Tell whether elements of a piece are repeated or put in another order."""
+    """Return whether elements of a piece are repeated or reordered."""
     return any(t is not None for t in piece.take)

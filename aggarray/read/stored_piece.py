@@ -1,7 +1,7 @@
-"""Which stored chunks are read for a piece, and how do their values get to their places in the output?
+"""Stored chunks of a piece, and how their values reach the output.
 
-A `StoredPiece` is a piece whose chunks are known. Values that are the master's as they are stored go straight to a view of the
-output; others are conformed, and put there or scattered.
+A `StoredPiece` is a piece with a chunk index. Values stored as the master's are read into a view of the output; others are
+conformed, and placed or scattered.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from aggarray.storage.state import FileState, Versions
 
 Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]
-#: Puts values and mask of a part of a piece, given in its own dimensions, where they go.
+#: Places values and mask of a part of a piece, given in the piece's own dimensions.
 Put = Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
 
 
 class StoredPiece(NamedTuple):
-    """A piece that is read directly: its chunks, the path of its file, its template, and where values and mask go."""
+    """A piece that is read directly: chunk index, file, template, and how values and mask are placed."""
 
     table: ChunkIndex
     path: str
@@ -34,15 +34,15 @@ class StoredPiece(NamedTuple):
     variable: str
     template: Template
     put: Put
-    #: Where values can be decoded straight to: the output in the sub-array's dimensions and directions, else None.
+    #: The output in the sub-array's dimensions and directions, if values can be decoded into it.
     view: np.ndarray | None
     target: Target
-    #: Of chunks in several files: what these are like, as far as the piece has met them.
+    #: Versions of the files met so far, for chunks in several files.
     versions: Versions | None = None
 
 
 def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
-    """Return the path of the file that holds a chunk, and whether it has to be there."""
+    """Return the path of the file that holds a chunk, and whether it must exist."""
     if stored.table.names is None:
         return stored.path, True
     name = stored.table.names(number)
@@ -51,7 +51,7 @@ def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
 
 
 def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> StoredPiece:
-    """Return a piece with what puts its values into the outputs (values and mask, in the master's dimensions)."""
+    """Return a piece with the function that places its values into the outputs (values and mask, in master dimensions)."""
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     put, view = putter(matrix, piece, outputs, target.fill_value)
@@ -61,7 +61,7 @@ def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, t
 
 
 def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[Put, np.ndarray | None]:
-    """Return what puts parts of a piece into the outputs, and a view of these in its own dimensions, if there is one."""
+    """Return a function that places parts of a piece, and a view of the outputs in its own dimensions, if possible."""
     if any(t is not None for t in piece.take) or not all(isinstance(o, slice) for o in piece.out):
         return _scattered(matrix, piece, outputs, fill), None
     see = seen_as_stored(matrix.references.template_of(piece.ref), piece.flip, matrix.dimensions)
@@ -70,7 +70,7 @@ def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[P
 
 
 def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence[str]) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what views a block of the output, of ``dimensions``, in the dimensions and directions of a sub-array."""
+    """Return a function that views a block of the output in the dimensions and directions of a sub-array."""
     if tuple(dimensions) == template.dimensions and not flip:
         return np.asarray
     names = [d for d in dimensions if d in template.dimensions]
@@ -97,7 +97,7 @@ def _by_view(values: Any, mask: np.ndarray | None, fill: Any) -> Callable[..., N
 
 
 def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarray | None], fill: Any) -> Callable[..., None]:
-    """Put values to positions that index arrays give, repeats included."""
+    """Return a function that places values at positions of index arrays, repeats included."""
     template, names = matrix.references.template_of(piece.ref), matrix.dimensions
 
     def put(out: tuple[slice, ...], found: np.ndarray, absent: np.ndarray | None) -> None:
@@ -130,7 +130,7 @@ def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarr
 
 
 def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tuple[Indices, np.ndarray | None]:
-    """Return where the elements low to high of a block go along one dimension, and which of them each place takes."""
+    """Return where elements low to high of a block go along one dimension, and which of them each position takes."""
     if take is None:
         return slice(out.start + low, out.start + high, 1) if isinstance(out, slice) else out[low:high], None
     positions = np.arange(out.start, out.stop) if isinstance(out, slice) else out
@@ -139,20 +139,20 @@ def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tu
 
 
 def put_conformed(stored: StoredPiece, out: tuple[slice, ...], raw: np.ndarray) -> None:
-    """Conform stored values, in native byte order, and put them where they go; FormatError and the like for bad ones."""
+    """Conform stored values, in native byte order, and place them. FormatError and UnitsError for invalid values."""
     encoding = stored.template.encoding
     values, mask = conform(*encoding.decode(raw), stored.template, stored.target.step)
     stored.put(out, values, mask)
 
 
 def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
-    """Make a part of the output missing."""
+    """Set a part of the output to missing."""
     gone = np.zeros(tuple(o.stop - o.start for o in out), stored.target.step.dtype)
     stored.put(out, gone, np.ones(gone.shape, bool))
 
 
 def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return the part of the output that stored values of a shape fill as they are, contiguous; None where they do not."""
+    """Return the contiguous part of the output that stored values of a shape fill unchanged; None if there is none."""
     encoding, step, template = stored.template.encoding, stored.target.step, stored.template
     if stored.view is None or template.steps or template.last_step != step or encoding.packed:
         return None
@@ -164,9 +164,9 @@ def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int,
 
 
 def settle_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndarray) -> None:
-    """Make stored values in the output those of the master: byte order, and what stands for missing."""
+    """Convert stored values in the output to the master's: byte order and missing values."""
     if not stored.table.dtype.isnative:
-        # Three times as fast as `byteswap`, and other threads run meanwhile.
+        # Three times as fast as `byteswap`, and it releases the interpreter lock.
         flat = where.reshape(-1)
         np.copyto(flat, flat.view(flat.dtype.newbyteorder()))
     mask = stored.template.encoding.decode(where)[1] if stored.template.encoding.may_miss else None
@@ -175,5 +175,5 @@ def settle_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndarr
 
 
 def native(values: np.ndarray) -> np.ndarray:
-    """Return values in the byte order of this machine."""
+    """Return values in native byte order."""
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))

@@ -1,4 +1,4 @@
-"""What is a selection read into: which units and dtype, what stands for missing, and which array?"""
+"""The array that a selection is read into, and the parameters of its values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from aggarray.storage.access import ANYWHERE, Access
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the values of a master array are: units, calendar and dtype, what stands for missing, how files may be read."""
+    """Parameters of a master array's values: units, calendar, dtype, fill value, access to files."""
 
     step: Step
     fill_value: Any
@@ -21,7 +21,7 @@ class Target:
 
 
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the array to fill: a new one, or ``out``; SelectionError where that does not fit."""
+    """Return the array to fill: a new one, or ``out``. SelectionError if ``out`` does not fit."""
     if out is None:
         return _fitting(np.empty, shape, dtype, f"values of {dtype}")
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
@@ -31,7 +31,7 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any])
 
 
 def mask_output(shape: tuple[int, ...]) -> np.ndarray:
-    """Return a mask in which nothing is missing; SelectionError where it does not fit into memory."""
+    """Return a mask without missing elements. SelectionError if it does not fit into memory."""
     return _fitting(np.zeros, shape, np.dtype(bool), "values and their mask")
 
 

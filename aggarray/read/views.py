@@ -1,4 +1,4 @@
-"""When is a selection of an array what lies in a file or in memory as it is, so that no copy is needed?"""
+"""Read-only views of values that need no copy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,15 +20,15 @@ from aggarray.storage.access import Access
 
 
 def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool = False) -> np.ndarray | str:
-    """Return a read-only view of a selection that one piece serves as it is, without a copy; else say why there is none.
+    """Return a read-only view of a selection that one piece provides unchanged; a text with the reason if there is none.
 
-    The piece lies in memory or, contiguous and uncompressed, in a file that is then memory-mapped: the view has the
-    file's byte order, and the process is killed if another one truncates the file. Values that mean missing are no
-    obstacle where they are what the master has for them, unless a mask is wanted too (``masked``).
+    The piece lies in memory or, contiguous and uncompressed, in a file that is memory-mapped: the view has the file's byte
+    order, and truncating the file kills the process. Missing values are allowed if they are stored as the master has them,
+    unless a mask is requested (``masked``).
     """
     shape = result_shape(selectors)
     if 0 in shape:
-        # What has no elements lies nowhere.
+        # An empty selection has no position.
         return shared(np.empty(shape, target.step.dtype))
     rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     with target.access.reach():
@@ -63,21 +63,21 @@ def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked:
 
 
 def _all_fill(values: np.ndarray, fill: Any) -> bool:
-    """Tell whether stored values that mean missing are already what stands for it."""
+    """Return whether stored missing values equal the master's fill value."""
     if values.dtype.kind in "fcmM":
         return bool(np.isnan(values).all()) and bool(np.isnan(fill))
     return bool((values == fill).all())
 
 
 def _as_stored(template: Template, step: Step) -> bool:
-    """Tell whether stored values are those of the master but for byte order and missing values."""
+    """Return whether stored values are the master's except for byte order and missing values."""
     encoding = template.encoding
     plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == step.dtype
     return plain and conversion_between(template, step).identity
 
 
 def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
-    """Return all of a sub-array as memory that nobody can write to, None where a file has it in no such form."""
+    """Return a complete sub-array as read-only memory; None if the file does not hold it so."""
     references, row = matrix.references, piece.ref
     if references.uri[row] < 0:
         return shared(references.memory[int(references.variable[row])], copy=False)

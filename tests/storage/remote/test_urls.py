@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.index.uris import resolve_uri
 from aggarray.storage.access import Access
-from aggarray.storage.ranges import spans
+from aggarray.storage.ranges import merge_ranges
 from aggarray.storage.remote import StorageOptions, canonical, carrier, is_below, join, origin, parent, resolve
 from aggarray.storage.remote.listing import _expression, has_magic
 
@@ -162,7 +162,7 @@ def test_options_for_one_protocol_or_for_all() -> None:
     st.integers(1, 3000),
 )
 def test_spans_hold_every_range_once(ranges: list[tuple[int, int]], gap: int, most: int) -> None:
-    found = spans(ranges, gap, most)
+    found = merge_ranges(ranges, gap, most)
     assert sorted(i for span in found for i in span.members) == [i for i, r in enumerate(ranges) if r[1]]
     for span in found:
         for i in span.members:
