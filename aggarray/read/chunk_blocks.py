@@ -93,7 +93,7 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
         for number, part, row in zip(numbers, parts, rows, strict=True):
             if part is not None and len(part) != row.size:
                 text = f"{len(part)} bytes stored where {row.size} should be"
-                raise FormatError(f"{_placed(stored, number)}: {text}; restore the file")
+                raise FormatError(f"{_placed(stored, number)}: {text}", hint="restore the file")
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
@@ -116,7 +116,7 @@ def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequen
     fetched = read_pieces([path for path, _, _ in distant], *places_far, versions.tags)
     for (path, needed, i), part in zip(distant, fetched, strict=True):
         if part is None and needed:
-            raise MissingFileError(f"{path}: no such file; check the address, or open with missing='fill'")
+            raise MissingFileError("no such file", path=path, hint="check the address, or open with missing='fill'")
         found[i] = part
     for (path, needed), own in places.items():
         if not is_remote(path):
@@ -285,5 +285,5 @@ def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
             # promise: chunk-error-names-chunk
-            return FormatError(f"{_placed(stored, number)}: {own}; restore the file")
-    return FormatError(f"{error}; restore the file")
+            return FormatError(f"{_placed(stored, number)}: {own}", hint="restore the file")
+    return FormatError(str(error), hint="restore the file")

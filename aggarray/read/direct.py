@@ -99,16 +99,18 @@ def carry_out(batch: ReadTask) -> None:
         raise_named(error, stored.path, stored.variable)
     # promise: chunk-memory-error
     except MemoryError as error:
-        raise FormatError(
-            f"{stored.path}, variable {stored_name(stored.variable)!r}: {_out_of_memory(stored.table)}"
+        raise _error_of(
+            stored, _out_of_memory(stored.table), "read it where there is more memory, or rewrite the file with smaller chunks"
         ) from error
     except OSError as error:
-        text = f"{stored.path}, variable {stored_name(stored.variable)!r}: {error.strerror or error}"
-        raise FormatError(f"{text}; read it again") from error
+        raise _error_of(stored, str(error.strerror or error), "read it again") from error
+
+
+def _error_of(stored: StoredPiece, what: str, hint: str) -> FormatError:
+    return FormatError(what, path=stored.path, variable=stored_name(stored.variable), hint=hint)
 
 
 def _out_of_memory(table: ChunkIndex) -> str:
-    """Return the error of a chunk that does not fit into memory."""
+    """Return what is wrong with a chunk that does not fit into memory."""
     sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
-    text = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"
-    return f"{text}; read it where there is more memory, or rewrite the file with smaller chunks"
+    return f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"

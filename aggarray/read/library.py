@@ -97,7 +97,10 @@ def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
 
 def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
     """Raise an error again with file and variable."""
-    if str(error).startswith(f"{uri}, variable"):
+    what = " ".join(str(arg) for arg in error.args)
+    if error.path is None and what.startswith(f"{uri}, variable"):
         raise error
-    text = str(error).removeprefix(f"{uri}: ")
-    raise type(error)(f"{uri}, variable {stored_name(variable)!r}: {text}") from error
+    elsewhere = f"{error.path}: " if error.path not in (None, uri) else ""
+    error.args = (elsewhere + what.removeprefix(f"{uri}: "),)
+    error.path, error.variable = uri, error.variable or stored_name(variable)
+    raise error

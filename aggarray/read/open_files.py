@@ -30,6 +30,7 @@ class _Lease:
     users: int = 0
 
 
+_ANEW = "open the files anew"
 #: Files remembered whose time has changed, but nothing else.
 _REMEMBERED = 100_000
 
@@ -68,7 +69,7 @@ class OpenFiles:
             # promise: changed-during-library-read
             if self.state(path, None) != lease.state:
                 # Libraries return zeros for truncated bytes.
-                raise ChangedFileError("changed while it was read: read it again, or open the files anew")
+                raise ChangedFileError("changed while it was read", path=path, hint=f"read it again, or {_ANEW}")
         finally:
             with self._lock:
                 lease.users -= 1
@@ -89,15 +90,15 @@ class OpenFiles:
         except FormatError as error:
             # Errors of remote files are complete.
             self.forget(path)
-            gone = isinstance(error, MissingFileError)
-            what = "no such file; restore it, or open with missing='fill'" if gone else str(error).removeprefix(f"{path}: ")
-            raise type(error)(what) from error
+            if isinstance(error, MissingFileError):
+                raise _missing(path) from error
+            raise
         except (FileNotFoundError, NotADirectoryError) as error:
             self.forget(path)
-            raise MissingFileError("no such file; restore it, or open with missing='fill'") from error
+            raise _missing(path) from error
         except (OSError, ValueError) as error:  # a null character in the path is a ValueError
             text = getattr(error, "strerror", None) or error
-            raise FormatError(f"cannot be opened: {text}; check its permissions") from error
+            raise FormatError(f"cannot be opened: {text}", path=path, hint="check its permissions") from error
         state = status
         # promise: changed-since-open
         if stamp is not None and state[:2] != (stamp[1], stamp[0]):
@@ -136,9 +137,9 @@ class OpenFiles:
         status = stat_file(told)
         change = resized(status, stamp[0])
         if change:
-            raise ChangedFileError(f"{change}; open the files anew")
+            raise ChangedFileError(change, path=path, hint=_ANEW)
         if not same_time(path, status.mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
-            raise ChangedFileError("changed since it was scanned: it was written to; open the files anew")
+            raise ChangedFileError("changed since it was scanned: it was written to", path=path, hint=_ANEW)
         if len(self._same) > _REMEMBERED:
             self._same.clear()
         self._same[path] = (state, stamp)
@@ -216,3 +217,7 @@ def file_state(path: str, stamp: Stamp | None) -> FileState:
     MissingFileError if it does not exist, ChangedFileError if it changed since it was scanned.
     """
     return _files.state(path, stamp)
+
+
+def _missing(path: str) -> MissingFileError:
+    return MissingFileError("no such file", path=path, hint="restore it, or open with missing='fill'")

@@ -1,4 +1,4 @@
-"""Which files may an array be read from, and what happens where one is gone?"""
+"""Which files an array may read, and what a missing file does."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,17 @@ from aggarray.errors import ForbiddenPathError, IndexFileError
 from aggarray.storage import remote
 from aggarray.storage.remote import RemoteAccess, StorageOptions, carrier, with_access
 
-#: No options for remote files.
+#: Access without options for remote files.
 _PLAIN = StorageOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the files of an array may be read.
+    """Rules for reading the files of an array.
 
-    ``missing``: what a file that is gone does, "raise" or "fill"; ``roots``: the only folders, resolved, and beginnings of
-    addresses, whose files are opened, None = any; ``near``: those that hold where no roots are given: what the user named lies
-    there; ``storage``: options for remote files.
+    ``missing``: what a missing file does, "raise" or "fill"; ``roots``: the only folders (links resolved) and address prefixes
+    whose files are opened, None = any; ``near``: those that hold if no roots are given: where the user's own path lies;
+    ``storage``: options for remote files.
     """
 
     missing: str = "raise"
@@ -28,7 +28,7 @@ class Access:
     storage: StorageOptions = _PLAIN
 
     def check(self, uri: str) -> None:
-        """Raise IndexFileError for a file outside the roots, links resolved, or far from what the user named."""
+        """Raise ForbiddenPathError for a file outside the roots, links resolved, or away from the user's own path."""
         if self.roots is not None:
             if not is_below(uri, self.roots):
                 raise ForbiddenPathError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
@@ -41,15 +41,15 @@ class Access:
 
     @contextmanager
     def reach(self) -> Iterator[None]:
-        """Let remote files be got to in this way for the length of a block."""
+        """Give access to remote files by these rules for the length of a block."""
         allowed = self.near if self.roots is None else self.roots
         with with_access(RemoteAccess(self.storage, allowed)):
             yield
 
     def check_named(self, uri: str, by: str) -> None:
-        """Raise IndexFileError for a file that another one names and that may not be read.
+        """Raise ForbiddenPathError for a file that another file names and that must not be read.
 
-        Without roots any local file may, a remote one only from where what names it came.
+        Without roots any local file may be read, a remote one only from where the file that names it came.
         """
         # promise: reference-roots
         if self.roots is not None:
@@ -76,9 +76,9 @@ def _origin(uri: str) -> list[str]:
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Tell whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
+    """Return whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
 
-    A member of an archive lies where the archive does, or below an address that begins like its own.
+    A member of an archive lies where the archive lies, or below an address with the same beginning.
 
     >>> is_below("/data/a/../b.nc", ["/data"]), is_below("/data2/b.nc", ["/data"])
     (True, False)

@@ -1,7 +1,6 @@
-"""How is a file or folder replaced so that a crash leaves the old one or the new one, and no writer undoes another's work?
+"""Atomic replacement of files and folders: a crash leaves the old one or the new one.
 
-What is new is written beside the old and renamed over it, while the lock of the path is held (`locks`). A second writer waits,
-and gets an error if the index is not the one that it opened.
+The new file is written beside the old one and renamed over it, while the path is locked (`locks`).
 """
 
 import contextlib
@@ -14,15 +13,15 @@ from aggarray.errors import IndexFileError
 from aggarray.storage.locks import Lock, LockError, finish_uninterrupted, locked
 from aggarray.storage.owners import abandoned, temporary_of
 
-#: What file systems say that cannot be told to write at once, most of them of folders.
+#: Errors of file systems that do not support fsync, mostly for folders.
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EROFS)
-#: From the system's headers: paths count from the working directory; two names change places.
+#: Constants of renameat2: AT_FDCWD, RENAME_EXCHANGE.
 _HERE, _EXCHANGE = -100, 2
 
 
 @contextlib.contextmanager
 def write_errors(path: str) -> Iterator[None]:
-    """Make what the system says inside a block an IndexFileError that names the path."""
+    """Turn operating system errors inside a block into IndexFileError with the path."""
     try:
         yield
     except LockError as error:
@@ -36,10 +35,10 @@ def write_errors(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replace_atomically(path: str, check: Callable[[], None] = lambda: None, folder: bool = False) -> Iterator[str]:
-    """Give an empty file or folder to fill for the length of a block; afterwards that is in its place, on the disk.
+    """Give an empty file or folder to fill during a block; afterwards it is in place, on the disk.
 
-    ``path``: not a link; ``check``: called before the old one is replaced. One process at a time; what killed processes have
-    left is removed. An error, or an interrupt, inside the block leaves what was there, and nothing else. Raises OSError.
+    ``path``: not a link; ``check``: called before the old one is replaced. One process at a time; leftovers of killed processes
+    are removed. An error or an interrupt inside the block leaves the old file unchanged, and nothing else. Raises OSError.
     """
     with temporary_for(path, folder) as (temporary, lock):
         yield temporary
@@ -55,10 +54,10 @@ def replace_atomically(path: str, check: Callable[[], None] = lambda: None, fold
 
 @contextlib.contextmanager
 def temporary_for(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
-    """Give an empty file or folder that is to be called ``path``, and the lock, for the length of a block; removed afterwards.
+    """Give an empty temporary file or folder for ``path``, and the lock, during a block; remove both afterwards.
 
-    One process at a time; what killed processes have left is removed. No user may read it who may not read what there is at
-    the path. Raises OSError.
+    One process at a time; leftovers of killed processes are removed. The temporary file is never more readable than the path.
+    Raises OSError.
     """
     with locked(path) as lock:
         for left in abandoned(path, lock.is_system):
@@ -74,10 +73,10 @@ def temporary_for(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
 
 
 def create_private(new: str, path: str, folder: bool) -> None:
-    """Create an empty file or folder, which may be read by no more users than what it replaces; never through a link."""
+    """Create an empty file or folder, readable by no more users than what it replaces; never through a link."""
     mode = _mode(path)
     if folder:
-        # Who may read a file may enter the folder in which it is made.
+        # Users who may read a file may enter the folder.
         enter = 0 if mode is None or os.path.isdir(path) else (mode & 0o444) >> 2
         # promise: extract-folder-permissions
         os.mkdir(new, 0o777 if mode is None else 0o700 | mode | enter)
@@ -88,7 +87,7 @@ def create_private(new: str, path: str, folder: bool) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """Return the permissions of what is at a path, None where there is nothing."""
+    """Return the permissions of a path, None if it does not exist."""
     try:
         return os.stat(path).st_mode & 0o777
     except OSError as error:
@@ -98,12 +97,12 @@ def _mode(path: str) -> int | None:
 
 
 def put_in_place(new: str, path: str) -> None:
-    """Give what is new the name of what was there, which it replaces; a folder that was there is called ``new`` afterwards."""
+    """Rename a new file or folder over the old one; an old folder is named ``new`` afterwards."""
     if not (os.path.isdir(new) and os.path.isdir(path)):
         os.replace(new, path)
     # promise: folder-replaced-atomically
     elif not _exchange(new, path):
-        # Not every file system can do that: for a moment there is neither.
+        # Some file systems cannot: for a moment neither exists.
         old = f"{new}.old.tmp"
         os.rename(path, old)
         try:
@@ -115,7 +114,7 @@ def put_in_place(new: str, path: str) -> None:
 
 
 def _exchange(one: str, other: str) -> bool:
-    """Have two names change places at once; False where the system cannot."""
+    """Exchange two names atomically; return False if the system cannot."""
     import ctypes
 
     try:
@@ -126,13 +125,13 @@ def _exchange(one: str, other: str) -> bool:
 
 
 def keep_mode(old: str, new: str) -> None:
-    """Give what is new the permissions of what is to be replaced."""
+    """Copy the permissions of the old file to the new one."""
     if (mode := _mode(old)) is not None:
         os.chmod(new, mode)
 
 
 def flush(path: str) -> None:
-    """Have a file or folder on the disk before what comes next. OSError where it does not get there: disks fill up late."""
+    """Write a file or folder to the disk. Raises OSError: full disks may fail only here."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -145,7 +144,7 @@ def flush(path: str) -> None:
 
 
 def _flush_all(path: str) -> None:
-    """Have a file, or a folder with all that is in it, on the disk."""
+    """Write a file, or a folder with its contents, to the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             flush(os.path.join(folder, name))

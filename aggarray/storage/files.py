@@ -1,7 +1,4 @@
-"""Where does a data file lie, what is it like, and what are its bytes at some place? The same for local and remote files.
-
-Formats read through `ByteSource` what they read without a library, so that they know of nothing else than paths.
-"""
+"""Files and folders, local or remote: state, kind, whole contents."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,7 +15,7 @@ _SECOND = 10**9
 
 @contextmanager
 def missing(path: str) -> Iterator[None]:
-    """Make it a MissingFileError if a file is not there inside a block: it may have gone since it was last looked at."""
+    """Raise MissingFileError if a file vanishes inside a block."""
     try:
         yield
     except MissingFileError:
@@ -28,11 +25,11 @@ def missing(path: str) -> Iterator[None]:
 
 
 def _missing(path: str) -> MissingFileError:
-    return MissingFileError(f"{path}: no such file or folder; check the path")
+    return MissingFileError("no such file or folder", path=path, hint="check the path")
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a local file, an address as it is.
+    """Return the absolute path of a local file; an address unchanged.
 
     >>> absolute("/data/../a.nc"), absolute("https://host/a.nc")
     ('/a.nc', 'https://host/a.nc')
@@ -42,7 +39,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def stat_file(path: str) -> FileState:
-    """Return what a file is like now. MissingFileError where it is gone, OSError where it cannot be looked at."""
+    """Return the state of a file. MissingFileError if it does not exist, OSError if it cannot be inspected."""
     if remote.is_remote(path):
         return remote.status(path).state
     try:
@@ -53,27 +50,27 @@ def stat_file(path: str) -> FileState:
 
 
 def same_time(path: str, now: int, then: int) -> bool:
-    """Tell whether a modification time is the one that was noted; of remote files whole seconds may have been.
+    """Return whether a modification time is the recorded one; for remote files whole seconds may have been recorded.
 
-    Those that are noted of remote files now have a fraction that their version gives.
+    Times recorded for remote files now have a fraction derived from their version.
     """
     return now == then or (remote.is_remote(path) and not then % _SECOND and now // _SECOND == then // _SECOND)
 
 
 def resized(now: FileState, size: int) -> str | None:
-    """Say how a file of so many bytes is another one now, None where it is as long as it was."""
+    """Return how a file of ``size`` bytes has changed, as text; None if its size is unchanged."""
     if now.folder:
         return "changed since it was scanned: a folder is in its place"
     return None if now.size == size else f"changed since it was scanned: {size} bytes then, {now.size} now"
 
 
 def is_folder(path: str) -> bool:
-    """Tell whether there is a folder."""
+    """Return whether a path is a folder."""
     return _is(path, True) if remote.is_remote(path) else os.path.isdir(path)
 
 
 def is_file(path: str) -> bool:
-    """Tell whether there is a file."""
+    """Return whether a path is a file."""
     return _is(path, False) if remote.is_remote(path) else os.path.isfile(path)
 
 
@@ -85,7 +82,7 @@ def _is(path: str, folder: bool) -> bool:
 
 
 def store_mark(path: str, marks: Sequence[str]) -> str:
-    """Return the file that tells that a folder is a Zarr store, by its name, empty for another folder."""
+    """Return the name of the file that marks a folder as a Zarr store; "" for another folder."""
     if not remote.is_remote(path):
         return next((mark for mark in marks if os.path.isfile(os.path.join(path, mark))), "")
     try:
@@ -95,7 +92,7 @@ def store_mark(path: str, marks: Sequence[str]) -> str:
 
 
 def contents(paths: Sequence[str]) -> list[bytes | None]:
-    """Return all bytes of small files, None for those that are not there."""
+    """Return all bytes of small files, None for those that do not exist."""
     if paths and remote.is_remote(paths[0]):
         return remote.fetch_objects(paths)
     return list(map(_content, paths))
@@ -110,7 +107,7 @@ def _content(path: str) -> bytes | None:
 
 
 def folders_in(path: str) -> list[str]:
-    """Return the names of the folders in a folder, sorted."""
+    """Return the sorted names of the folders in a folder."""
     if remote.is_remote(path):
         return remote.folders_in(path)
     with missing(path), os.scandir(path) as entries:
@@ -118,12 +115,12 @@ def folders_in(path: str) -> list[str]:
 
 
 def for_library(path: str) -> Any:
-    """Return what h5py opens: a path, or a remote file as a file of Python."""
+    """Return what h5py opens: a path, or a remote object as a Python file."""
     return remote.ObjectFile(path) if remote.is_remote(path) else path
 
 
 def make_ready(path: str) -> None:
-    """Fetch the beginning of a remote file, where metadata lie: libraries that wait for it keep others waiting."""
+    """Fetch the beginning of a remote file, where metadata lie, before a library locks others out to read it."""
     if remote.is_remote(path):
         remote.open_object(path).pread(remote.READY, 0)
 
@@ -131,4 +128,4 @@ def make_ready(path: str) -> None:
 def refuse_remote(path: str, what: str) -> None:
     """Raise FormatError for a remote file that cannot be read where it is."""
     if remote.is_remote(path):
-        raise FormatError(f"{path}: {what}; fetch the file and open that")
+        raise FormatError(what, path=path, hint="fetch the file and open that")

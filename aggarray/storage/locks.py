@@ -19,22 +19,22 @@ from typing import Any
 
 from aggarray.storage.owners import lock_of, owner_of, temporary_of, this_process
 
-#: Seconds between signs of life of an exclusive lock file, and after how many without one it is taken over.
+#: Seconds between heartbeats of an exclusive lock file, and without one before it is taken over.
 HEARTBEAT, STALE = 10.0, 120.0
-#: Seconds between two attempts to get an exclusive lock: at first, and at most.
+#: Seconds between two attempts at an exclusive lock: at first, and at most.
 _PAUSES = 0.002, 0.2
-#: What `flock` says where another process holds the lock.
+#: Errors of `flock` if another process holds the lock.
 _HELD = (errno.EAGAIN, errno.EACCES)
-#: What follows the name of a path in that of its exclusive lock file.
+#: Suffix of exclusive lock files.
 _KIND = "held"
 
 
 class LockError(OSError):
-    """A lock that cannot be had, or has been lost; says which file, and what to do."""
+    """A lock that is not available or was lost; names the file and what to do."""
 
 
 class Lock:
-    """A lock that is held: by `flock`, by an exclusive file, or by both."""
+    """A held lock: by `flock`, by an exclusive file, or by both."""
 
     def __init__(self) -> None:
         self._path, self._descriptor = "", -1
@@ -42,28 +42,28 @@ class Lock:
 
     @property
     def is_system(self) -> bool:
-        """Whether the system keeps others out, whatever they do."""
+        """Whether the operating system enforces the lock."""
         return self._descriptor >= 0
 
     def check(self) -> None:
-        """Raise LockError where another process has taken the lock over: what it wrote meanwhile must stay."""
+        """Raise LockError if another process has taken the lock over: its result must stay."""
         lost = self._descriptor >= 0 and not is_still(self._descriptor, self._path)
         if lost or (self._exclusive is not None and not self._exclusive.is_mine()):
             raise LockError(f"its lock {self._path} was removed, or taken over by another process: run it again")
 
     def acquire(self, path: str, wait: bool) -> None:
-        """Take the lock of a path; BlockingIOError where another process holds it and ``wait`` is false."""
+        """Acquire the lock of a path. BlockingIOError if another process holds it and ``wait`` is false."""
         self._path = lock_of(path)
         while not self._flocked(wait):
             pass
-        # Also where a host on which `flock` fails holds it now.
+        # A host on which `flock` fails may hold it now.
         # promise: exclusive-lock-file
         if self._descriptor < 0 or os.path.lexists(lock_of(path, _KIND)):
             self._exclusive = _Exclusive(path)
             self._exclusive.acquire(wait)
 
     def _flocked(self, wait: bool) -> bool:
-        """Try to hold the lock file; False where it was replaced while this waited. Without `flock` there is none."""
+        """Try to lock the lock file; return False if it was replaced meanwhile. Without `flock` there is none."""
         try:
             how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             # promise: lock-symlink
@@ -89,7 +89,7 @@ class Lock:
         return False
 
     def release(self) -> None:
-        """Remove the lock files; a second call does no harm."""
+        """Remove the lock files; releasing twice is harmless."""
         if self._exclusive is not None:
             self._exclusive.release()
         if self._descriptor >= 0:
@@ -100,7 +100,7 @@ class Lock:
             self._close()
 
     def _is_held(self) -> bool:
-        """Tell whether the lock is this process's: an interrupt may come before it is."""
+        """Return whether this process holds the lock: an interrupt may come earlier."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -115,10 +115,10 @@ class Lock:
 
 @contextlib.contextmanager
 def locked(path: str, wait: bool = True) -> Iterator[Lock]:
-    """Hold the lock of a path for the length of a block; its files are removed afterwards.
+    """Hold the lock of a path during a block; its files are removed afterwards.
 
-    One process, and one thread, at a time. BlockingIOError where another holds it and ``wait`` is false; LockError for one that
-    cannot be had; OSError where the folder cannot be written to.
+    One process, and one thread, at a time. BlockingIOError if another one holds it and ``wait`` is false; LockError if it is
+    not available; OSError if the folder is not writable.
     """
     lock = Lock()
     try:
@@ -130,9 +130,9 @@ def locked(path: str, wait: bool = True) -> Iterator[Lock]:
 
 @contextlib.contextmanager
 def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
-    """Hold an open file for the length of a block, without a lock file where `flock` works.
+    """Hold an open file during a block, without a lock file where `flock` works.
 
-    BlockingIOError where another process holds it and ``wait`` is false.
+    BlockingIOError if another process holds it and ``wait`` is false.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -147,14 +147,14 @@ def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
 
 
 def unlock(path: str) -> None:
-    """Remove the lock of a path that needs no writing, which a killed process has left; one that is held stays."""
+    """Remove the lock that a killed process left at an up-to-date path; a held lock stays."""
     if any(os.path.lexists(lock_of(path, kind)) for kind in ("lock", _KIND)):
         with contextlib.suppress(OSError), locked(path, wait=False):
             pass
 
 
 def is_still(descriptor: int, path: str) -> bool:
-    """Tell whether an open file is the one that a path names."""
+    """Return whether an open file is the one at a path."""
     try:
         there, held = os.lstat(path), os.fstat(descriptor)
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def is_still(descriptor: int, path: str) -> bool:
 
 
 def finish_uninterrupted(undo: Callable[[], None]) -> None:
-    """Do what has to be done in the end, an interrupt notwithstanding: one that comes meanwhile is raised afterwards."""
+    """Run a final action to its end; an interrupt meanwhile is raised afterwards."""
     try:
         undo()
     except KeyboardInterrupt:
@@ -172,9 +172,9 @@ def finish_uninterrupted(undo: Callable[[], None]) -> None:
 
 
 class _Exclusive:
-    """A lock file that exists as long as it is held, and names its owner.
+    """A lock file that exists while it is held, and names its owner.
 
-    ``target``: the path that is locked; ``depth``: 0, or 1 for the lock of those who take it over, and so on.
+    ``target``: the locked path; ``depth``: 0, or 1 for the lock held during a takeover, and so on.
     """
 
     def __init__(self, target: str, depth: int = 0) -> None:
@@ -184,11 +184,11 @@ class _Exclusive:
         self._ended = threading.Event()
 
     def is_mine(self) -> bool:
-        """Tell whether the file is still the one of this object, and this process is not a fork of its owner."""
+        """Return whether the file is still this object's, and this process is not a fork of its owner."""
         return bool(self._content) and self._process == os.getpid() and _content(self._path) == self._content
 
     def acquire(self, wait: bool) -> None:
-        """Create the file, or take it over from an owner that has ended; BlockingIOError instead of waiting."""
+        """Create the file, or take it over from an owner that has ended. BlockingIOError instead of waiting."""
         owner = this_process()
         told = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": secrets.token_hex(8)}
         self._content = json.dumps(told).encode()
@@ -212,7 +212,7 @@ class _Exclusive:
             threading.Thread(target=self._beat, name="aggarray-lock", daemon=True).start()
 
     def _created(self, made: str) -> bool:
-        """Try to give the file its name; False where there is one already."""
+        """Try to create the file; return False if it exists."""
         try:
             os.link(made, self._path)
         except FileExistsError:
@@ -227,11 +227,11 @@ class _Exclusive:
         return True
 
     def _taken_over(self, made: str) -> bool:
-        """Replace the file of an owner that has ended; False where there is none."""
+        """Replace the file of an owner that has ended; return False if there is none."""
         found = _content(self._path)
         if found is None or not self._is_stale(found, made):
             return False
-        # Of several that find it stale one comes first, and the others find another content.
+        # If several find it stale, the first replaces it and the others find another content.
         guard = _Exclusive(self._target, self._depth + 1)
         try:
             guard.acquire(wait=True)
@@ -244,7 +244,7 @@ class _Exclusive:
             finish_uninterrupted(guard.release)
 
     def _sweep(self) -> None:
-        """Remove what is left of a process that was killed while it took a lock over."""
+        """Remove the leftovers of a process killed during a takeover."""
         guard = _Exclusive(self._target, self._depth + 1)
         if os.path.lexists(guard._path):
             with contextlib.suppress(BlockingIOError):
@@ -252,21 +252,21 @@ class _Exclusive:
                 guard.release()
 
     def _is_stale(self, content: bytes, made: str) -> bool:
-        """Tell whether the owner of a file has ended, or given no sign of life for long."""
+        """Return whether the owner of a file has ended, or its heartbeat has stopped."""
         owner = owner_of(_field(content, "owner"))
         gone = None if owner is None else owner.is_gone()
         if gone is not None:
             # promise: exclusive-lock-dead-process
             return gone
         with contextlib.suppress(FileNotFoundError):
-            # Both times are those of the file server: clocks of hosts differ.
+            # Both times come from the file server: clocks of hosts differ.
             os.utime(made)
             # promise: exclusive-lock-other-host
             return _mtime(made) - _mtime(self._path) > STALE
         return False
 
     def _beat(self) -> None:
-        """Give a sign of life now and then; of a file that another process has replaced the old one gets it."""
+        """Update the file's time at intervals, also after another process has replaced the file."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -277,7 +277,7 @@ class _Exclusive:
                 os.close(descriptor)
 
     def release(self) -> None:
-        """Remove the file if it is this object's; a second call does no harm."""
+        """Remove the file if it is this object's; releasing twice is harmless."""
         self._ended.set()
         with contextlib.suppress(OSError):
             if self.is_mine():
@@ -285,7 +285,7 @@ class _Exclusive:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Write a file that is not there yet, whole or not at all."""
+    """Write a file that does not exist yet, atomically."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         if os.write(descriptor, content) < len(content):
@@ -298,7 +298,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _opened(path: str) -> int:
-    """Open a lock file for reading: opening tells a network file system to look again. LockError for a link."""
+    """Open a lock file for reading, which makes a network file system refresh it. LockError for a link."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -308,7 +308,7 @@ def _opened(path: str) -> int:
 
 
 def _content(path: str) -> bytes | None:
-    """Return what a lock file says, None where there is none."""
+    """Return the content of a lock file, None if it does not exist."""
     try:
         descriptor = _opened(path)
     except FileNotFoundError:
@@ -330,7 +330,7 @@ def _mtime(path: str) -> float:
 
 
 def _field(content: bytes, name: str) -> str:
-    """Return a field of a lock file, "" where it does not say."""
+    """Return a field of a lock file, "" if it has none."""
     found: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(content)

@@ -1,4 +1,4 @@
-"""Bounded cache: what was used least recently goes first."""
+"""Bounded cache that evicts the least recently used items."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class LRUCache:
-    """A cache of items whose sizes add up to at most ``most()``; thread-safe, and empty in the child of a fork."""
+    """Cache of items whose sizes add up to at most ``most()``; thread-safe, and empty in the child of a fork."""
 
     def __init__(self, most: Callable[[], int], size: Callable[[Any], int]) -> None:
         self._most, self._size = most, size
@@ -20,11 +20,11 @@ class LRUCache:
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        # The lock may have been held by a thread that the child does not have.
+        # A thread that does not exist in the child may have held the lock.
         self._lock, self._items, self._total = threading.Lock(), OrderedDict(), 0
 
     def get(self, key: Hashable) -> Any:
-        """Return an item, None where there is none."""
+        """Return an item, None if it is not cached."""
         if not self._items:
             return None
         with self._lock:
@@ -33,13 +33,13 @@ class LRUCache:
             return self._items.get(key)
 
     def discard(self, key: Hashable) -> None:
-        """Drop an item, if it is there."""
+        """Drop an item, if it is cached."""
         with self._lock:
             if key in self._items:
                 self._total -= self._size(self._items.pop(key))
 
     def keep(self, key: Hashable, item: Any) -> None:
-        """Keep an item unless it is larger than the whole cache; the least recently used ones go."""
+        """Cache an item unless it is larger than the whole cache; evict the least recently used ones."""
         most = self._most()
         if not most:
             return

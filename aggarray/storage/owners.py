@@ -1,6 +1,6 @@
-"""Which process wrote a file, and does it still run? Temporary files and exclusive lock files carry the answer.
+"""Processes that own temporary files and exclusive lock files.
 
-A process is known by its host, its number and the time when it started, so that a number that is used again is another process.
+A process is identified by its host, its number and its start time, so that a reused number is another process.
 """
 
 import contextlib
@@ -12,16 +12,16 @@ import time
 from dataclasses import dataclass
 from hashlib import blake2b
 
-#: Temporary files of processes that cannot be looked at (other hosts, unknown ones) are removed when they are older: seconds.
+#: Age in seconds at which temporary files of unknown processes, or of other hosts, are removed.
 ABANDONED = 3600.0
-#: Bytes of a name to which more is added: names have 255.
+#: Bytes kept of a name that is extended: names have at most 255.
 _NAME = 160
 _PROCESS = r"(?P<host>\w{1,40})-(?P<pid>\d+)-(?P<start>\d+)"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process: ``host``: see `host`; ``pid``; ``start``: clock ticks since the host was booted, 0 where unknown."""
+    """A process: ``host``: see `host`; ``pid``; ``start``: clock ticks since the host was booted, 0 if unknown."""
 
     host: str
     pid: int
@@ -31,7 +31,7 @@ class Owner:
         return f"{self.host}-{self.pid}-{self.start}"
 
     def is_gone(self) -> bool | None:
-        """Tell whether the process has ended; None for one of another host, or of another container."""
+        """Return whether the process has ended; None for one of another host or container."""
         if self.host != host():
             return None
         try:
@@ -51,7 +51,7 @@ def this_process() -> Owner:
 
 @functools.cache
 def host() -> str:
-    """Return a word for this host since it was booted; containers, which number processes anew, are hosts of their own."""
+    """Return an identifier of this host since it was booted; containers, which number processes anew, are separate hosts."""
     name, boot, numbers = os.uname().nodename, "", ""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read()
@@ -62,12 +62,12 @@ def host() -> str:
 
 
 def _status(pid: int) -> tuple[bool, int]:
-    """Tell whether a process has ended, and when it started; False and 0 where the system does not say."""
+    """Return whether a process has ended, and its start time; False and 0 if the system does not show it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program, in brackets, may hold anything.
+            # The program's name, in brackets, may contain any character.
             words = file.read().rpartition(b")")[2].split()
-        # A process that its parent has not waited for yet is a zombie: from when its last thread has ended, it writes nothing.
+        # A zombie, whose last thread has ended, writes nothing.
         return words[0] in (b"Z", b"X") and int(words[17]) <= 1, int(words[19])
     except (OSError, IndexError, ValueError):
         return False, 0
@@ -84,21 +84,21 @@ def owner_of(text: str) -> Owner | None:
 
 
 def lock_of(path: str, kind: str = "lock") -> str:
-    """Return the hidden file beside a path that is its lock, of a kind."""
+    """Return the hidden lock file beside a path, of a kind."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{_short(name)}.{kind}")
 
 
 def temporary_of(path: str) -> str:
-    """Return a new name beside a path, of this process, for what is to be called ``path``."""
+    """Return a new hidden name beside a path, of this process."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{_short(name)}.{this_process()}-{secrets.token_hex(4)}.tmp")
 
 
 def abandoned(path: str, unnamed: bool) -> list[str]:
-    """Return what lies beside a path under names of `temporary_of`, and belongs to no process that runs.
+    """Return temporary files beside a path that belong to no running process.
 
-    ``unnamed``: what earlier versions have left, which named no process, is known to be abandoned.
+    ``unnamed``: whether files of earlier versions, which name no process, are known to be abandoned.
     """
     folder, name = os.path.split(path)
     wanted = rf"\.{re.escape(_short(name))}\.(({_PROCESS})-)?[0-9a-f]{{8}}\.tmp(\.old\.tmp)?"

@@ -1,4 +1,4 @@
-"""Reads of which all that they take of a file must be of one version, where libraries ask for the parts one by one."""
+"""One version per file in reads through libraries, which fetch the parts of a file one by one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,23 +7,23 @@ from typing import Any
 
 from aggarray.storage.remote import changed
 
-#: What files were like when this read met them first, by path.
-_met: ContextVar[dict[str, Any] | None] = ContextVar("aggarray_met", default=None)
+#: States of files when this read first met them, by path.
+_first_states: ContextVar[dict[str, Any] | None] = ContextVar("aggarray_met", default=None)
 
 
 @contextmanager
 def one_version() -> Iterator[None]:
-    """Let all that is read of a file inside a block be of one version, or `check_version` raise ChangedFileError."""
-    token = _met.set({}) if _met.get() is None else None
+    """Require one version of each file read inside a block; `check_version` raises ChangedFileError otherwise."""
+    token = _first_states.set({}) if _first_states.get() is None else None
     try:
         yield
     finally:
         if token is not None:
-            _met.reset(token)
+            _first_states.reset(token)
 
 
 def check_version(path: str, state: Any) -> None:
-    """Raise ChangedFileError for a file that is not what it was when this read met it first."""
-    met = _met.get()
+    """Raise ChangedFileError for a file that has changed since this read first met it."""
+    met = _first_states.get()
     if met is not None and met.setdefault(path, state) != state:
         raise changed(path)

@@ -1,9 +1,8 @@
-"""How are files read that lie elsewhere: on a web server, in an object store, in an archive?
+"""Files on web servers, in object stores and in archives.
 
-`urls` says what an address means, `reach` which addresses may be gone to and with which credentials, `systems` finds the file
-system of fsspec for one, `fetching` gets many byte ranges at once, `objects` tells what an object is like and reads it in
-blocks, `listing` finds what a folder or a pattern names. No other module talks to fsspec, which is imported with the first
-address that is opened.
+`urls` parses addresses, `credentials` holds which addresses may be read with which options, `filesystems` finds the fsspec file
+system, `requests` fetches many byte ranges concurrently, `objects` keeps states and metadata blocks, `reader` reads values,
+`listing` lists folders and patterns. No other module talks to fsspec, which is imported with the first address.
 """
 
 from aggarray.storage.remote.conditional import changed

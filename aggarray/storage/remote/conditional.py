@@ -1,6 +1,6 @@
-"""Reads of an object that must be the version that was looked at: S3 by ``If-Match``, web servers by what their answers say.
+"""Reads of one version of an object: S3 by ``If-Match``, web servers by the headers of their answers.
 
-A version is the entity tag of an object or, of a web server that has none, the time of its last change.
+A version is the entity tag of an object or, of a web server without one, the time of its last change.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -8,25 +8,25 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import ChangedFileError
 
-#: Stands before the time of the last change, where that is the version.
+#: Prefix of a version that is the time of the last change.
 _MODIFIED = "Last-Modified: "
 
 
 class ExpectedVersion(NamedTuple):
-    """The version that a read must get: ``tag``, empty for any; ``tags``: the versions that one read has met, by address."""
+    """The version that a read must return: ``tag``, empty for any; ``tags``: versions met by one read, by address."""
 
     tag: str = ""
     tags: MutableMapping[str, str] | None = None
 
     def of(self, uri: str) -> str:
-        """Return the version of an object that is expected, empty for any."""
+        """Return the expected version of an object, "" for any."""
         return self.tag or (self.tags or {}).get(uri, "")
 
     def check(self, uri: str, headers: Mapping[str, Any]) -> None:
-        """Raise ChangedFileError for an answer of another version, and note the version of the first."""
+        """Raise ChangedFileError for an answer of another version; record the version of the first answer."""
         expected, there = self.of(uri), version_of(headers)
         if expected and expected.startswith(_MODIFIED) != there.startswith(_MODIFIED):
-            # A tag and a time do not compare: the time does, where the answer has both.
+            # A tag and a time do not compare; the time does, if the answer has both.
             there = _modified(headers) if expected.startswith(_MODIFIED) else ""
         # promise: remote-version
         if expected and there and expected.strip('"') != there.strip('"'):
@@ -39,7 +39,7 @@ ANY = ExpectedVersion()
 
 
 def version_of(headers: Mapping[str, Any]) -> str:
-    """Return the version that the header of an answer tells, empty where it tells none."""
+    """Return the version in the headers of an answer, "" if there is none."""
     return str(headers.get("ETag") or "") or _modified(headers)
 
 
@@ -48,7 +48,7 @@ def _modified(headers: Mapping[str, Any]) -> str:
 
 
 def if_match(version: str) -> str:
-    """Return what a request demands by ``If-Match``, empty where it cannot: weak tags never match.
+    """Return the ``If-Match`` header for a version, "" if it cannot be used: weak tags never match.
 
     >>> if_match('"abc"'), if_match('W/"abc"'), if_match("Last-Modified: now")
     ('"abc"', '', '')
@@ -57,12 +57,12 @@ def if_match(version: str) -> str:
 
 
 def changed(uri: str) -> ChangedFileError:
-    """Return the error of an object that is not what it was."""
-    return ChangedFileError(f"{uri}: changed while it was read: read it again, or open the files anew")
+    """Return the error of an object that has changed."""
+    return ChangedFileError("changed while it was read", path=uri, hint="read it again, or open the files anew")
 
 
 async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: ExpectedVersion) -> bytes:
-    """Return the bytes from an offset to another of an object in S3, by one request. Raises what s3fs raises, too."""
+    """Return bytes between two offsets of an object in S3, by one request. Raises errors of s3fs as well."""
     from s3fs.core import _error_wrapper
 
     bucket, key, version = fs.split_path(fs._strip_protocol(uri))

@@ -1,7 +1,7 @@
-"""Which addresses may be gone to, and with which credentials? What holds while an array is opened or read.
+"""Addresses that may be read, and their credentials, during an open or a read.
 
-Formats are given a path and nothing else: what goes with it is set around their work by `with_access`, for this thread and for
-those that `in_threads` starts. Nothing of it is ever shown.
+Formats receive only a path: `with_access` sets the rest for this thread and for the threads of `in_threads`. Options are never
+shown.
 """
 
 import contextvars
@@ -18,12 +18,12 @@ from aggarray.errors import AggregationError
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-#: So many objects are looked at together.
+#: Objects processed concurrently.
 TOGETHER = 16
 
 
 class StorageOptions:
-    """Options for the file systems of fsspec, credentials among them: never shown, equal where they say the same.
+    """Options of fsspec file systems, including credentials: never shown, equal if their content is.
 
     >>> Storage({"s3": {"secret": "x"}}), Storage({"anon": True}).of("s3"), Storage({"http": {"block_size": 1}}).of("s3")
     (Storage(...), {'anon': True}, {})
@@ -38,11 +38,11 @@ class StorageOptions:
         try:
             self._key = hashlib.blake2b(pickle.dumps(self._options), digest_size=16).digest()
         except (pickle.PickleError, TypeError, AttributeError):
-            # Objects that do not travel are who they are.
+            # Options that do not pickle are compared by identity.
             self._key = str(id(self._options)).encode()
 
     def of(self, protocol: str) -> dict[str, Any]:
-        """Return the options for a protocol: what is given for it alone, or else for all."""
+        """Return the options of a protocol: its own, or else those given for all."""
         if self._options and all(isinstance(v, Mapping) and _is_protocol(name) for name, v in self._options.items()):
             own = self._options.get(protocol)
             if own is None and protocol in _ALIKE:
@@ -64,7 +64,7 @@ class StorageOptions:
 
 
 _ALIKE = {"http": "https", "https": "http", "s3": "s3a", "s3a": "s3", "gs": "gcs", "gcs": "gs", "az": "abfs", "abfs": "az"}
-#: Protocols that options are given for by name; those that are not installed are protocols too.
+#: Protocols with options of their own; they need not be installed.
 _KNOWN = {*_ALIKE, "memory", "zip", "tar", "ftp", "sftp", "webdav", "adl", "oss", "hf", "github", "gdrive", "dav"}
 
 
@@ -75,7 +75,7 @@ def _is_protocol(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """How to get to remote files; ``allowed``: the only addresses, or beginnings of them, that are gone to, None = any."""
+    """Access to remote files; ``allowed``: the only addresses, or address prefixes, that may be read, None = any."""
 
     storage: StorageOptions
     allowed: tuple[str, ...] | None = None
@@ -86,13 +86,13 @@ _reach: contextvars.ContextVar[RemoteAccess] = contextvars.ContextVar("aggarray_
 
 
 def current_access() -> RemoteAccess:
-    """Return what holds here."""
+    """Return the access in force."""
     return _reach.get()
 
 
 @contextmanager
 def with_access(reach: RemoteAccess) -> Iterator[None]:
-    """Let this hold for the length of a block."""
+    """Put an access in force for the length of a block."""
     token = _reach.set(reach)
     try:
         yield
@@ -101,7 +101,7 @@ def with_access(reach: RemoteAccess) -> Iterator[None]:
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """Yield what work gives for each item, in order, several at a time: for what waits rather than computes."""
+    """Yield the result of ``work`` for each item, in order, several at a time: for work that waits more than it computes."""
     if len(items) < 2:
         yield from map(work, items)
         return

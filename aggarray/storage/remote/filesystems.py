@@ -1,7 +1,7 @@
-"""Which file system of fsspec reads an address, and what does it make of errors?
+"""The fsspec file system of an address, and its errors.
 
-File systems are made once for each protocol, its options and the addresses that may be gone to; an archive that has changed is
-opened anew. After a fork a child makes its own.
+A file system is created once per protocol, options and allowed addresses; a changed archive is opened anew. After a fork a
+child creates its own.
 """
 
 import os
@@ -18,20 +18,20 @@ from aggarray.storage.remote.conditional import changed
 from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.urls import carrier, is_below, scheme_of, split
 
-#: Seconds without a byte after which a web server is given up, and to be reached in.
+#: Timeouts in seconds: without a byte, and to connect.
 PATIENCE, CONNECT = 30.0, 10.0
-#: File systems that are kept.
+#: File systems kept.
 _MOST = 64
-#: What serves which protocol, for who does not have it.
+#: Package of each protocol.
 _WEB = ("http", "https")
 _S3 = ("s3", "s3a")
 
 
 @dataclass(slots=True, eq=False)
 class FileSystem:
-    """A file system; ``web``: read by our own requests; ``lock``: held around calls of those that are not made for threads.
+    """A file system; ``web``: read by our own requests; ``lock``: held around calls that are not thread-safe.
 
-    ``s3``: objects of S3, which are read by a condition on their version.
+    ``s3``: objects of S3, which are read conditionally on their version.
     """
 
     fs: Any
@@ -41,13 +41,13 @@ class FileSystem:
     lock: Any = field(default_factory=threading.Lock)
 
     def path(self, uri: str) -> str:
-        """Return what the file system calls an address."""
+        """Return the file system's name for an address."""
         member, archive = split(uri)
         return member if archive else str(self.fs._strip_protocol(uri))
 
 
 class Objects(NamedTuple):
-    """How remote objects that hold archives are read: what tells that one has changed, and one opened as a file."""
+    """Access to remote objects that hold archives: their state, and an object opened as a file."""
 
     state: Callable[[str], tuple[int, ...]]
     opened: Callable[[str], Any]
@@ -57,7 +57,7 @@ _objects: Objects
 
 
 def read_archives_through(objects: Objects) -> None:
-    """Set how remote archives are read; `objects`, which builds on this module, does so when it is imported."""
+    """Set how remote archives are read; `objects`, which builds on this module, calls this when it is imported."""
     global _objects
     _objects = objects
 
@@ -67,7 +67,7 @@ _lock = threading.Lock()
 
 
 def _forked() -> None:
-    # The lock may have been held by a thread, and connections belong to threads, that the child does not have.
+    # The lock and the connections may belong to threads that do not exist in the child.
     global _lock
     _lock = threading.Lock()
     _systems.clear()
@@ -79,14 +79,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def check_access(uri: str) -> None:
-    """Raise IndexFileError for an address that may not be gone to."""
+    """Raise ForbiddenPathError for an address that must not be read."""
     allowed, there = current_access().allowed, carrier(uri)
     if allowed is not None and "://" in there and not is_below(there, allowed):
-        raise ForbiddenPathError(f"{uri}: not among the addresses that may be read; name its address in roots=")
+        raise ForbiddenPathError("not among the addresses that may be read", path=uri, hint="name its address in roots=")
 
 
 def filesystem_of(uri: str) -> FileSystem:
-    """Return the file system of an address. Raises FormatError where there is none, IndexFileError where it may not be read."""
+    """Return the file system of an address. FormatError if there is none, ForbiddenPathError if it must not be read."""
     check_access(uri)
     reach, archive, scheme = current_access(), split(uri)[1], scheme_of(uri)
     key = (scheme, archive, _archive_state(archive) if archive else None, reach)
@@ -102,13 +102,13 @@ def filesystem_of(uri: str) -> FileSystem:
 
 
 def close_filesystems() -> None:
-    """Forget the file systems; they close when nobody uses them any more."""
+    """Drop the file systems; they close when they are no longer in use."""
     with _lock:
         _systems.clear()
 
 
 def _archive_state(archive: str) -> tuple[int, ...]:
-    """Return what tells that an archive has changed."""
+    """Return the state of an archive."""
     if archive.startswith("file://"):
         try:
             status = os.stat(archive[7:])
@@ -140,14 +140,14 @@ def _made(uri: str, scheme: str, archive: str) -> FileSystem:
 
 
 def _archive_file(archive: str) -> Any:
-    """Return an archive as what the file system of its members reads: a remote one by reads of one version of it."""
+    """Return an archive as its file system opens it: a remote one as a file that reads one version."""
     if archive.startswith("file://"):
         return archive
     return _objects.opened(archive)
 
 
 def _without_dots(archive: Any) -> None:
-    """Name the members of a tar archive that was made of ``.`` or ``./folder`` as those of others: without ``./``."""
+    """Strip ``./`` from the member names of a tar archive that was made of ``.`` or ``./folder``."""
     members = archive.tar.getmembers()
     if not any(m.name == "." or m.name.startswith("./") for m in members):
         return
@@ -163,7 +163,7 @@ _DOTS = re.compile(r"^(\./+)+")
 
 
 def _lacking(scheme: str, archive: str, error: ImportError) -> str:
-    """Say what has to be installed: our extra has what the usual protocols need."""
+    """Return which package must be installed, as text."""
     wanted = {scheme, scheme_of(archive)} if archive else {scheme}
     what = " ".join(str(error).split()).rstrip(".")
     if error.name == "fsspec" or wanted & {*_WEB, "s3", "s3a"}:
@@ -172,7 +172,7 @@ def _lacking(scheme: str, archive: str, error: ImportError) -> str:
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """Return what a file system is made with: what was given, and bounds for how long it waits and where it is sent to."""
+    """Return the options of a file system: those given, and limits on waiting and redirects."""
     options = current_access().storage.of(scheme)
     if scheme in _WEB:
         import aiohttp
@@ -182,7 +182,7 @@ def _options(scheme: str) -> dict[str, Any]:
         client.setdefault("timeout", aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=PATIENCE))
         client["trace_configs"] = [*client.get("trace_configs", ()), _watch(allowed)]
         options["client_kwargs"] = client
-        # Listings change, and ours are short-lived.
+        # Listings change: they are not cached.
         options.setdefault("use_listings_cache", False)
     elif scheme in _S3:
         given = dict(options.get("config_kwargs") or {})
@@ -192,13 +192,13 @@ def _options(scheme: str) -> dict[str, Any]:
 
 
 def _watch(allowed: tuple[str, ...] | None) -> Any:
-    """Return what lets a client follow redirections to allowed addresses only."""
+    """Return a client hook that follows redirects to allowed addresses only."""
     import aiohttp
 
     async def check(session: Any, context: Any, told: Any) -> None:
         """Look at a redirection before it is followed."""
         target = urljoin(str(told.url), told.response.headers.get("Location", ""))
-        # From http to https of the same host is no other place.
+        # A redirect from http to https stays on the host.
         forms = [form.partition("?")[0] for form in (target, re.sub("^https://", "http://", target))]
         if allowed is not None and not any(is_below(form, allowed) for form in forms):
             host = "/".join(target.split("/")[:3])
@@ -209,7 +209,7 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
     return watch
 
 
-#: What file systems raise, and those libraries beneath them that have errors of their own.
+#: Exceptions of file systems, and of the libraries below them.
 _ERRORS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, NotImplementedError)
 _THEIRS = (
     *(("aiohttp", "ClientError"), ("botocore.exceptions", "BotoCoreError"), ("botocore.exceptions", "ClientError")),
@@ -218,28 +218,28 @@ _THEIRS = (
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return what reading an address may raise, of the libraries that are loaded; errors of ours among them."""
+    """Return the exceptions that reading an address may raise, of aggarray and of the loaded libraries."""
     theirs = (getattr(sys.modules.get(module), name, None) for module, name in _THEIRS)
     return (AggarrayError, *_ERRORS, *(kind for kind in theirs if kind is not None))
 
 
-#: What an error says that is no file: the last of what its own text may repeat of options.
+#: Credentials that the text of an error may repeat.
 _LONGEST = 1000
 _SECRET = re.compile(r"(?i)(secret|token|password|key|credential|signature)[^\s,;]*[=:]\s*\S+")
 
 
 def explain_error(uri: str, error: BaseException, what: str = "cannot be read") -> AggarrayError:
-    """Return an error of a library as one line that names the address and the way out; no credentials are repeated."""
+    """Return a library's error as one line with the address and the remedy, without credentials."""
     if isinstance(error, AggarrayError):
         return error
     status = getattr(error, "status", None) or _aws_status(error)
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | KeyError) or status in (404, 410):
-        return MissingFileError(f"{uri}: no such file or folder; check the address")
+        return MissingFileError("no such file or folder", path=uri, hint="check the address")
     if status == 412:
         return changed(uri)
     if isinstance(error, PermissionError) or status in (401, 403) or "Credentials" in kind:
-        return FormatError(f"{uri}: access denied; give credentials in storage_options=")
+        return FormatError("access denied", path=uri, hint="give credentials in storage_options=")
     if isinstance(error, TimeoutError) or "Timeout" in kind:
         return FormatError(f"{uri}: {what}: no answer in time; try again, or raise the timeout in storage_options=")
     if "Payload" in kind or "Disconnected" in kind:
@@ -254,7 +254,7 @@ def explain_error(uri: str, error: BaseException, what: str = "cannot be read") 
 
 
 def _aws_status(error: BaseException) -> int | None:
-    """Return the status of a web server that an error of S3 hides."""
+    """Return the HTTP status inside an S3 error."""
     cause = error if hasattr(error, "response") else error.__cause__
     response = getattr(cause, "response", None)
     found = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None

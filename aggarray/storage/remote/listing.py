@@ -1,6 +1,6 @@
-"""Which files does a remote folder hold, and which does a pattern name, as far as the file system lists them?
+"""Files in a remote folder, or matching a pattern, as far as the file system lists them.
 
-Web servers list folders by pages of links. Hidden names are left out; a Zarr store counts as one file, whatever lies in it.
+Web servers list folders as pages of links. Hidden names are left out; a Zarr store counts as one file.
 """
 
 import re
@@ -17,19 +17,19 @@ from aggarray.storage.remote.requests import run_concurrently
 from aggarray.storage.remote.urls import ARCHIVES, join, scheme_of, split
 
 _MAGIC = re.compile(r"[*\[]")
-#: Folders within folders.
+#: Depth of nested folders.
 _DEEPEST = 64
 
 
 def has_magic(uri: str) -> bool:
-    """Tell whether an address is a pattern: ``?`` begins a query in those of web pages, and is none."""
+    """Return whether an address is a pattern; ``?`` begins the query of web addresses and is no wildcard there."""
     return _MAGIC.search(split(uri)[0].partition("://")[2] if not split(uri)[1] else split(uri)[0]) is not None
 
 
 def expand(uri: str) -> list[str]:
-    """Return the files and Zarr stores that an address names: itself, all in a folder, or what a pattern fits.
+    """Return the files and Zarr stores of an address: itself, all in a folder, or the matches of a pattern.
 
-    MissingFileError where there are none; what is there but cannot be read is found out when it is scanned.
+    MissingFileError if there are none; unreadable ones are reported when they are scanned.
     """
     if has_magic(uri):
         found = sorted(_matches(uri))
@@ -49,7 +49,7 @@ def expand(uri: str) -> list[str]:
 
 
 def folders_in(uri: str) -> list[str]:
-    """Return the names of the folders in a folder; FormatError where nobody lists them."""
+    """Return the names of the folders in a folder. FormatError if they cannot be listed."""
     try:
         return sorted(name for name, folder in _entries(uri) if folder)
     except MissingFileError as error:
@@ -59,7 +59,7 @@ def folders_in(uri: str) -> list[str]:
 
 
 def _matches(uri: str) -> Iterator[str]:
-    """Yield what fits a pattern: folders are listed from the last one before its first special character."""
+    """Yield the matches of a pattern, listing folders from the last one before its first wildcard."""
     member, archive = split(uri)
     text = member if archive else uri
     start = _MAGIC.search(text)
@@ -74,7 +74,7 @@ def _matches(uri: str) -> Iterator[str]:
 
 
 def _expression(pattern: str) -> str:
-    """Return a pattern of a shell as a regular expression.
+    """Return a shell pattern as a regular expression.
 
     >>> _expression("a/**/b*.nc"), _expression("[!ab]?c")
     ('a/(?:.*/)?b[^/]*\\\\.nc', '[^ab]\\\\?c')
@@ -98,7 +98,7 @@ def _expression(pattern: str) -> str:
 
 
 def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[str]:
-    """Yield the files and stores in folders, down to some level; the folders of a level are listed together."""
+    """Yield the files and stores in folders, down to a level; the folders of one level are listed concurrently."""
     below: list[str] = []
     for folder, listed in zip(folders, in_threads(_listed, folders), strict=True):
         if isinstance(listed, AggarrayError):
@@ -113,7 +113,7 @@ def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[s
     if below and level < deepest:
         yield from _walk(below, level + 1, deepest)
     elif below:
-        # A store may be just as deep as the pattern.
+        # A store may lie at the depth of the pattern.
         for folder, found in zip(below, in_threads(_is_store, below), strict=True):
             if found:
                 yield folder
@@ -134,7 +134,7 @@ def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
-    """Return the names in a folder, each with whether it is a folder; what files are like is noted where that is told."""
+    """Return the names in a folder, each with whether it is a folder; record the states that the listing gives."""
     place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
 
     async def later(system: FileSystem) -> Any:
@@ -168,5 +168,5 @@ def _kind(link: str) -> str:
 
 
 def _bare(name: str) -> str:
-    """Return a name without its query and the slashes around it."""
+    """Return a name without its query and surrounding slashes."""
     return name.partition("?")[0].strip("/") if "://" in name else name.strip("/")

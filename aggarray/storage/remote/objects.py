@@ -1,7 +1,7 @@
-"""What is a remote object like, and what are its bytes at some place?
+"""States and metadata blocks of remote objects.
 
-What an object is like is asked once in `FRESH` seconds. Web servers and S3 tell of a change within them with the bytes.
-Metadata are read in blocks, which are kept; values are not.
+The state of an object is requested once in `FRESH` seconds; web servers and S3 report a change in between with the bytes.
+Blocks of metadata are cached, values are not.
 """
 
 import gc
@@ -25,25 +25,25 @@ from aggarray.storage.remote.requests import RangeRequest, fetch, run_concurrent
 from aggarray.storage.remote.urls import is_remote, join, split
 from aggarray.storage.state import FileState
 
-#: Seconds for which what an object is like is remembered.
+#: Seconds for which the state of an object is cached.
 FRESH = 30.0
-#: Bytes of a block, and of blocks that are kept; blocks that are read at least for libraries, and bytes of as many.
+#: Bytes of a block, and of the block cache; blocks read ahead for libraries, and their bytes.
 BLOCK, KEPT, AHEAD = 1 << 16, 1 << 26, 16
 READY = AHEAD * BLOCK
-#: So many objects are remembered, and asked for by one call.
+#: Objects cached, and requested together.
 _MOST, _TOGETHER = 400_000, 4096
-#: What tells that a folder is a Zarr store.
+#: Names of files that mark a Zarr store.
 MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
-#: Objects in the memory of this process.
+#: Prefix of objects in the memory of this process.
 _MEMORY = "memory://"
 _TIMES = ("LastModified", "last_modified", "updated", "modified", "mtime", "created")
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "CRC", "checksum")
 
 
 class ObjectState(NamedTuple):
-    """What an object is like: bytes, time of change in ns, its tag as the server writes it; whether it is a folder.
+    """State of an object: bytes, time of change in ns, entity tag as the server writes it, whether it is a folder.
 
-    ``store``: what tells that a folder is a Zarr store, by name; empty for another folder.
+    ``store``: the name of the file that marks a folder as a Zarr store; "" for another folder.
     """
 
     size: int
@@ -63,7 +63,7 @@ def _number(text: str) -> int:
 
 
 class _Memory:
-    """What is known of objects and some of their blocks; forgotten after a fork, and when files are closed."""
+    """Cached states and blocks of objects; cleared after a fork, and when files are closed."""
 
     def __init__(self) -> None:
         self.clear()
@@ -72,40 +72,40 @@ class _Memory:
             os.register_at_fork(after_in_child=self.clear)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clear everything."""
         self.lock = threading.Lock()
         self.known: dict[Any, tuple[float, ObjectState]] = {}
         self.blocks: OrderedDict[Any, bytes] = OrderedDict()
         self.bytes = 0
 
     def note(self, uri: str, found: ObjectState) -> None:
-        """Remember what an object is like."""
+        """Cache the state of an object."""
         with self.lock:
             if len(self.known) >= _MOST:
                 self.known.clear()
             self.known[uri, current_access()] = time.monotonic(), found
 
     def lose(self, uri: str) -> None:
-        """Forget what an object is like."""
+        """Drop the state of an object."""
         with self.lock:
             self.known.pop((uri, current_access()), None)
 
     def recall(self, uri: str) -> ObjectState | None:
-        """Return what an object is like, where that was asked lately. Objects in memory are asked anew: that costs nothing."""
+        """Return the recent state of an object. Objects in memory are inspected anew, which costs nothing."""
         if uri.startswith(_MEMORY):
             return None
         noted = self.known.get((uri, current_access()))
         return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
     def block(self, key: Any) -> bytes | None:
-        """Return a block that is kept."""
+        """Return a cached block."""
         with self.lock:
             if key in self.blocks:
                 self.blocks.move_to_end(key)
             return self.blocks.get(key)
 
     def keep(self, key: Any, block: bytes) -> None:
-        """Keep a block; the least recently used ones go."""
+        """Cache a block; evict the least recently used ones."""
         with self.lock:
             self.bytes += len(block) - len(self.blocks.pop(key, b""))
             self.blocks[key] = block
@@ -117,13 +117,13 @@ _memory = _Memory()
 
 
 def forget() -> None:
-    """Forget what objects are like, their blocks and the file systems."""
+    """Clear the cached states and blocks, and the file systems."""
     _memory.clear()
     close_filesystems()
 
 
 def status(uri: str) -> ObjectState:
-    """Return what an object or a folder is like. Raises MissingFileError, FormatError, or IndexFileError."""
+    """Return the state of an object or folder. MissingFileError, FormatError, or ForbiddenPathError."""
     found = _asked([uri])[0]
     if isinstance(found, AggarrayError):
         raise found
@@ -131,14 +131,14 @@ def status(uri: str) -> ObjectState:
 
 
 def prefetch_states(uris: Iterable[str]) -> None:
-    """Ask what many objects are like, all at once: whoever needs one of them need not wait for it any more."""
+    """Request the states of many objects concurrently and cache them."""
     wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _memory.recall(uri) is None]
     for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
         _asked(wanted[start : start + _TOGETHER])
 
 
 def note(uri: str, info: Mapping[str, Any]) -> None:
-    """Remember what a listing told of a file."""
+    """Cache the state of a file from a listing."""
     with suppress(FormatError):
         _memory.note(uri, _told(info, uri))
 
@@ -148,7 +148,7 @@ def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
     unknown = [n for n, known in enumerate(found) if known is None]
     for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):
         found[n] = answer
-    # What is no file may be a store: its marks tell, all of which are asked for at once.
+    # A path without a file may be a store: all its marks are requested concurrently.
     doubtful = [n for n in unknown if isinstance(found[n], MissingFileError) or (found[n] and _is_folder(found[n]))]
     marks = [join(uris[n], mark) for n in doubtful for mark in MARKS]
     there = iter(_answers(marks))
@@ -178,7 +178,7 @@ async def _info_later(uri: str, system: FileSystem) -> ObjectState:
     if found.page or uri.endswith("/"):
         return ObjectState(0, found.time, found.tag, True)
     if found.size is None:
-        raise FormatError(f"{uri}: its server does not tell how large it is; fetch the file and open that")
+        raise FormatError("the server does not report its size", path=uri, hint="fetch the file and open that")
     return ObjectState(found.size, _dated(found.time, found.tag), found.tag)
 
 
@@ -190,31 +190,31 @@ def _info(uri: str, system: FileSystem) -> ObjectState:
 
 
 def _told(info: Mapping[str, Any], uri: str) -> ObjectState:
-    """Return what a file system tells of an object."""
+    """Return the state in a file system's description of an object."""
     if info.get("type") == "directory":
         return ObjectState(0, 0, "", True)
     size = info.get("size", info.get("file_size"))
     if not isinstance(size, int):
-        raise FormatError(f"{uri}: nobody tells how large it is; fetch the file and open that")
+        raise FormatError("the file system does not report its size", path=uri, hint="fetch the file and open that")
     tag = next((str(info[name]) for name in _TAGS if info.get(name) is not None), "")
     key = next((name for name in _TIMES if info.get(name) is not None), "")
     when = info.get(key)
     if when is None and isinstance(info.get("date_time"), tuple):  # a member of a zip archive
         when = datetime(*info["date_time"])
     if isinstance(when, datetime):
-        # Of S3 a listing may tell fractions of seconds, where the object itself does not.
+        # Listings of S3 may have fractions of seconds that objects lack.
         when = int(when.timestamp()) if key == _TIMES[0] else when.timestamp()
     return ObjectState(size, _dated(int(when * 10**9) if isinstance(when, int | float) else 0, tag), tag)
 
 
 def _dated(time: int, tag: str) -> int:
-    """Return a time of whole seconds with a fraction that the version gives: an object replaced within a second has another."""
+    """Return a time of whole seconds with a fraction derived from the version: it differs if an object is replaced at once."""
     number = _number(tag.strip('"')) if tag else 0
     return (time + number % 10**9 if time % 10**9 == 0 else time) if time else number
 
 
 class RemoteObject:
-    """The bytes of an object that is not a folder, by offset, in blocks that are kept."""
+    """Bytes of an object by offset, in cached blocks."""
 
     __slots__ = ("_ahead", "_reach", "size", "status", "uri")
 
@@ -226,7 +226,7 @@ class RemoteObject:
         return self.uri, self.status, self._reach, number
 
     def kept(self, offset: int, count: int) -> bytes | None:
-        """Return bytes where all their blocks are kept."""
+        """Return bytes if all their blocks are cached."""
         blocks = [_memory.block(self._key(n)) for n in range(offset // BLOCK, -(-(offset + count) // BLOCK))]
         if any(block is None for block in blocks):
             return None
@@ -238,7 +238,7 @@ class RemoteObject:
         return self.preads([(offset, count)])[0]
 
     def preads(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return bytes of several places, those that are not kept asked for at once."""
+        """Return the bytes of several ranges, requesting uncached blocks concurrently."""
         limits = [(offset, max(0, min(count, self.size - offset))) for offset, count in ranges]
         wanted: set[int] = set()
         for offset, count in limits:
@@ -263,7 +263,7 @@ class RemoteObject:
         return b"".join(parts)[start : start + count]
 
     def _fetched(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Fetch blocks, neighbours by one request."""
+        """Fetch blocks, neighbouring ones in one request."""
         runs: list[list[int]] = []
         for number in numbers:
             if runs and runs[-1][-1] + 1 == number:
@@ -283,7 +283,7 @@ class RemoteObject:
 
 
 def checked_bytes(uri: str, wish: RangeRequest, data: bytes | AggarrayError, there: int) -> bytes:
-    """Return bytes that were fetched; FormatError where there are fewer than should be, or why there are none."""
+    """Return fetched bytes. FormatError if there are too few, or the error that they came as."""
     if isinstance(data, AggarrayError):
         raise with_state_forgotten(uri, data)
     if wish.size is not None and len(data) != wish.size:
@@ -294,14 +294,14 @@ def checked_bytes(uri: str, wish: RangeRequest, data: bytes | AggarrayError, the
 
 
 def with_state_forgotten(uri: str, error: AggarrayError) -> AggarrayError:
-    """Return an error over an object; what was known of one that has changed, or is gone, is asked anew."""
+    """Return an error of an object, after dropping the cached state of one that changed or vanished."""
     if isinstance(error, ChangedFileError | MissingFileError):
         _memory.lose(uri)
     return error
 
 
 def open_object(uri: str, ahead: int = 1) -> RemoteObject:
-    """Return the bytes of an object; ``ahead``: blocks that are read at least. MissingFileError or FormatError."""
+    """Return the bytes of an object; ``ahead``: minimum number of blocks per read. MissingFileError or FormatError."""
     found = status(uri)
     if found.folder:
         raise FormatError(f"{uri}: a folder; name the files in it, or a pattern such as {uri.rstrip('/')}/*.nc")
@@ -310,9 +310,9 @@ def open_object(uri: str, ahead: int = 1) -> RemoteObject:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Let no thread collect garbage: objects of h5py would wait for its lock, and we for the thread that fetches.
+    """Suspend garbage collection: freeing h5py objects would wait for its lock, and the reader for the fetching thread.
 
-    Whoever reads such a file holds that lock, so that there is one at a time.
+    The reader of such a file holds that lock, so there is one at a time.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -324,12 +324,12 @@ def _uncollected() -> Iterator[None]:
 
 
 class ObjectFile(io.RawIOBase):
-    """A remote object as a file, for libraries that read files of Python."""
+    """A remote object as a Python file, for libraries."""
 
     def __init__(self, uri: str) -> None:
         super().__init__()
         self._content, self._at = open_object(uri, AHEAD), 0
-        #: By its end tar archives are told to be compressed.
+        #: Libraries recognise compressed tar archives by the suffix.
         self.path = uri.partition("?")[0]
 
     def readable(self) -> bool:
@@ -345,7 +345,7 @@ class ObjectFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position."""
+        """Set the position."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._content.size}[whence]
         return self._at
 

@@ -1,6 +1,6 @@
-"""How do many byte ranges of many remote objects get into memory, with as little waiting as can be?
+"""Concurrent requests for byte ranges of remote objects.
 
-Those of file systems made for it are all asked for at once, so many at a time; of others one after the other.
+Asynchronous file systems run many requests at a time; others run one after the other.
 """
 
 from collections.abc import MutableMapping, Sequence
@@ -12,16 +12,16 @@ from aggarray.storage.remote import web
 from aggarray.storage.remote.conditional import ExpectedVersion, get_s3
 from aggarray.storage.remote.filesystems import FileSystem, explain_error, filesystem_of, library_errors
 
-#: So many requests at a time are on their way for one call.
+#: Concurrent requests of one call.
 AT_ONCE = 32
-#: Seconds that one call may take in all.
+#: Timeout of one call in seconds.
 LIMIT = 600.0
 
 
 class RangeRequest(NamedTuple):
-    """Bytes that are wanted of an object: ``size`` None: all; ``tag``: of the object that they are wanted of, where known.
+    """A byte range of an object: ``size`` None: all; ``tag``: the expected version, if known.
 
-    ``tags``: versions of objects that one read has met, by address: all its ranges of an object must be of one version.
+    ``tags``: versions of objects met by one read, by address: all its ranges of an object must be of one version.
     """
 
     uri: str
@@ -32,17 +32,17 @@ class RangeRequest(NamedTuple):
 
     @property
     def expected(self) -> ExpectedVersion:
-        """The version that must come."""
+        """The expected version."""
         return ExpectedVersion(self.tag, self.tags)
 
 
 def fetch(wishes: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
-    """Return what is wanted, or for each why it is not there: fewer bytes at the end of an object, never more."""
+    """Return the bytes of each request, fewer at the end of an object, or the error of each."""
     return run_concurrently([(wish.uri, partial(_awaited, wish), partial(_read, wish)) for wish in wishes])
 
 
 def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
-    """Return what jobs give, or the error of each: (address, coroutine of a system, the same as a plain function)."""
+    """Return the result or error of each job: (address, coroutine of a file system, the same as a plain function)."""
     found: list[Any] = [None] * len(jobs)
     waiting: dict[FileSystem, list[int]] = {}
     for number, (uri, _, _) in enumerate(jobs):
@@ -112,7 +112,7 @@ def _limits(wish: RangeRequest) -> dict[str, int]:
 
 
 def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:
-    """Return all bytes of many small objects, None for those that are not there; the first other error is raised."""
+    """Return all bytes of many small objects, None for those that do not exist; raise the first other error."""
     found: list[bytes | None] = []
     for result in fetch([RangeRequest(uri) for uri in uris]):
         if isinstance(result, AggarrayError) and not isinstance(result, MissingFileError):
@@ -122,5 +122,5 @@ def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:
 
 
 def fetch_object(uri: str) -> bytes | None:
-    """Return all bytes of a small object, None where it is not there."""
+    """Return all bytes of a small object, None if it does not exist."""
     return fetch_objects([uri])[0]

@@ -1,8 +1,7 @@
-"""What does the address of a remote file mean: where does it lie, what lies below it, what is a name relative to it?
+"""Addresses of remote files.
 
-An address is a URL, or that of a member of an archive, ``zip://member::archive`` (or ``tar://``), whose archive is a URL or
-``file://`` and an absolute path. `canonical` brings what users write into that form: within aggarray, whatever has ``://`` in
-it is remote.
+An address is a URL, or a member of an archive, ``zip://member::archive`` (or ``tar://``), whose archive is a URL or ``file://``
+and an absolute path. `canonical` converts user input to that form: within aggarray, a path with ``://`` is remote.
 """
 
 import os
@@ -13,17 +12,17 @@ from urllib.parse import quote, unquote
 
 from aggarray.errors import FormatError
 
-#: What a member of an archive is named by.
+#: Schemes of archives.
 ARCHIVES = ("zip", "tar")
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _WEB = ("http", "https")
-#: Characters of a name that stand for themselves in the address of a web page.
+#: Characters of a name that need no quoting in a web address.
 _SAFE = "/!$&'()*+,;=:@~-._"
 
 
 def is_remote(path: str) -> bool:
-    """Tell whether a path, in the form that aggarray keeps, is an address.
+    """Return whether a path, in canonical form, is an address.
 
     >>> is_remote("/data/a.nc"), is_remote("s3://bucket/a.nc")
     (False, True)
@@ -38,7 +37,7 @@ def scheme_of(uri: str) -> str:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Return the member that an address names and its archive; of any other address, itself and nothing.
+    """Return the member and the archive of an address; for any other address, itself and "".
 
     >>> split("zip://a/b.nc::s3://bucket/x.zip"), split("s3://bucket/a::b.nc")
     (('a/b.nc', 's3://bucket/x.zip'), ('s3://bucket/a::b.nc', ''))
@@ -51,9 +50,9 @@ def split(uri: str) -> tuple[str, str]:
 
 
 def canonical(text: str) -> str | None:
-    """Return an address that a user wrote in the form that aggarray keeps; None for what is the path of a local file.
+    """Return an address in canonical form; None for a local path.
 
-    Raises FormatError for an address that makes no sense, and for one with a password in it.
+    FormatError for an invalid address, and for one with a password.
 
     >>> canonical("HTTPS://host/a.nc"), canonical("zip://a.nc::/data/x.zip"), canonical("a.nc")
     ('https://host/a.nc', 'zip://a.nc::file:///data/x.zip', None)
@@ -92,7 +91,7 @@ def _member(scheme: str, rest: str) -> str:
 
 
 def join(folder: str, *names: str) -> str:
-    """Return the path or address of what lies in a folder by so many names, one below the other.
+    """Return the path or address of nested names in a folder.
 
     >>> join("/data", "a"), join("https://h/s.zarr?key=1", "my tas"), join("zip://::s3://b/x.zip", "tas", "0")
     ('/data/a', 'https://h/s.zarr/my%20tas?key=1', 'zip://tas/0::s3://b/x.zip')
@@ -111,7 +110,7 @@ def join(folder: str, *names: str) -> str:
 
 
 def below(folder: str, path: str) -> str:
-    """Return the path or address of what lies in a folder by a relative path, its parts separated by slashes."""
+    """Return the path or address of a slash-separated relative path in a folder."""
     return f"{folder}/{path}" if "://" not in folder else join(folder, *path.split("/"))
 
 
@@ -130,7 +129,7 @@ def parent(uri: str) -> str:
 
 
 def resolve(reference: str, folder: str) -> str:
-    """Return the address that a relative reference (RFC 3986) stands for in a folder; none leads out of its host or archive.
+    """Return the address of a relative reference (RFC 3986) in a folder; it never leaves the host or archive.
 
     >>> resolve("../b%20c.nc", "https://h/d/e"), resolve("../b%20c.nc", "s3://b/d/e"), resolve("/a.nc", "s3://b/d")
     ('https://h/d/b%20c.nc', 's3://b/d/b c.nc', 's3://b/a.nc')
@@ -146,7 +145,7 @@ def resolve(reference: str, folder: str) -> str:
 
 
 def carrier(uri: str) -> str:
-    """Return the file or the address that has to be read for an address: the archive of a member, else itself.
+    """Return the file or address that must be read for an address: the archive of a member, else itself.
 
     >>> carrier("zip://a.nc::file:///data/x.zip"), carrier("s3://b/a.nc")
     ('/data/x.zip', 's3://b/a.nc')
@@ -156,7 +155,7 @@ def carrier(uri: str) -> str:
 
 
 def origin(uri: str) -> str:
-    """Return the host, bucket or the like that an address lies on; the folder of a local archive.
+    """Return the host or bucket of an address; the folder of a local archive.
 
     >>> origin("https://h:80/a.nc"), origin("zip://a::s3://b/x.zip"), origin("memory://a/b")
     ('https://h:80', 's3://b', 'memory://')
@@ -169,7 +168,7 @@ def origin(uri: str) -> str:
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Tell whether an address has one of some addresses before it, and nothing in it leads back up.
+    """Return whether an address starts with one of some addresses, without leading back up.
 
     >>> is_below("s3://b/d/a.nc", ["s3://b/d"]), is_below("s3://b/d2/a.nc", ["s3://b/d"]), is_below("s3://b/d/../a", ["s3://b/d"])
     (True, False, False)

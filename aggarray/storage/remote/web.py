@@ -1,7 +1,7 @@
-"""How does a web server answer: how large is a file, and what are some of its bytes?
+"""Requests to web servers: sizes and byte ranges of files.
 
-Requests are made here, not by fsspec: an answer may be the whole file though a range was asked for, come from a file that has
-changed, or break off. What may pass is tried again.
+aggarray sends these requests itself, because an answer may be the whole file instead of a range, come from a changed file, or
+be truncated. Temporary failures are retried.
 """
 
 import re
@@ -14,21 +14,21 @@ from aggarray.storage.remote.conditional import ANY, ExpectedVersion, changed, i
 
 _T = TypeVar("_T")
 
-#: A request that fails for a reason that may pass is made so many times, so many seconds apart at first.
+#: Attempts after temporary failures, and seconds between the first two.
 _TRIES, _PAUSE = 3, 0.25
 _PASSING = (429, 500, 502, 503, 504)
-#: Of a server that ignores ranges, files of more bytes are refused.
+#: Largest file read from a server that ignores ranges, in bytes.
 MOST_WHOLE = 1 << 26
-#: No object that is read at once (a chunk, metadata) has more bytes.
+#: Largest object read at once (a chunk, metadata), in bytes.
 MOST_OBJECT = 1 << 31
-#: Nor a page that is searched for links.
+#: Largest page searched for links, in bytes.
 MOST_PAGE = 1 << 26
 _PART = 1 << 20
 _PLAIN = {"Accept-Encoding": "identity"}
 
 
 class WebState(NamedTuple):
-    """What a server says of a file: bytes, None where it does not say; time in ns; version; whether it is a page."""
+    """A server's description of a file: bytes, None if unknown; time in ns; version; whether it is a page."""
 
     size: int | None
     time: int
@@ -37,7 +37,7 @@ class WebState(NamedTuple):
 
 
 async def head(fs: Any, url: str) -> WebState:
-    """Ask what a file is like, by a request for its first byte where the server does not like to be asked."""
+    """Request the state of a file, by its first byte if the server rejects HEAD."""
     return await _with_timeout(lambda: _asked(fs, url))
 
 
@@ -61,7 +61,7 @@ async def _asked(fs: Any, url: str) -> WebState:
 
 
 async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
-    """Return a range of a file, or all of it. ChangedFileError where the file is not of the version ``expected``."""
+    """Return a range of a file, or all of it. ChangedFileError if its version is not ``expected``."""
     return await _with_timeout(lambda: _got(fs, url, offset, size, expected))
 
 
@@ -73,7 +73,7 @@ async def _page(fs: Any, url: str) -> bytes:
 
 
 async def _with_timeout(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Do something, again where it failed for a reason that may pass."""
+    """Run an action, and retry it after temporary failures."""
     import asyncio
 
     pause = _PAUSE
@@ -96,7 +96,7 @@ def _passing_errors() -> tuple[type[BaseException], ...]:
 
 
 def _lasting(error: BaseException) -> bool:
-    """Tell whether nobody is there, or answers: waiting once is enough."""
+    """Return whether the server is unreachable or silent: one attempt is enough."""
     import aiohttp
 
     return isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
@@ -121,7 +121,7 @@ async def _got(fs: Any, url: str, offset: int, size: int | None, expected: Expec
         if response.status == 206:
             start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
             if start is None or int(start[1]) != offset:
-                raise FormatError(f"{url}: the server answers with other bytes than those asked for; fetch the file")
+                raise FormatError("the server answers with other bytes than requested", path=url, hint="fetch the file")
             return await _body(response, url, 0, size)
         if offset + size > MOST_WHOLE and (found.size is None or found.size > MOST_WHOLE):
             raise FormatError(f"{url}: its server gives no part of a file, only all of it; fetch the file and open that")
@@ -129,7 +129,7 @@ async def _got(fs: Any, url: str, offset: int, size: int | None, expected: Expec
 
 
 async def _body(response: Any, url: str, skip: int, size: int | None, most: int = MOST_OBJECT) -> bytes:
-    """Return bytes of what a server sends, no more than are wanted; FormatError for a whole object of ``most`` or more."""
+    """Return the requested bytes of an answer. FormatError for an object of ``most`` bytes or more."""
     end = most if size is None else skip + size
     parts, there = [], 0
     async for part in response.content.iter_chunked(_PART):
