@@ -352,7 +352,7 @@ def test_a_large_file_of_a_server_without_ranges(web: Web, monkeypatch: pytest.M
         ({"status": {"/a.nc": 403}}, aa.FormatError, "access denied; give credentials in storage_options"),
         ({"status": {"/a.nc": 500}}, aa.FormatError, "the server answers 500"),
         ({"cut": 10}, aa.FormatError, "truncated: .*breaks off"),
-        ({"tells": False}, aa.FormatError, "other bytes than those asked for"),
+        ({"tells": False}, aa.FormatError, "other bytes than requested"),
         ({"delay": 3.0}, aa.FormatError, "no answer in time"),
     ],
 )
