@@ -6,11 +6,12 @@ forked processes share no file position, and a file that was replaced or changed
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from aggarray.storage.descriptors import descriptors, open_local, read_whole
+from aggarray.storage.descriptors import LocalSource, descriptors, open_local, read_whole
 from aggarray.storage.ranges import Range
 from aggarray.storage.remote import RemoteSource, forget, is_remote
 from aggarray.storage.state import FileState, Versions
@@ -57,12 +58,42 @@ class ByteSource(Protocol):
         """Close the source."""
 
 
+#: The local file that `open_once` holds open in this thread.
+_held: ContextVar[LocalSource | None] = ContextVar("aggarray_held_source", default=None)
+
+
+@contextmanager
+def open_once(path: str) -> Iterator[None]:
+    """Open a local file at most once during a block: every `open_source` of this path shares its first descriptor.
+
+    Changes of the file are noticed all the same: `ByteSource.check` inspects the descriptor, `stat_file` the path.
+    """
+    if is_remote(path) or ((held := _held.get()) is not None and held.path == path):
+        yield
+        return
+    holder = LocalSource(path, -1, FileState(0, 0, 0))
+    token = _held.set(holder)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+        holder.close()
+
+
 def open_source(path: str) -> ByteSource:
     """Open a file or object for reading by offset.
 
     MissingFileError if it does not exist, FormatError or OSError if it fails.
     """
-    return RemoteSource(path) if is_remote(path) else open_local(path)
+    if is_remote(path):
+        return RemoteSource(path)
+    held = _held.get()
+    if held is None or held.path != path:
+        return open_local(path)
+    if held.descriptor < 0:
+        with open_local(path) as source:
+            held.adopt(source)
+    return held.shared()
 
 
 @contextmanager

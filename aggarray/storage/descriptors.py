@@ -100,10 +100,23 @@ class LocalSource:
                 self._fill(offset + done, view[done:])
 
     def close(self) -> None:
-        """Close the descriptor; closing it twice is harmless."""
+        """Close the descriptor unless it is cached or held elsewhere; closing it twice is harmless."""
+        if self.cached:
+            return
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def adopt(self, source: "LocalSource") -> None:
+        """Take over the descriptor of a source of the same file."""
+        self.descriptor, self.state, self.size = source.descriptor, source.state, source.size
+        source.descriptor = -1
+
+    def shared(self) -> "LocalSource":
+        """Return a source that reads through this one's descriptor, which it does not close."""
+        source = LocalSource(self.path, self.descriptor, self.state)
+        source.cached = True
+        return source
 
     def __enter__(self) -> "LocalSource":
         return self

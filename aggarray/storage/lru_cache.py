@@ -17,9 +17,10 @@ class LRUCache:
         self._total = 0
         if hasattr(os, "register_at_fork"):
             # promise: chunk-cache-lock-fork
-            os.register_at_fork(after_in_child=self._forget)
+            os.register_at_fork(after_in_child=self.clear)
 
-    def _forget(self) -> None:
+    def clear(self) -> None:
+        """Drop all items."""
         # A thread that does not exist in the child may have held the lock.
         self._lock, self._items, self._total = threading.Lock(), OrderedDict(), 0
 

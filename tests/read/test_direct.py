@@ -48,8 +48,8 @@ SIZES += [
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    chunk_tables._forget()
-    decoded_chunks._forget()
+    chunk_tables.clear()
+    decoded_chunks.clear()
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_lazy_chains_come_out_the_same(stored: tuple[str, Path], data: st.DataOb
     chain = chain.astype("f8").transpose(*data.draw(st.permutations(array.dimensions)))
     raw = np.ma.filled(array.read(masked=True).astype("f8"), np.nan)
     found = chain[:]
-    chunk_tables._forget()
+    chunk_tables.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "find_chunk_index", lambda *args: None)
         np.testing.assert_array_equal(found, chain[:])
@@ -224,7 +224,7 @@ def test_damaged_chunks_are_named(tmp_path: Path) -> None:
     with pytest.raises(aa.FormatError, match=rf"v\.nc, variable 'v': chunk \[{index}\] at byte {at.byte_offset}: fletcher32"):
         aa.open(path)["v"][:]
     os.truncate(path, at.byte_offset + 1)
-    chunk_tables._forget()
+    chunk_tables.clear()
     with pytest.raises(aa.FormatError, match=r"v\.nc"):
         aa.SubArray.from_file(path, "v").read()
 
@@ -250,7 +250,7 @@ def test_chunks_that_are_kept(tmp_path: Path, direct: list[Any]) -> None:
         assert counts == 8 == len(decoded_chunks._items)
         hdf5(path, "f4", chunks=(7, 10, 6), compression="gzip")
         np.testing.assert_array_equal(aa.open(path)["v"][:], first)
-    decoded_chunks._forget()
+    decoded_chunks.clear()
 
 
 def test_a_read_takes_little_beside_its_output(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_forks_leave_the_parents_files_alone(tmp_path: Path) -> None:
     assert a[:].tolist() == [1, 2]
     lease = files._files
     lease._process = -1  # as after a fork
-    chunk_tables._forget()  # so that the file is asked again
+    chunk_tables.clear()  # so that the file is asked again
     assert a[:].tolist() == [1, 2] and lease._process == os.getpid()
 
 

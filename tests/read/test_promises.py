@@ -159,7 +159,7 @@ def test_a_file_that_is_copied_back_is_the_same(tmp_path: Path) -> None:
     with pytest.raises(aa.MissingFileError, match=r"a\.nc"):
         a[:]
     Path(path).write_bytes(data)
-    chunk_tables._forget()
+    chunk_tables.clear()
     close_files()
     np.testing.assert_array_equal(a[:], wanted)
 
@@ -174,7 +174,7 @@ def test_chunks_of_another_size_than_an_index_says(tmp_path: Path) -> None:
     aa.open(path).save(tmp_path / "i.nca")
     rewritten(tmp_path / "i.nca", lambda d: d["chunks"]["columns"].__setitem__(1, {"is": [30, 48]}))
     rewritten(tmp_path / "i.nca", lambda d: d["chunks"]["columns"].__setitem__(0, {"is": [100, 9000]}))
-    chunk_tables._forget()
+    chunk_tables.clear()
     with pytest.raises(
         aa.FormatError, match=r"a\.nc, variable 'v': chunk \[0\].*: 30 bytes stored where 48 should be|truncated"
     ):

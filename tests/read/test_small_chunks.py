@@ -145,7 +145,7 @@ def test_one_that_is_out_of_the_ordinary_says_so(tmp_path: Path, threads: int) -
         aa.open(tmp_path / "index.nca")["v"].read(threads=threads)
     # Damaged: an error that names file and chunk.
     (tmp_path / "07.nc").write_bytes(damaged)
-    chunk_tables._forget()
+    chunk_tables.clear()
     close_files()
     with pytest.raises(aa.FormatError, match=r"07\.nc, variable 'v': changed since it was scanned"):
         agg["v"].read(threads=threads)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import set_options
 from aggarray.storage import descriptors as local
-from aggarray.storage.byte_source import close_sources, read_into, read_ranges, shared_source
+from aggarray.storage.byte_source import close_sources, open_once, open_source, read_into, read_ranges, shared_source
 from aggarray.storage.descriptors import GAP, SPAN, Descriptors
 from aggarray.storage.ranges import merge_ranges
 
@@ -331,3 +331,25 @@ def test_a_file_replaced_between_looking_and_opening(file: str, tmp_path: Path, 
     assert lease.state[1] == 5
     cache.give_back(lease)
     cache.close()
+
+
+def test_a_file_is_opened_once_during_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    with open_once(str(path)):
+        with open_source(str(path)) as first, open_once(str(path)):
+            descriptor = first.descriptor  # type: ignore[attr-defined]
+            with open_source(str(path)) as second:
+                assert second.descriptor == descriptor and second.pread(2, 1) == b"bc"  # type: ignore[attr-defined]
+        os.fstat(descriptor)  # still open
+        with open_source(str(tmp_path / "a")) as third:
+            assert third.state == first.state and third.size == 3
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+    with open_source(str(path)) as alone:
+        assert alone.pread(3, 0) == b"abc"
+
+
+def test_a_file_that_is_missing_within_a_block(tmp_path: Path) -> None:
+    with open_once(str(tmp_path / "a")), pytest.raises(MissingFileError, match="no such file or folder"):
+        open_source(str(tmp_path / "a"))

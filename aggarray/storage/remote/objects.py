@@ -10,7 +10,6 @@ import io
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -18,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
+from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import web
 from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.filesystems import FileSystem, Objects, close_filesystems, read_archives_through
@@ -63,7 +63,7 @@ def _number(text: str) -> int:
 
 
 class _Memory:
-    """Cached states and blocks of objects; cleared after a fork, and when files are closed."""
+    """Cached states of objects; cleared after a fork, and when files are closed."""
 
     def __init__(self) -> None:
         self.clear()
@@ -75,8 +75,6 @@ class _Memory:
         """Clear everything."""
         self.lock = threading.Lock()
         self.known: dict[Any, tuple[float, ObjectState]] = {}
-        self.blocks: OrderedDict[Any, bytes] = OrderedDict()
-        self.bytes = 0
 
     def note(self, uri: str, found: ObjectState) -> None:
         """Cache the state of an object."""
@@ -97,28 +95,15 @@ class _Memory:
         noted = self.known.get((uri, current_access()))
         return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
-    def block(self, key: Any) -> bytes | None:
-        """Return a cached block."""
-        with self.lock:
-            if key in self.blocks:
-                self.blocks.move_to_end(key)
-            return self.blocks.get(key)
-
-    def keep(self, key: Any, block: bytes) -> None:
-        """Cache a block; evict the least recently used ones."""
-        with self.lock:
-            self.bytes += len(block) - len(self.blocks.pop(key, b""))
-            self.blocks[key] = block
-            while self.bytes > KEPT:
-                self.bytes -= len(self.blocks.popitem(last=False)[1])
-
 
 _memory = _Memory()
+_blocks = LRUCache(lambda: KEPT, len)
 
 
 def forget() -> None:
     """Clear the cached states and blocks, and the file systems."""
     _memory.clear()
+    _blocks.clear()
     close_filesystems()
 
 
@@ -227,7 +212,7 @@ class RemoteObject:
 
     def kept(self, offset: int, count: int) -> bytes | None:
         """Return bytes if all their blocks are cached."""
-        blocks = [_memory.block(self._key(n)) for n in range(offset // BLOCK, -(-(offset + count) // BLOCK))]
+        blocks = [_blocks.get(self._key(n)) for n in range(offset // BLOCK, -(-(offset + count) // BLOCK))]
         if any(block is None for block in blocks):
             return None
         start = offset % BLOCK
@@ -244,7 +229,7 @@ class RemoteObject:
         for offset, count in limits:
             if count:
                 first, last = offset // BLOCK, (offset + count - 1) // BLOCK
-                missing = [n for n in range(first, last + 1) if _memory.block(self._key(n)) is None]
+                missing = [n for n in range(first, last + 1) if _blocks.get(self._key(n)) is None]
                 if missing:
                     end = min(max(missing[-1], missing[0] + self._ahead - 1), (self.size - 1) // BLOCK)
                     wanted.update(range(missing[0], end + 1))
@@ -257,7 +242,7 @@ class RemoteObject:
         parts = []
         for number in range(offset // BLOCK, (offset + count - 1) // BLOCK + 1):
             block = blocks.get(number)
-            block = _memory.block(self._key(number)) if block is None else block
+            block = _blocks.get(self._key(number)) if block is None else block
             parts.append(self._fetched([number])[number] if block is None else block)
         start = offset % BLOCK
         return b"".join(parts)[start : start + count]
@@ -278,7 +263,7 @@ class RemoteObject:
             for place, number in enumerate(run):
                 block = data[place * BLOCK : (place + 1) * BLOCK]
                 found[number] = block
-                _memory.keep(self._key(number), block)
+                _blocks.keep(self._key(number), block)
         return found
 
 
