@@ -1,8 +1,9 @@
-"""Which process gets which partitions? Whole ones, so that each file is read by as few processes as can be.
+"""Assignment of whole partitions to processes, balanced by cost.
 
-Decided along each dimension by itself: its slabs of partitions have costs, and go to processes as contiguous blocks whose
-costliest is as cheap as can be, or one by one, the costliest first, to whoever has least. Of a ragged array the instances are
-the slabs, and their samples what they cost.
+Each partition stays on one process, so that few processes read each file. Each dimension is balanced separately: its slabs of
+partitions have costs. They become contiguous blocks with the lowest maximum cost, or go one by one, the costliest first, to the
+process with the lowest cost so far. The slabs of a ragged array are its instances; the cost of an instance is its number of
+samples.
 """
 
 import heapq
@@ -20,7 +21,10 @@ from aggarray.maps.unstructured import Unstructured
 
 
 def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> tuple[Map, ...]:
-    """Return one map per dimension of a master array; arguments and errors as `Distribution.from_partitions`."""
+    """Return one map per dimension of a master array.
+
+    The arguments and errors are those of `Distribution.from_partitions`.
+    """
     if balance not in ("contiguous", "cost"):
         raise ProtocolError(f"balance {brief(balance)}: give 'contiguous' or 'cost'")
     if not hasattr(array, "partitions"):
@@ -48,7 +52,7 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
 
 
 def _by_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
-    """Return blocks of the instances of a ragged array, cut so that the most samples of a process are as few as can be."""
+    """Return blocks of instances with the lowest maximum number of samples."""
     if assignment or balance != "contiguous":
         raise ProtocolError(
             "a ragged array: its instances stay in order; give balance='contiguous' and no assignment, or a Block"
@@ -58,7 +62,10 @@ def _by_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Seque
 
 
 def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, together: bool) -> Map:
-    """Return the map that gives each slab between cuts to its rank; ``together``: blocks where these ascend."""
+    """Return the map that gives each slab between cuts to its rank.
+
+    ``together``: return blocks where the ranks ascend.
+    """
     if together and (np.diff(ranks) >= 0).all():
         return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
     lists = []
@@ -69,16 +76,16 @@ def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, together: bool) -> Map
 
 
 def contiguous(costs: np.ndarray, count: int) -> np.ndarray:
-    """Return the rank of each slab, ascending, such that the highest sum of costs of a rank is as low as can be.
+    """Return the rank of each slab, ascending, with the lowest maximum cost.
 
-    As far as that allows, the others get equal shares. Every rank gets a slab where there are enough.
+    Within that limit, the other ranks get equal shares. Every rank gets a slab if there are enough slabs.
 
     >>> contiguous(np.array([1, 1, 1, 5, 1, 1]), 3).tolist()
     [0, 0, 0, 1, 2, 2]
     """
     total, slabs = np.concatenate([[0], np.cumsum(costs)]), len(costs)
     most, ranks = _least_most(total, int(costs.max(initial=0)), count), min(count, slabs)
-    # From where on slabs are few enough for none, one, two, ... ranks.
+    # enough[n]: the first slab from which on n ranks hold the remaining slabs.
     enough = [slabs]
     for _ in range(1, ranks):
         enough.append(int(np.searchsorted(total, total[enough[-1]] - most)))
@@ -94,7 +101,7 @@ def contiguous(costs: np.ndarray, count: int) -> np.ndarray:
 
 
 def _least_most(total: np.ndarray, dearest: int, count: int) -> int:
-    """Return the lowest highest cost of a rank: with less, the ranks are not enough."""
+    """Return the lowest possible maximum cost of a rank."""
     share = -(int(total[-1]) // -count)
     low, high = max(dearest, share), min(int(total[-1]), share + dearest)
     while low < high:
@@ -109,7 +116,9 @@ def _least_most(total: np.ndarray, dearest: int, count: int) -> int:
 
 
 def longest_first(costs: np.ndarray, count: int) -> np.ndarray:
-    """Return the rank of each slab: the costliest slab first, to the rank that has least so far (the lowest of several).
+    """Return the rank of each slab, assigning the costliest slab first.
+
+    Each slab goes to the rank with the lowest cost so far, the lowest rank of several.
 
     >>> longest_first(np.array([1, 4, 2, 3]), 2).tolist()
     [0, 0, 1, 1]
@@ -119,13 +128,13 @@ def longest_first(costs: np.ndarray, count: int) -> np.ndarray:
     for slab in np.argsort(-costs, kind="stable").tolist():
         cost, slabs, rank = heapq.heappop(least)
         ranks[slab] = rank
-        # Of ranks that have the same, the one with fewer slabs is next: slabs may cost nothing.
+        # Ranks of equal cost are ordered by their number of slabs, because slabs may cost nothing.
         heapq.heappush(least, (cost + int(costs[slab]), slabs + 1, rank))
     return ranks
 
 
 def _given(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:
-    """Return ranks given by hand; ProtocolError unless there is one for each slab."""
+    """Return the ranks of an assignment, which must have one for each slab."""
     found = integers(ranks, f"assignment of {dimension!r}")
     if found.shape != (slabs,) or (found.size and not (int(found.min()) >= 0 and int(found.max()) < count)):
         raise ProtocolError(
@@ -144,7 +153,11 @@ def _axis(dimension: Any, names: Sequence[str]) -> int:
 
 
 def _grid(nprocs: Any, slabs: Sequence[int], by_hand: Sequence[int]) -> tuple[int, ...]:
-    """Return the processes along each dimension: as given, or of a number all of them along one dimension if that will do."""
+    """Return the number of processes along each dimension.
+
+    A sequence is returned as it is. A single number is placed along one dimension if that has enough slabs, and is otherwise
+    factorized.
+    """
     if whole(nprocs) is None:
         counts = integers(nprocs, "nprocs")
         if counts.shape != (len(slabs),) or (counts < 1).any():
@@ -166,7 +179,7 @@ def _grid(nprocs: Any, slabs: Sequence[int], by_hand: Sequence[int]) -> tuple[in
         grid[best] = count
         return tuple(grid)
     for factor in _factors(count):
-        # The dimension with most partitions left for each process is divided.
+        # Divide the dimension with the most partitions per process.
         grid[max(range(len(slabs)), key=lambda d: slabs[d] / grid[d])] *= factor
     return tuple(grid)
 

@@ -1,8 +1,8 @@
-"""Which process has which elements where each has one block of neighbours, with or without padding?
+"""Block distribution: one contiguous, padded block per process.
 
 Communication padding repeats elements of the neighbours: a process holds them and does not own them. Boundary padding, at the
-two ends of the dimension, is part of it like any other element. In 0.10.0 ``start`` and ``stop`` include all padding, in 0.9.0
-they leave communication padding out.
+two ends of the dimension, is owned like any other element. ``start`` and ``stop`` include all padding in 0.10.0; in 0.9.0 they
+exclude communication padding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from aggarray.memory.selection import Range
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockPart(Part):
-    """What one process says of its block: the range that it owns, and its padding as written (None: not at all)."""
+    """The owned range and the padding of one process, None if not exported."""
 
     start: int
     stop: int
@@ -31,41 +31,44 @@ class BlockPart(Part):
 
     @property
     def count(self) -> int:
-        """How many elements the process owns."""
+        """Number of elements that the process owns."""
         return self.stop - self.start
 
     @property
     def pads(self) -> tuple[int, int]:
-        """The padding at both ends."""
+        """Padding at both ends."""
         return self.padding or (0, 0)
 
     @property
     def halo(self) -> tuple[int, int]:
-        """The communication padding at both ends."""
+        """Communication padding at both ends."""
         return _inner(self.pads, self.rank, self.nprocs, self.wraps)
 
     def own(self) -> dict[str, Any]:
-        """Return what processes with this rank agree in: all but boundary padding."""
+        """Return the range and the communication padding."""
         return {"start": self.start, "stop": self.stop, "padding": self.halo}
 
     def free(self) -> dict[str, Any]:
-        """Return the padding with that of the boundary."""
+        """Return the padding, boundary padding included."""
         return {"padding": self.pads}
 
 
 def _inner(pads: tuple[int, int], rank: int, nprocs: int, wraps: bool) -> tuple[int, int]:
-    """Return the communication padding: at an end of the dimension it is boundary padding, unless that wraps."""
+    """Return the communication padding.
+
+    Padding at an end of the dimension is boundary padding unless it wraps.
+    """
     return pads[0] * (rank > 0 or wraps), pads[1] * (rank < nprocs - 1 or wraps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block(MapType):
-    """One block of neighbours per process (DAP 0.10.0, section 1.6.2, 'b').
+    """One contiguous block per process (DAP 0.10.0, section 1.6.2, 'b').
 
-    ``bounds``: where the owned blocks are cut, one more than processes, from 0 to the size. ``padding``: one (left, right) for
-    every process, or a list of one per process, outer edges included; None says none and writes none. ``outer``: "boundary", or
-    "wrap" (periodic dimensions only, 0.9.0 only): the outer padding repeats the other end. ProtocolError for anything that does
-    not fit: padding is at most what the neighbour owns.
+    ``bounds``: the cuts between the owned blocks, from 0 to the size, one more than processes. ``padding``: one (left, right)
+    for all processes, or a list with one per process, outer edges included; None means no padding and writes no key. ``outer``:
+    "boundary", or "wrap" (periodic dimensions and 0.9.0 only): the outer padding repeats the other end. Raises ProtocolError
+    for invalid arguments: padding is at most as wide as the block of the neighbour.
 
     >>> m = Block.even(18, 2, padding=(1, 1))
     >>> m.indices(1)[:3].tolist(), m.owned(1)[:3].tolist(), m.holders(9).tolist()
@@ -105,7 +108,7 @@ class Block(MapType):
 
     @classmethod
     def even(cls, size: int, nprocs: int, padding: Any = None, periodic: bool = False, outer: str = "boundary") -> "Block":
-        """Return blocks as equal as can be: the first ``size % nprocs`` processes take one element more.
+        """Return blocks of equal sizes; the first ``size % nprocs`` have one more.
 
         >>> Block.even(10, 4).bounds.tolist()
         [0, 3, 6, 8, 10]
@@ -126,7 +129,10 @@ class Block(MapType):
         return len(self._edges) - 1
 
     def _bounds_of(self, rank: int) -> tuple[int, int]:
-        """Return where the buffer of a process begins and ends, padding included; beyond the dimension where it wraps."""
+        """Return the bounds of a process's buffer, padding included.
+
+        They lie outside the dimension where padding wraps.
+        """
         rank = self._checked(rank)
         return int(self._edges[rank] - self._halo[rank, 0]), int(self._edges[rank + 1] + self._halo[rank, 1])
 
@@ -157,20 +163,21 @@ class Block(MapType):
         return int(self._edges[rank + 1] - self._edges[rank])
 
     def owner(self, g: Any) -> Any:
-        """Return the ranks whose blocks the global indices lie in."""
+        """Return the ranks whose blocks contain the global indices."""
         return self._owner(self._present(g))
 
     def _owner(self, g: np.ndarray) -> Any:
         return between(self._edges, g)[()]
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
-        # Padding is at most what the neighbour owns: nobody but the neighbours of its owner holds an element.
+        # Padding is at most as wide as the neighbour's block: only the owner and its neighbours hold an element.
         owner = self._owner(g)
         found = np.stack([(owner - 1) % self.nprocs, owner, (owner + 1) % self.nprocs], axis=-1)
-        into = np.stack([g - self._edges[owner], self._edges[owner + 1] - g], axis=-1)  # from 0, and to the end from 1
+        # Distances to the start and to the end of the block.
+        distances = np.stack([g - self._edges[owner], self._edges[owner + 1] - g], axis=-1)
         holds = np.ones(found.shape, bool)
-        holds[:, 0] = into[:, 0] < self._halo[found[:, 0], 1]
-        holds[:, 2] = into[:, 1] <= self._halo[found[:, 2], 0]
+        holds[:, 0] = distances[:, 0] < self._halo[found[:, 0], 1]
+        holds[:, 2] = distances[:, 1] <= self._halo[found[:, 2], 0]
         ranks = np.sort(np.where(holds, found, -1), axis=-1)
         chosen = (ranks >= 0) & (np.diff(ranks, axis=-1, prepend=-1) != 0)
         ends = np.cumsum(chosen.sum(axis=-1)).tolist()
@@ -191,10 +198,10 @@ class Block(MapType):
         return (found % max(self.size, 1) if self.outer == "wrap" else found)[()]
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process; in 0.9.0 a block over one process is 'n'.
+        """Return the dictionary of a process; in 0.9.0 one process is 'n'.
 
-        0.10.0 has no padding that wraps and none that differs at both sides of a cut, 0.9.0 has no boundary padding on periodic
-        dimensions: ProtocolError.
+        0.10.0 cannot express padding that wraps or that differs at both sides of a cut. 0.9.0 cannot express boundary padding
+        on periodic dimensions. These raise ProtocolError.
         """
         version, rank = version_of(version), self._checked(rank)
         self._check_can_say(version)
@@ -227,14 +234,17 @@ class Block(MapType):
             )
 
     def sliced(self, chosen: Range) -> Map:
-        """Return blocks (unstructured where the slice runs backwards), with the padding that is left."""
+        """Return the blocks of a slice with the remaining padding.
+
+        The result is unstructured where the step is negative.
+        """
         if chosen.is_full(self.size):
             return self
         if chosen.step < 0:
             return spread(self, chosen)
 
         def place(positions: np.ndarray) -> np.ndarray:
-            """Count the chosen elements before each position."""
+            """Return the number of selected elements before each position."""
             return np.asarray(np.clip(-((chosen.start - positions) // chosen.step), 0, chosen.count))
 
         edges = place(self._edges)
@@ -256,7 +266,7 @@ class Block(MapType):
 
     @classmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> BlockPart | None:
-        """Return what a dictionary says; the rules for a single process are checked."""
+        """Return the part that a dictionary describes, checked by itself."""
         size, nprocs, rank = common
         start, stop, pads = entry.integer("start"), entry.integer("stop"), entry.pair("padding")
         periodic = entry.flag("periodic")
@@ -284,12 +294,12 @@ class Block(MapType):
 
     @classmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with start, stop, padding and periodic, each by itself."""
+        """Note faults of start, stop, padding and periodic, each by itself."""
         entry.integer("start"), entry.integer("stop"), entry.pair("padding"), entry.flag("periodic")
 
     @classmethod
     def clashes(cls, parts: Sequence[BlockPart | None], version: str) -> Iterator[Clash]:
-        """Yield gaps, overlaps and padding that does not fit the neighbour's."""
+        """Yield gaps, overlaps and padding that does not fit the neighbour."""
         for left, right in pairwise(parts):
             if left is not None and right is not None:
                 yield from _between(left, right, version)
@@ -315,10 +325,13 @@ class Block(MapType):
 
     @classmethod
     def from_part(cls, part: BlockPart) -> Self:
-        """Return blocks of which one is what its part says; the neighbours own whatever is before and behind it."""
+        """Return blocks of which one is as its part describes.
+
+        The neighbours own the elements before and behind it.
+        """
         rank, nprocs, (left, right) = part.rank, part.nprocs, part.halo
         edges = np.zeros(nprocs + 1, np.int64)
-        # The other end of the dimension owns what wraps.
+        # Padding that wraps repeats elements of the other end.
         edges[1:rank] = right if rank == nprocs - 1 else 0
         edges[rank], edges[rank + 1] = part.start, part.stop
         edges[rank + 2 :] = part.size - (left if rank == 0 else 0)
@@ -336,7 +349,7 @@ class Block(MapType):
 
 
 def _padding(given: Any, nprocs: int) -> np.ndarray:
-    """Return padding as int64 (nprocs, 2), writable."""
+    """Return padding as a writable int64 array of shape (nprocs, 2)."""
     if given is None:
         return np.zeros((nprocs, 2), np.int64)
     pads = integers(given, "padding")
@@ -348,7 +361,7 @@ def _padding(given: Any, nprocs: int) -> np.ndarray:
 
 
 def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> None:
-    """Raise ProtocolError for padding wider than what the neighbour, or the process itself, has."""
+    """Raise ProtocolError for padding wider than the blocks it repeats."""
     neighbours = np.stack([np.roll(counts, 1), np.roll(counts, -1)], axis=-1)
     wide = np.flatnonzero((halo > neighbours).any(axis=1))
     if wide.size:
@@ -363,7 +376,7 @@ def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> Non
 
 
 def _between(left: BlockPart, right: BlockPart, version: str) -> Iterator[Clash]:
-    """Yield what is wrong between two neighbours."""
+    """Yield the conflicts between two neighbours."""
     if left.stop != right.start:
         what = "a gap" if left.stop < right.start else "an overlap"
         rule = f"{what}: rank {left.rank} owns up to {left.stop}, rank {right.rank} from {right.start} on"
@@ -375,7 +388,7 @@ def _between(left: BlockPart, right: BlockPart, version: str) -> Iterator[Clash]
 
 
 def _too_wide(left: BlockPart, right: BlockPart) -> Iterator[Clash]:
-    """Yield padding at a cut that is wider than what the other side owns."""
+    """Yield padding at a cut that is wider than the block on the other side."""
     if right.halo[0] > left.count:
         rule = f"must not be wider than what rank {left.rank} owns ({left.count})"
         yield Clash(right.rank, "padding", right.pads, rule)

@@ -1,6 +1,6 @@
-"""Which process has which elements where blocks of them are dealt out like cards?
+"""Cyclic distribution: blocks assigned to the processes in turn.
 
-Everything follows from size, number of processes and size of a block by arithmetic; only what is asked for is listed.
+All results are computed from the size, the number of processes and the block size; no tables are stored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from aggarray.memory.selection import Range
 
 
 def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:
-    """Return how many elements a rank gets: full blocks, and the partial one if it is its turn.
+    """Return the number of elements of a rank: full blocks and a partial one.
 
     >>> [num_dealt(7, 2, 2, rank) for rank in range(2)]
     [4, 3]
@@ -29,25 +29,25 @@ def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CyclicPart(Part):
-    """What one process says of a cyclic dimension."""
+    """What one process exports about a cyclic dimension."""
 
     block_size: int
 
     @property
     def count(self) -> int:
-        """How many elements the process owns."""
+        """Number of elements that the process owns."""
         return num_dealt(self.size, self.nprocs, self.block_size, self.rank)
 
     def constants(self) -> dict[str, Any]:
-        """Return what all processes agree in: the size of a block too."""
+        """Return the values that are equal on all processes, with the block size."""
         return {**super(CyclicPart, self).constants(), "block_size": self.block_size}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cyclic(MapType):
-    """Blocks of ``block_size`` elements, dealt to the processes in turn (DAP 0.10.0, section 1.6.2, 'c').
+    """Equal blocks assigned in turn (DAP 0.10.0, section 1.6.2, 'c').
 
-    ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
+    Only 0.9.0 can express ``periodic``. Raises ProtocolError for invalid arguments.
 
     >>> m = Cyclic(7, 2, block_size=2)
     >>> m.indices(0).tolist(), m.indices(1).tolist(), m.owner([0, 3, 6]).tolist()
@@ -69,23 +69,23 @@ class Cyclic(MapType):
 
     @property
     def _block(self) -> int:
-        # A block larger than the dimension is the whole of it: products stay small.
+        # Limited to the size of the dimension, so that products do not overflow.
         return max(min(self.block_size, self.size), 1)
 
     def num_owned(self, rank: int) -> int:
-        """Return how many elements a process has."""
+        """Return the number of elements of a process."""
         return num_dealt(self.size, self.nprocs, self.block_size, self._checked(rank))
 
     def extent(self, rank: int) -> int:
-        """Return the same: there is no padding."""
+        """Return the number of elements of a process: there is no padding."""
         return self.num_owned(rank)
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return that a process owns all it has."""
+        """Return True for each element: there is no padding."""
         return np.ones(self.extent(rank), bool)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
-        """Return a strided range, or for larger blocks their indices, ascending."""
+        """Return a strided range, or the ascending indices of larger blocks."""
         rank, block, count = self._checked(rank), self._block, self.num_owned(rank)
         if block == 1 or count <= block:
             return [Range(rank * block, count, self.nprocs if block == 1 else 1)] if count else [Range(0, 0)]
@@ -93,14 +93,14 @@ class Cyclic(MapType):
         return [(local // block * self.nprocs + rank) * block + local % block]
 
     def owner(self, g: Any) -> Any:
-        """Return whose turn it is at each global index."""
+        """Return the rank that owns each global index."""
         return self._owner(self._present(g))[()]
 
     def _owner(self, g: np.ndarray) -> np.ndarray:
         turn = g // self._block if self._block > 1 else g
         if self.nprocs & (self.nprocs - 1) == 0:
             return np.asarray(turn & (self.nprocs - 1))
-        # NumPy divides by one number several times faster than it takes remainders.
+        # NumPy divides by a scalar several times faster than it computes remainders.
         return np.asarray(turn - (turn // self.nprocs) * self.nprocs)
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
@@ -113,7 +113,7 @@ class Cyclic(MapType):
         return self._owner(g)[()], ((g // block // self.nprocs) * block + g % block)[()]
 
     def to_global(self, rank: Any, local: Any) -> Any:
-        """Return global indices of positions."""
+        """Return the global indices at positions."""
         block = self._block
         ranks, places = self._local(rank, local, self._counts)
         return ((places // block * self.nprocs + ranks) * block + places % block)[()]
@@ -124,7 +124,10 @@ class Cyclic(MapType):
         return np.asarray(full * self._block + np.where(ranks == blocks % self.nprocs, partial, 0))
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process: the same in both versions, but that only 0.9.0 has ``periodic`` here."""
+        """Return the dictionary of a process, equal in both versions.
+
+        Only 0.9.0 can express ``periodic`` here.
+        """
         version, rank = version_of(version), self._checked(rank)
         found = {**self._common(rank), "start": rank * self.block_size}
         if self.block_size != 1:
@@ -134,7 +137,10 @@ class Cyclic(MapType):
         return found | ({"periodic": True} if self.periodic else {})
 
     def sliced(self, chosen: Range) -> Map:
-        """Return a cyclic map where the slice begins with a turn of the first process, else an unstructured one."""
+        """Return a cyclic map where the slice begins at rank 0.
+
+        Other slices are unstructured.
+        """
         if chosen.is_full(self.size):
             return self
         begins = chosen.count == 0 or chosen.start % (self._block * self.nprocs) == 0
@@ -151,7 +157,10 @@ class Cyclic(MapType):
 
     @classmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> CyclicPart | None:
-        """Return what a dictionary says; ``start`` may be rank * block_size, or size where there is nothing left."""
+        """Return the part that a dictionary describes.
+
+        ``start`` is rank * block_size, or the size where the process has no elements.
+        """
         size, nprocs, rank = common
         start, block = entry.integer("start"), entry.integer("block_size", 1, 1)
         periodic = entry.flag("periodic")
@@ -167,18 +176,18 @@ class Cyclic(MapType):
 
     @classmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with start, block_size and periodic, each by itself."""
+        """Note faults of start, block_size and periodic, each by itself."""
         entry.integer("start"), entry.integer("block_size", 1, 1), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
 
     @classmethod
     def clashes(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Clash]:
-        """Yield nothing: where the constants agree, everything does."""
+        """Yield nothing: equal constants exclude conflicts."""
         yield from ()
 
     @classmethod
     def from_parts(cls, parts: Sequence[CyclicPart]) -> "Cyclic":
-        """Return the map: every part says all of it."""
+        """Return the map, which every part describes completely."""
         return cls.from_part(parts[0])
 
     @classmethod

@@ -1,7 +1,7 @@
-"""What does the dim_data of one process say, in either version?
+"""Parsing and conversion of the dim_data of one process, in both versions.
 
-A dictionary is expanded ({} and 'n' are blocks over one process), read by its distribution type, and turned into a map of what
-is known: that is how one version becomes the other.
+{} and 'n' are expanded to blocks over one process. The distribution type parses each dictionary into a part, from which a map
+of the known process is built; that map writes the other version.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ class FaultList:
     lines: list[str] = field(default_factory=list)
 
     def note(self, process: int | None, dimension: int | None = None) -> Note:
-        """Return what takes note of faults of a process in a dimension."""
+        """Return a function that records faults of a process in a dimension."""
 
         def add(key: str | None, value: Any, rule: str) -> None:
             words = [f"process {process}"] if process is not None else []
@@ -34,13 +34,16 @@ class FaultList:
         return add
 
     def raise_any(self) -> None:
-        """Raise ProtocolError naming all faults, where there are any."""
+        """Raise ProtocolError with all faults, if there are any."""
         if self.lines:
             raise ProtocolError("; ".join(self.lines), faults=self.lines)
 
 
 def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> tuple[type[MapType], Part] | None:
-    """Return what one dictionary says of a dimension, after noting every fault; None where it cannot be told."""
+    """Parse the dictionary of a dimension and note every fault.
+
+    Returns None where it is invalid.
+    """
     if not isinstance(values, Mapping):
         note(None, None, f"{brief(values)} ({type(values).__name__}) must be a dict")
         return None
@@ -72,7 +75,10 @@ def _kind(entry: DimDictReader) -> type[MapType] | None:
 
 
 def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
-    """Return the block over one process that {} (0.10.0) or 'n' (0.9.0) stands for; other dictionaries as they are."""
+    """Expand {} (0.10.0) and 'n' (0.9.0) to a block over one process.
+
+    Other dictionaries are returned as they are.
+    """
     kind = values.get("dist_type")
     if not values and version == NEWEST:
         if extent is None:
@@ -93,7 +99,10 @@ def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note:
 
 
 def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
-    """Return dim_data, after noting that it is no tuple: () for what is no list either."""
+    """Return dim_data, noting a fault unless it is a tuple.
+
+    Returns () if it is not a list either.
+    """
     if isinstance(dim_data, tuple):
         return dim_data
     hint = "; ({...}) without a comma is a dict, write ({...},)" if isinstance(dim_data, Mapping) else ""
@@ -102,14 +111,17 @@ def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
 
 
 def map_of(kind: type[MapType], part: Part) -> Map:
-    """Return the map that one process's part tells of: all of it where it says all."""
+    """Return the map that the part of one process describes.
+
+    It is complete where one part determines it, and a `Partial` map otherwise.
+    """
     return kind.from_part(part) if part.nprocs == 1 or kind.told_by_one else Partial(kind, part)
 
 
 def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> tuple[Map, ...]:
-    """Return what the dim_data of one process tells of each dimension; ``shape``: that of its buffer, where it is known.
+    """Return the map of each dimension from the dim_data of one process.
 
-    ProtocolError names every fault.
+    ``shape``: that of its buffer, None where unknown. ProtocolError lists every fault.
     """
     faults = FaultList()
     shape = None if shape is None else numbers_of(shape, "shape")
@@ -130,9 +142,10 @@ def _parsed(
 
 
 def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
-    """Return how many indices a process owns along a dimension, without communication padding (0.10.0, appendix).
+    """Return the number of indices that a process owns along a dimension.
 
-    Differs from the appendix where that is wrong: the partial block of a cyclic dimension goes to whose turn it is.
+    Communication padding does not count (0.10.0, appendix). The appendix is wrong about the partial block of a cyclic
+    dimension: here it belongs to the rank whose turn it is.
 
     >>> num_owned_indices({"dist_type": "c", "size": 7, "proc_grid_size": 2, "proc_grid_rank": 1, "start": 2, "block_size": 2})
     3
@@ -146,11 +159,11 @@ def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
 def convert(
     dim_data: Any, target: str, shape: Sequence[int] | None = None, source: str | None = None
 ) -> tuple[dict[str, Any], ...]:
-    """Return one process's dim_data written in another version of the protocol.
+    """Return the dim_data of one process in another version of the protocol.
 
-    ``source``: the version that it is written in, None for the one that ``target`` is not; ``shape``: that of the buffer, which
-    {} needs. ProtocolError for what breaks the rules, and for what the target cannot say: padding that wraps, padding that
-    differs at both sides of a cut as far as one process can tell.
+    ``source``: the version of ``dim_data``, None for the other version than ``target``; ``shape``: that of the buffer, required
+    for {}. Raises ProtocolError for invalid dim_data, and for what the target cannot express: padding that wraps, padding that
+    differs at both sides of a cut as far as one process shows.
 
     >>> convert(({"dist_type": "n", "size": 10},), "0.10.0")[0]["stop"]
     10
@@ -162,5 +175,5 @@ def convert(
 
 
 def rank_of(values: Mapping[str, Any]) -> int:
-    """Return the rank of a process along a dimension, from a dictionary that is right."""
+    """Return the rank of a process along a dimension, from a valid dictionary."""
     return int(values.get("proc_grid_rank", 0))

@@ -1,4 +1,4 @@
-"""Which process has which section of an array? One map per dimension, and the processes form a grid over them in C order."""
+"""Distribution of an array: one map per dimension over a process grid."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ from aggarray.memory.selection import Range, normalise
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """An array shared out to processes: one map per dimension. ProtocolError for anything but maps.
+    """Distribution of an array over processes: one map per dimension.
+
+    Raises ProtocolError for anything other than maps.
 
     >>> d = Distribution.regular((5, 9), "bc", (2, 2))
     >>> d.nprocs, d.coords(3), d.local_shape(3), [i.tolist() for i in d.indices(3)]
@@ -54,9 +56,9 @@ class Distribution:
     ) -> "Distribution":
         """Return a distribution of even blocks and cyclic dimensions.
 
-        ``dist_types``: 'b' or 'c' for each dimension, as text ("bc", "b,c") or a sequence; ``grid``: processes along each;
-        ``block_size``, ``padding``: by number of dimension, of cyclic and of block dimensions; ``periodic``: numbers of block
-        dimensions; ``outer``: what the outer padding of these is. ProtocolError for anything that does not fit.
+        ``dist_types``: 'b' or 'c' for each dimension, as text ("bc", "b,c") or a sequence; ``grid``: the number of processes
+        along each dimension; ``block_size``, ``padding``: by dimension number, of cyclic and of block dimensions; ``periodic``:
+        numbers of block dimensions; ``outer``: the meaning of their outer padding. Raises ProtocolError for invalid arguments.
         """
         sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
         if not isinstance(dist_types, str | Sequence):
@@ -95,12 +97,12 @@ class Distribution:
         assignment: Mapping[Any, Sequence[int]] | None = None,
         balance: str = "contiguous",
     ) -> "Distribution":
-        """Return a distribution in which every process has whole partitions of a master array.
+        """Return a distribution that gives each partition to one process.
 
-        ``nprocs``: a number, or one per dimension; ``balance``: "contiguous" (neighbours stay together: irregular blocks, the
-        costliest as cheap as can be) or "cost" (the costliest slab of partitions first, each to who has least: unstructured).
-        A slab costs the bytes that its files store, where an index knows them, else the bytes of its values. ``assignment``: by
-        dimension (name or number), the rank of each slab of partitions along it. Whoever is left over gets nothing.
+        ``nprocs``: a number, or one per dimension; ``balance``: "contiguous" (irregular blocks with the lowest maximum cost) or
+        "cost" (the costliest slab of partitions first, to the process with the lowest cost so far: unstructured). A slab costs
+        the stored bytes of its files if an index has them, and the bytes of its values otherwise. ``assignment``: by dimension
+        (name or number), the rank of each slab of partitions along it. Processes without slabs get no elements.
         """
         return cls(shared(array, nprocs, assignment or {}, balance))
 
@@ -108,9 +110,9 @@ class Distribution:
     def from_dim_data(
         cls, dim_data_of_every_rank: Sequence[Any], version: str = NEWEST, shapes: Sequence[Sequence[int]] | None = None
     ) -> "Distribution":
-        """Return the distribution that the dim_data of all processes, by rank, describe.
+        """Return the distribution that the dim_data of all ranks describe.
 
-        ``shapes``: the local shapes, which {} needs. ProtocolError names every fault; so does padding of 0.9.0 that wraps.
+        ``shapes``: the local shapes, required for {}. ProtocolError lists every fault, including padding of 0.9.0 that wraps.
         """
         return cls(maps_of_all(dim_data_of_every_rank, version_of(version), shapes))
 
@@ -130,7 +132,10 @@ class Distribution:
         return prod(self.grid)
 
     def coords(self, rank: int) -> tuple[int, ...]:
-        """Return the place of a process in the grid; ProtocolError where there is no such process."""
+        """Return the coordinates of a rank in the grid, which has C order.
+
+        Raises ProtocolError for a rank out of range.
+        """
         number = whole(rank)
         if number is None or not 0 <= number < self.nprocs:
             raise ProtocolError(f"rank {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
@@ -144,11 +149,17 @@ class Distribution:
         return list(zip(self.maps, self.coords(rank), strict=True))
 
     def dim_data(self, rank: int, version: str = NEWEST) -> tuple[dict[str, Any], ...]:
-        """Return the dimension dictionaries of a process; ProtocolError where that version cannot say it."""
+        """Return the dimension dictionaries of a process.
+
+        ProtocolError if the version cannot express them.
+        """
         return tuple(m.dim_dict(place, version) for m, place in self._along(rank))
 
     def indices(self, rank: int) -> tuple[np.ndarray, ...]:
-        """Return the global indices of a process's buffer along each dimension, padding included."""
+        """Return the global indices of a process's buffer along each dimension.
+
+        Padding is included.
+        """
         return tuple(m.indices(place) for m, place in self._along(rank))
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
@@ -156,17 +167,21 @@ class Distribution:
         return tuple(m.extent(place) for m, place in self._along(rank))
 
     def owned_slices(self, rank: int) -> tuple[slice, ...]:
-        """Return which part of its buffer a process owns."""
+        """Return the slices of its buffer that a process owns."""
         return tuple(m.owned_slice(place) for m, place in self._along(rank))
 
     def segments(self, rank: int) -> tuple[list[Range | np.ndarray], ...]:
-        """Return what a process's buffer holds along each dimension, one part after the other."""
+        """Return the elements of a process's buffer along each dimension.
+
+        They are consecutive selectors.
+        """
         return tuple(m.segments(place) for m, place in self._along(rank))
 
     def owner(self, index: Any) -> Any:
-        """Return the rank that owns each element: ``index`` has one integer, or array of integers, per dimension.
+        """Return the rank that owns each element.
 
-        Raises SelectionError, an IndexError, for elements that are not there.
+        ``index`` has one integer, or array of integers, per dimension. Raises SelectionError, an IndexError, for elements out
+        of range.
         """
         given = index if isinstance(index, tuple | list) else (index,)
         if len(given) != len(self.maps):
@@ -181,7 +196,10 @@ class Distribution:
         return found
 
     def __getitem__(self, key: Any) -> "Distribution":
-        """Return the distribution of a part, cut out by slices: every element stays on its process."""
+        """Return the distribution of a part cut out by slices.
+
+        Every element stays on its process.
+        """
         chosen = normalise(key, self.shape)
         if not all(isinstance(c, Range) for c in chosen):
             raise SelectionError(f"{brief(key)}: slices alone cut a distribution into one of as many dimensions")

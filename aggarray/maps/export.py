@@ -1,4 +1,7 @@
-"""What does an exporter hand over? A version, a buffer and the dim_data of one process, taken apart and not trusted."""
+"""Reading of what one process exports: a version, a buffer and dim_data.
+
+Nothing in an export is trusted.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +19,10 @@ Parsed = tuple[type[MapType], Part] | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Export:
-    """What one process exports: ``parts`` has what is told of each dimension, None where that cannot be read."""
+    """What one process exports.
+
+    ``parts``: the parsed dimensions, None where one is invalid.
+    """
 
     version: str
     buffer: np.ndarray
@@ -25,15 +31,18 @@ class Export:
 
 
 def envelope(item: Any) -> Mapping[Any, Any]:
-    """Return the dictionary of an exporter (an object with ``__distarray__``), or the dictionary that was given."""
+    """Return the dictionary of an exporter, or the dictionary given.
+
+    An exporter is an object with ``__distarray__``.
+    """
     if isinstance(item, Mapping):
         return item
     try:
         method = getattr(item, "__distarray__", None)
         found = method() if callable(method) else None
     except AggarrayError:
-        raise  # it says itself what is wrong
-    except Exception as error:  # the code of others may raise anything
+        raise
+    except Exception as error:  # foreign code may raise any exception
         raise ProtocolError(f"__distarray__ of {type(item).__name__} fails: {type(error).__name__}: {error}") from error
     if not callable(method):
         raise ProtocolError(f"{type(item).__name__} has no method __distarray__ and is no dictionary of one: give an exporter")
@@ -45,7 +54,7 @@ def envelope(item: Any) -> Mapping[Any, Any]:
 
 
 def _told_rank(dim_data: Any) -> int | None:
-    """Return which of several processes an export says that it is of, in C order; None where it does not say."""
+    """Return the rank in C order that an export states; None without one."""
     rank, count = 0, 1
     for values in dim_data if isinstance(dim_data, tuple | list) else ():
         given = values if isinstance(values, Mapping) else {}
@@ -57,9 +66,9 @@ def _told_rank(dim_data: Any) -> int | None:
 
 
 def read_export(item: Any, faults: FaultList, process: int | None = None) -> Export | None:
-    """Take apart what a process exports, noting every fault; None where nothing can be made of it.
+    """Parse an export and note every fault; None if it is unusable.
 
-    ``process``: which one it is; None: the one that the export says.
+    ``process``: its rank, None for the rank that the export states.
     """
     before = len(faults.lines)
     try:

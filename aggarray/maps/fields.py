@@ -1,7 +1,7 @@
-"""How is a value that somebody else wrote read, and what is wrong with it?
+"""Validation of single values, from arguments and dimension dictionaries.
 
-Dimension dictionaries come from other programs: nothing in them is taken for granted. An `DimDictReader` reads the values of
-one of them, key by key, and notes what breaks a rule; reading goes on, so that all faults are found at once.
+Dimension dictionaries come from other programs and are not trusted. A `DimDictReader` reads the values of one dictionary by key
+and notes each violation. It continues after a fault, so that all faults are found at once.
 """
 
 import re
@@ -13,18 +13,18 @@ import numpy as np
 
 from aggarray.errors import ProtocolError
 
-#: The versions of the protocol that are spoken here, the newest first: 0.10 and 0.9 of any patch level.
+#: The supported versions of the protocol, the newest first. Any patch level of 0.10 and 0.9 is accepted.
 VERSIONS = ("0.10.0", "0.9.0")
 NEWEST, OLD = VERSIONS
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 _LARGEST = np.iinfo(np.int64).max
 
-#: Takes note of a fault: key (None: of the dictionary as a whole), value, the rule that is broken.
+#: Records a fault: key (None for the dictionary itself), value, violated rule.
 Note = Callable[[str | None, Any, str], None]
 
 
 def version_of(version: Any) -> str:
-    """Return which of `VERSIONS` a version is; ProtocolError for others, and for what is none.
+    """Return the entry of `VERSIONS` for a version; ProtocolError for others.
 
     >>> version_of("0.9.3")
     '0.9.0'
@@ -39,16 +39,21 @@ def version_of(version: Any) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a value as one short line, whatever it is: a hostile one by its type."""
+    """Return the repr of a value on one line of at most 60 characters.
+
+    A value whose repr fails is represented by its type.
+    """
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # of another's code, or a number of more digits than Python writes
+    except Exception:  # foreign code, or an integer with more digits than Python prints
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def whole(value: Any) -> int | None:
-    """Return an integer, Python's or NumPy's, that fits into 64 bits; None for anything else, truth values included.
+    """Return a Python or NumPy integer of at most 64 bits, None for others.
+
+    Booleans give None.
 
     >>> whole(np.int16(3)), whole(True), whole(3.0), whole(2**63)
     (3, None, None, None)
@@ -59,21 +64,21 @@ def whole(value: Any) -> int | None:
 
 
 def truth(value: Any) -> bool | None:
-    """Return a truth value, Python's or NumPy's; None for anything else."""
+    """Return a Python or NumPy truth value, None for anything else."""
     return bool(value) if isinstance(value, bool | np.bool) else None
 
 
 def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
-    """Return a list or an array of integers as a new read-only int64 array of the same shape; ProtocolError for others.
+    """Return integers as a new read-only int64 array of the same shape.
 
-    An empty array may have any type: NumPy takes [] for floats. ``labels``: integers of up to 2**64 - 1 are taken, as uint64
-    where int64 does not hold them.
+    Raises ProtocolError for other values. An empty array may have any dtype, because NumPy reads [] as floats. ``labels``:
+    accept integers up to 2**64 - 1, as uint64 where int64 cannot hold them.
     """
     try:
         array = np.asarray(values, object if isinstance(values, list | tuple) else None)
     except (ValueError, TypeError, OverflowError) as error:
         raise ProtocolError(f"{what} {brief(values)}: give an array of integers ({error})") from error
-    if array.dtype == object:  # a list: what its items are tells more than the type that NumPy would give all of them
+    if array.dtype == object:  # a list: check each item, because NumPy would convert all of them to one type
         items = array.ravel().tolist()
         numbers = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in items)
     else:
@@ -91,9 +96,10 @@ def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
 
 
 def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
-    """Return integer arrays end to end: int64, uint64 where int64 does not hold all, objects where neither does.
+    """Concatenate integer arrays without loss.
 
-    NumPy itself joins int64 and uint64 to floats.
+    The result is int64, uint64 where int64 cannot hold all values, and object where neither can. NumPy itself concatenates
+    int64 and uint64 to floats.
 
     >>> joined([np.array([2**63], "u8"), np.array([1])]).tolist()
     [9223372036854775808, 1]
@@ -105,7 +111,10 @@ def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def numbers_of(given: Any, what: str) -> tuple[int, ...]:
-    """Return integers that are not negative, a single one as a tuple too; ProtocolError for anything else."""
+    """Return non-negative integers as a tuple, also of a single integer.
+
+    Raises ProtocolError for anything else.
+    """
     try:
         values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
     except TypeError as error:
@@ -117,7 +126,10 @@ def numbers_of(given: Any, what: str) -> tuple[int, ...]:
 
 
 def check_exported(values: Any) -> None:
-    """Raise ProtocolError for an array that exports no buffer: times, text of variable length, overlapping fields."""
+    """Raise ProtocolError for an array that exports no buffer.
+
+    These are times, text of variable length and overlapping fields.
+    """
     try:
         memoryview(values)
     except (ValueError, TypeError, BufferError) as error:
@@ -130,7 +142,9 @@ def check_exported(values: Any) -> None:
 
 
 def buffer_of(item: Any) -> np.ndarray:
-    """Return anything with a buffer (PEP 3118) as an array on the same memory; ProtocolError where it has none.
+    """Return an object with a buffer (PEP 3118) as an array without a copy.
+
+    Raises ProtocolError where it has none.
 
     >>> buffer_of(b"abc").tolist()
     [97, 98, 99]
@@ -139,12 +153,12 @@ def buffer_of(item: Any) -> np.ndarray:
         check_exported(item)
         return np.asarray(item)
     try:
-        # By way of a memoryview: NumPy takes bytes for text.
+        # Through a memoryview, because NumPy reads bytes as text.
         exported = memoryview(item)
         try:
             return np.asarray(exported)
         except (ValueError, RuntimeError):
-            # A format that NumPy has no dtype for: elements as so many bytes.
+            # NumPy has no dtype for the format: use raw bytes of the same item size.
             return np.ndarray(exported.shape or (), f"V{exported.itemsize}", item)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         raise ProtocolError(f"{type(item).__name__} has no buffer that can be used: {error}; give a NumPy array") from error
@@ -152,9 +166,9 @@ def buffer_of(item: Any) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class DimDictReader:
-    """One dimension dictionary, as it was found, and where faults are noted.
+    """Reader of one dimension dictionary that notes faults.
 
-    ``version``: one of `VERSIONS`; ``extent``: the size of the buffer along the dimension, None where it is not known.
+    ``version``: one of `VERSIONS`; ``extent``: the size of the buffer along the dimension, None where unknown.
     """
 
     values: Mapping[Any, Any]
@@ -163,7 +177,10 @@ class DimDictReader:
     note: Note
 
     def integer(self, key: str, least: int = 0, default: int | None = None) -> int | None:
-        """Return an integer of at least ``least``, ``default`` where the key is absent; None after noting a fault."""
+        """Return an integer of at least ``least``; None after noting a fault.
+
+        An absent key gives ``default``.
+        """
         if key not in self.values:
             if default is None:
                 self.note(key, None, "the key is missing")
@@ -175,7 +192,10 @@ class DimDictReader:
         return found
 
     def flag(self, key: str) -> bool:
-        """Return a truth value, False where the key is absent or after noting a fault."""
+        """Return a truth value, False if it is absent or invalid.
+
+        An invalid value is a fault.
+        """
         if key not in self.values:
             return False
         found = truth(self.values[key])
@@ -184,7 +204,10 @@ class DimDictReader:
         return bool(found)
 
     def pair(self, key: str) -> tuple[int, int] | None:
-        """Return two integers that are not negative, (0, 0) where the key is absent; None after noting a fault."""
+        """Return two non-negative integers; None after noting a fault.
+
+        An absent key gives (0, 0).
+        """
         value = self.values.get(key, (0, 0))
         numbers = [whole(v) for v in value] if isinstance(value, tuple | list) else []
         if len(numbers) != 2 or any(n is None or n < 0 for n in numbers):
@@ -193,7 +216,10 @@ class DimDictReader:
         return numbers[0] or 0, numbers[1] or 0
 
     def labels(self, key: str) -> np.ndarray | None:
-        """Return a one-dimensional buffer of integers, in 0.9.0 also a list; None after noting a fault."""
+        """Return a one-dimensional buffer of integers; None after noting a fault.
+
+        0.9.0 allows a list.
+        """
         if key not in self.values:
             self.note(key, None, "the key is missing")
             return None
@@ -212,12 +238,12 @@ class DimDictReader:
         return found
 
     def expect_extent(self, extent: int, why: str) -> None:
-        """Note a buffer of another size than the dictionary says."""
+        """Note a fault if the buffer has another size than the dictionary states."""
         if self.extent is not None and self.extent != extent:
             self.note("buffer", self.extent, f"the buffer must have size {extent} along the dimension: {why}")
 
     def refuse(self, *keys: str) -> None:
-        """Note keys that say something which this type of distribution cannot be."""
+        """Note keys that the distribution type does not have."""
         for key in keys:
             value = self.values.get(key)
             if value is not None and truth(value) is not False and not _zero_pair(value):

@@ -1,4 +1,4 @@
-"""What is known of a dimension where only one process has told of its part? That process's elements, and no others."""
+"""Map of a dimension of which only one process is known."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.fields import NEWEST
 from aggarray.memory.selection import Range
 
-#: More processes than any machine has: a dictionary that names more is wrong.
+#: Limit of the number of processes; a dictionary with more is invalid.
 MOST = 1 << 22
 
 
 class Partial(Map):
-    """The map of one process's part: it answers for that process; ProtocolError where others are asked about."""
+    """Map of the part of one process; ProtocolError for other ranks."""
 
     __slots__ = ("_map", "kind", "nprocs", "part", "rank", "size")
 
@@ -27,7 +27,7 @@ class Partial(Map):
 
     @property
     def dist_type(self) -> str:
-        """The distribution type as the protocol names it."""
+        """The ``dist_type`` of the protocol."""
         return self.kind.letter
 
     @property
@@ -46,11 +46,11 @@ class Partial(Map):
         )
 
     def fits(self, size: int) -> bool:
-        """Tell whether what is known are positions of a dimension of that size."""
+        """Return whether the indices are positions of a dimension of a size."""
         return self._map.fits(size)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
-        """Return what the buffer of the process holds."""
+        """Return the elements of the buffer of the process."""
         return self._map.segments(self._mine(rank))
 
     def extent(self, rank: int) -> int:
@@ -58,11 +58,11 @@ class Partial(Map):
         return self._map.extent(self._mine(rank))
 
     def owned_slice(self, rank: int) -> slice:
-        """Return which part of its buffer the process owns."""
+        """Return the slice of its buffer that the process owns."""
         return self._map.owned_slice(self._mine(rank))
 
     def num_owned(self, rank: int) -> int:
-        """Return how many elements the process owns."""
+        """Return the number of elements that the process owns."""
         return self.part.count if self._mine(rank) == self.rank else 0
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
@@ -70,15 +70,15 @@ class Partial(Map):
         return self._map.dim_dict(self._mine(rank), version)
 
     def owner(self, g: Any) -> Any:
-        """Raise ProtocolError: nobody knows."""
+        """Raise ProtocolError: the other parts are unknown."""
         raise self._unknown("owner")
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Raise ProtocolError: nobody knows."""
+        """Raise ProtocolError: the other parts are unknown."""
         raise self._unknown("to_local")
 
     def holders(self, g: Any) -> Any:
-        """Raise ProtocolError: nobody knows."""
+        """Raise ProtocolError: the other parts are unknown."""
         raise self._unknown("holders")
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
@@ -91,7 +91,7 @@ class Partial(Map):
         return self._map.to_global(rank, local)
 
     def sliced(self, chosen: Range) -> Map:
-        """Return this map, of the whole dimension; ProtocolError for less."""
+        """Return this map if the slice is complete; ProtocolError otherwise."""
         if chosen.is_full(self.size):
             return self
         raise self._unknown("a slice")

@@ -1,4 +1,4 @@
-"""Which types of distribution are there? Those of the modules of this folder: there is no list to edit."""
+"""Registry of the distribution types: modules here with a ``MAP``."""
 
 import functools
 import importlib
@@ -12,9 +12,9 @@ from aggarray.maps.base import MapType
 
 @functools.cache
 def map_types() -> Mapping[str, type[MapType]]:
-    """Return the classes of maps by ``dist_type``.
+    """Return the map classes by ``dist_type``.
 
-    >>> sorted(kinds())
+    >>> sorted(map_types())
     ['b', 'c', 'u']
     """
     package = __name__.rpartition(".")[0]

@@ -1,7 +1,7 @@
-"""Which process has which elements where each simply lists its own?
+"""Unstructured distribution: each process lists its global indices.
 
-Global indices are labels here: negative, unordered, of any size: int64, or uint64 where some are 2**63 or more. All labels are
-sorted once; questions are answered by binary search.
+Global indices are labels: int64 of any order and sign, or uint64 where some are 2**63 or more. All labels are sorted once;
+queries use binary search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,30 +19,30 @@ from aggarray.memory.selection import Range
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnstructuredPart(Part):
-    """What one process says of an unstructured dimension."""
+    """What one process exports about an unstructured dimension."""
 
     labels: np.ndarray
     one_to_one: bool
 
     @property
     def count(self) -> int:
-        """How many elements the process has."""
+        """Number of elements of the process."""
         return len(self.labels)
 
     def constants(self) -> dict[str, Any]:
-        """Return what all processes agree in: whether labels repeat, too."""
+        """Return the values that are equal on all processes, with one_to_one."""
         return {**super(UnstructuredPart, self).constants(), "one_to_one": self.one_to_one}
 
     def own(self) -> dict[str, Any]:
-        """Return what processes with this rank agree in."""
+        """Return the labels."""
         return {"indices": self.labels}
 
 
 class Unstructured(MapType):
-    """Every process lists its global indices (DAP 0.10.0, section 1.6.2, 'u').
+    """Listed global indices per process (DAP 0.10.0, section 1.6.2, 'u').
 
-    ``indices``: one integer array per process, each without repeats; ``one_to_one``: no two processes have the same. ``size``
-    counts distinct labels. ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
+    ``indices``: one integer array per process, each without repeats; ``one_to_one``: no two processes share an index. ``size``
+    is the number of distinct labels. Only 0.9.0 can express ``periodic``. Raises ProtocolError for invalid arguments.
 
     >>> m = Unstructured(4, [[30, -1], [7, 30, 2]])
     >>> m.owner([2, 30]).tolist(), m.holders(30).tolist(), m.indices(0).tolist()
@@ -53,7 +53,7 @@ class Unstructured(MapType):
     letter: ClassVar[str] = "u"
 
     def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, *, periodic: bool = False) -> None:
-        # The argument is called as the method is: a dataclass could not have both.
+        # No dataclass: the argument has the name of a method.
         self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
         self.one_to_one = flag_of(one_to_one, "one_to_one")
         try:
@@ -66,7 +66,7 @@ class Unstructured(MapType):
         if labels.dtype == object:
             raise ProtocolError("indices below 0 beside indices of 2**63 or more: no integers of 64 bits are both")
         self._lists = tuple(_frozen(one.astype(labels.dtype, copy=False)) for one in lists)
-        # Of equal labels the lowest rank comes first.
+        # A stable sort puts the lowest rank first among equal labels.
         order = np.argsort(labels, kind="stable")
         self._labels = labels[order]
         self._ranks = np.repeat(np.arange(self.nprocs, dtype=np.int64), counts)[order]
@@ -95,7 +95,7 @@ class Unstructured(MapType):
         object.__setattr__(self, name, value)
 
     def fits(self, size: int) -> bool:
-        """Tell whether the labels are positions of a dimension of that size, if not all of them."""
+        """Return whether all labels are positions of a dimension of a size."""
         return not len(self._labels) or (int(self._labels[0]) >= 0 and int(self._labels[-1]) < size)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
@@ -103,17 +103,20 @@ class Unstructured(MapType):
         return [self._lists[self._checked(rank)]]
 
     def extent(self, rank: int) -> int:
-        """Return how many elements a process has."""
+        """Return the number of elements of a process."""
         return len(self._lists[self._checked(rank)])
 
     def num_owned(self, rank: int) -> int:
-        """Return the same: there is no padding."""
+        """Return the number of elements of a process: there is no padding."""
         return self.extent(rank)
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return for each element of a process whether it is the owner: no process of a lower rank has it."""
+        """Return for each element of a process whether it is the owner.
+
+        The owner is the lowest rank that has the element.
+        """
         if not hasattr(self, "_firsts"):
-            # Told from what lies sorted already: searching for millions of labels takes seconds.
+            # Computed from the sorted labels: searching millions of labels takes seconds.
             again = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
             starts = np.cumsum([0, *map(len, self._lists)])
             firsts = np.ones(len(self._labels), bool)
@@ -131,7 +134,10 @@ class Unstructured(MapType):
         return found
 
     def _asked(self, g: Any) -> np.ndarray:
-        """Return labels that are asked for, of the type of those that there are; SelectionError for one that does not fit."""
+        """Return the requested labels in the dtype of the map's labels.
+
+        Raises SelectionError for a label that this dtype cannot hold.
+        """
         wide = np.uint64 if self._labels.dtype == np.uint64 else np.int64
         if type(g) is np.ndarray and g.dtype == wide:
             return g
@@ -157,7 +163,7 @@ class Unstructured(MapType):
         return [self._ranks[low:high].copy() for low, high in ends]
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Return the lowest rank that has each label, and its place there."""
+        """Return the lowest rank that has each label, and the position there."""
         first = self._first(g)
         return self._ranks[first], self._places[first]
 
@@ -169,7 +175,10 @@ class Unstructured(MapType):
         return np.concatenate(self._lists)[starts[ranks] + places]
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process: the same in both versions, but that only 0.9.0 has ``periodic`` here."""
+        """Return the dictionary of a process, equal in both versions.
+
+        Only 0.9.0 can express ``periodic`` here.
+        """
         version = version_of(version)
         found = {**self._common(self._checked(rank)), "indices": self._lists[rank]}
         if self.one_to_one:
@@ -179,7 +188,10 @@ class Unstructured(MapType):
         return found | ({"periodic": True} if self.periodic else {})
 
     def sliced(self, chosen: Range) -> Map:
-        """Return the map of a slice; ProtocolError where labels are not positions, 0 to size - 1."""
+        """Return the map of a slice.
+
+        Raises ProtocolError where labels are not positions from 0 to size - 1.
+        """
         if chosen.is_full(self.size):
             return self
         if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
@@ -203,7 +215,7 @@ class Unstructured(MapType):
 
     @classmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> UnstructuredPart | None:
-        """Return what a dictionary says; labels do not repeat."""
+        """Return the part that a dictionary describes; labels do not repeat."""
         labels, one_to_one, periodic = entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
         if labels is None:
@@ -220,13 +232,16 @@ class Unstructured(MapType):
 
     @classmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with indices, one_to_one and periodic, each by itself."""
+        """Note faults of indices, one_to_one and periodic, each by itself."""
         entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
 
     @classmethod
     def clashes(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Clash]:
-        """Yield labels that several processes have although each is to have one owner, and a size that does not count them."""
+        """Yield labels that violate one_to_one, and a wrong size.
+
+        The size must be the number of distinct labels.
+        """
         known = [p for p in parts if p is not None]
         if len(known) < len(parts):
             return
@@ -250,7 +265,7 @@ class Unstructured(MapType):
 
     @classmethod
     def from_part(cls, part: UnstructuredPart) -> "Unstructured":
-        """Return a map in which the other processes have nothing."""
+        """Return a map in which the other processes have no elements."""
         lists = [np.zeros(0, np.int64)] * part.nprocs
         lists[part.rank] = part.labels
         found = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
@@ -271,7 +286,10 @@ def _frozen(labels: np.ndarray) -> np.ndarray:
 
 
 def spread(map_: Map, chosen: Range) -> Unstructured:
-    """Return the unstructured map of a slice of a map without repeats: labels are positions in the slice, in the old order."""
+    """Return the unstructured map of a slice of a map without repeats.
+
+    Labels are positions in the slice, in the order of the map.
+    """
     old, new = chosen.indices(), np.arange(chosen.count, dtype=np.int64)
     if chosen.step < 0:
         old, new = old[::-1], new[::-1]

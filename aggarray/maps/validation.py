@@ -1,4 +1,7 @@
-"""Is what processes export a distributed array? Every fault is named with its process, dimension, key, value and the rule."""
+"""Validation of the exports of all processes, together.
+
+Every fault names its process, dimension, key, value and rule.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice, product
@@ -13,12 +16,15 @@ from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
 from aggarray.maps.fields import brief, numbers_of
 
-#: More processes than this there are nowhere.
+#: Limit of the number of processes.
 _MOST_PROCESSES = 1 << 22
 
 
 class _Axis(NamedTuple):
-    """A dimension as its processes tell of it: ``parts`` by rank along it, of the first process with that rank."""
+    """A dimension as its processes describe it.
+
+    ``parts``: by rank along it, of the first process with that rank.
+    """
 
     kind: type[MapType]
     parts: list[Part | None]
@@ -26,9 +32,10 @@ class _Axis(NamedTuple):
 
 
 def validate(export: Any) -> None:
-    """Check what one process exports, an object with ``__distarray__`` or its dictionary, by itself (DAP, section 1.5, 1.6).
+    """Check the export of one process by itself (DAP, sections 1.5 and 1.6).
 
-    ProtocolError names every fault found (each is a line of its ``faults``).
+    ``export``: an object with ``__distarray__``, or its dictionary. ProtocolError lists every fault (one line each in
+    ``faults``).
 
     >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": ({},)})
     >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": {}})
@@ -41,9 +48,9 @@ def validate(export: Any) -> None:
 
 
 def validate_all(exports: Sequence[Any]) -> None:
-    """Check what all processes export, by rank: each by itself, and whether they fit together.
+    """Check the exports of all processes, by rank, separately and together.
 
-    ProtocolError names every fault found.
+    ProtocolError lists every fault.
     """
     faults = FaultList()
     items = listed(exports, "exports")
@@ -60,7 +67,10 @@ def validate_all(exports: Sequence[Any]) -> None:
 
 
 def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
-    """Return one map per dimension from the dim_data of all processes, by rank; ProtocolError names every fault."""
+    """Return one map per dimension from the dim_data of all ranks.
+
+    ProtocolError lists every fault.
+    """
     faults = FaultList()
     items = listed(dim_data, "dim_data of every rank")
     sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
@@ -83,7 +93,10 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
 
 
 def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
-    """Note what processes of one rank may have differently, and do: one map cannot say it."""
+    """Note allowed differences between processes of one rank.
+
+    One map cannot express them.
+    """
     for process, parts in enumerate(found):
         for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
             first = None if parsed is None else axis.parts[parsed[1].rank]
@@ -97,11 +110,14 @@ def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequenc
 
 
 def listed(items: Any, what: str) -> list[Any]:
-    """Return what is given of all processes as a list; ProtocolError where it is none, or empty."""
+    """Return the items of all processes as a list.
+
+    Raises ProtocolError for an object that is not iterable, or is empty.
+    """
     try:
         if isinstance(items, Mapping | str | bytes):
             raise TypeError
-        # There may be no end of them.
+        # The iterable may be infinite.
         found = list(islice(items, _MOST_PROCESSES + 1))
     except TypeError as error:
         raise ProtocolError(f"{what}: give a list with one of every process, by rank") from error
@@ -113,7 +129,10 @@ def listed(items: Any, what: str) -> list[Any]:
 
 
 def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
-    """Note what is wrong between processes; return the dimensions, none where the grid itself is wrong."""
+    """Note the conflicts between processes and return the dimensions.
+
+    Returns no dimensions where the grid itself is invalid.
+    """
     counts = {len(parts) for parts in found if parts is not None}
     if len(counts) > 1:
         who = {len(parts): process for process, parts in reversed(list(enumerate(found))) if parts is not None}
@@ -138,7 +157,10 @@ def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: 
 
 
 def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
-    """Note what differs between processes though it must not; tell whether all are of one type: these can be compared."""
+    """Note values that must not differ between processes.
+
+    Returns whether all processes have one distribution type, and can be compared.
+    """
     alike = True
     first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
@@ -158,7 +180,7 @@ def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
 
 
 def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -> tuple[int, ...] | None:
-    """Return the process grid; None after noting that it does not fit the number of processes."""
+    """Return the process grid; None after noting a wrong number of processes."""
     known = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
     grid = tuple(n for n in known if n is not None)
     if len(grid) < len(columns):
@@ -170,7 +192,10 @@ def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -
 
 
 def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
-    """Return a dimension by its ranks, after noting processes that are not where they should be or differ from their like."""
+    """Return a dimension by its ranks and note inconsistent processes.
+
+    A process must have the rank of its position in the grid, and agree with other processes of the same rank.
+    """
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
     kind: type[MapType] | None = None
