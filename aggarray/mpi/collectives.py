@@ -1,4 +1,4 @@
-"""How do sections get from some workers to many, and sums back? `Broadcast`, `SumReduce` and `AllSumReduce`."""
+"""Broadcast, sum-reduce and all-sum-reduce between process groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,19 +15,19 @@ from aggarray.mpi.transport import allreduce_tree, broadcast_tree, reduce_tree
 
 
 def shape_of(group: ProcessGroup) -> tuple[int, ...]:
-    """Return the shape of a grid; a group without one is a line."""
+    """Return the shape of a grid; a group without one has one dimension."""
     return group.shape if isinstance(group, ProcessGrid) else (group.size,)
 
 
 class _Fan(Movement):
-    """Groups of one worker of the smaller grid, the root, and those of the larger grid that it tells, or hears from."""
+    """Collective over groups of a root and leaves, from two grids."""
 
     def __init__(self, few: ProcessGroup, many: ProcessGroup, turned_few: bool, turned_many: bool) -> None:
         super().__init__(few, many)
         self._few, self._many = few, many
         turned = bool(turned_few), bool(turned_many)
         groups = self._planned(lambda: broadcast_groups(few.ranks, shape_of(few), many.ranks, shape_of(many), *turned), *turned)
-        # In ascending order of roots, as trees want it.
+        # Ascending roots, as the tree algorithms require.
         self._fan = sorted(groups)
         self._leaf = {rank: n for n, group in enumerate(self._fan) for rank in group[:1] if rank in many.ranks}
         self._leaf |= {rank: n for n, group in enumerate(self._fan) for rank in group[1:]}
@@ -36,7 +36,7 @@ class _Fan(Movement):
         self._as_leaf = self._fan[self._leaf[mine]] if mine in self._leaf else None
 
     def _copy(self, x: Any) -> np.ndarray:
-        """Copy what each root has to its leaves."""
+        """Copy the array of each root to its leaves."""
         values, offers = self._agreed("copies", x, _anything if self._few.active else None)
         dtype, mine = self._dtype(offers), self._link.rank
         result = nothing(dtype)
@@ -54,7 +54,10 @@ class _Fan(Movement):
         return result
 
     def _total(self, y: Any) -> np.ndarray:
-        """Sum what the leaves of each root have; a root that is no leaf of its own adds nothing."""
+        """Sum the arrays of the leaves of each root.
+
+        A root that is not one of its leaves adds nothing.
+        """
         values, offers = self._agreed("adds", y, _anything if self._many.active else None)
         dtype, mine = self._dtype(offers), self._link.rank
         leaves = [[r for r in group if self._leaf.get(r) == n] for n, group in enumerate(self._fan)]
@@ -72,12 +75,12 @@ class _Fan(Movement):
 
 
 class Broadcast(_Fan):
-    """Copies what each worker of ``P_x`` has to the workers of ``P_y`` that it broadcasts to.
+    """Broadcast from each process of ``P_x`` to its group in ``P_y``.
 
-    ``P_x``'s shape is left-padded with ones; then each dimension is that of ``P_y``, or 1. ``transpose_src``,
-    ``transpose_dest``: the grid with its dimensions reversed. The groups may be disjoint, overlap or be one. Its adjoint is the
-    sum-reduce over the same groups. ``P_send``, ``P_recv``: the groups that this worker sends and receives in, root first, as
-    ranks in the root group, or None. Collective over the root group; ExchangeError on all workers for what does not fit.
+    The shape of ``P_x`` is left-padded with ones; each dimension then equals that of ``P_y``, or is 1. ``transpose_src``,
+    ``transpose_dest``: reverse the dimensions of the grid. The groups may be disjoint, overlap or be equal. The adjoint is the
+    sum-reduce over the same groups. ``P_send``, ``P_recv``: the groups in which this process sends and receives, as ranks in
+    the root group with the root first, or None. Collective over the root group; raises ExchangeError on all processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     move = Broadcast(group.grid((1,)), group.grid((1, 1)))
@@ -96,19 +99,25 @@ class Broadcast(_Fan):
         self.P_send, self.P_recv = self._as_root, self._as_leaf
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return a copy of what the root of this worker's group gives; an array of size 0 outside ``P_y``."""
+        """Return a copy of the array of the root of this process's group.
+
+        The result has size 0 outside ``P_y``.
+        """
         return self._copy(x)
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Return the sum of what the members of this worker's group give; an array of size 0 outside ``P_x``."""
+        """Return the sum of the arrays of the members of this process's group.
+
+        The result has size 0 outside ``P_x``.
+        """
         return self._total(y)
 
 
 class SumReduce(_Fan):
-    """Sums what workers of ``P_x`` have onto the workers of ``P_y`` that would broadcast to them: the mirror of `Broadcast`.
+    """Sum-reduce from ``P_x`` to ``P_y``, the adjoint of `Broadcast`.
 
-    Its adjoint is the broadcast over the same groups. Arguments and attributes as those of `Broadcast`, with the shape of
-    ``P_y`` left-padded with ones: each dimension is that of ``P_x``, or 1.
+    The adjoint is the broadcast over the same groups. Arguments and attributes are those of `Broadcast`, with the shape of
+    ``P_y`` left-padded with ones: each dimension equals that of ``P_x``, or is 1.
 
     >>> with ProcessGroup.serial() as group:
     ...     SumReduce(group, group)(2).item()
@@ -126,19 +135,26 @@ class SumReduce(_Fan):
         self.P_send, self.P_recv = self._as_leaf, self._as_root
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the sum of what the members of this worker's group give; an array of size 0 outside ``P_y``."""
+        """Return the sum of the arrays of the members of this process's group.
+
+        The result has size 0 outside ``P_y``.
+        """
         return self._total(x)
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Return a copy of what the root of this worker's group gives; an array of size 0 outside ``P_x``."""
+        """Return a copy of the array of the root of this process's group.
+
+        The result has size 0 outside ``P_x``.
+        """
         return self._copy(y)
 
 
 class AllSumReduce(Movement):
-    """Sums over axes of a grid, and gives everybody the sum of those who share his places along the other axes.
+    """Sum over axes of a grid; every process gets the sum of its group.
 
-    Give exactly one of ``axes_reduce`` and ``axes_keep``; negative axes count from the end; to reduce no axes changes nothing.
-    Self-adjoint. Collective over the root group; ExchangeError on all workers for what does not fit.
+    A group has equal coordinates along all other axes. Give exactly one of ``axes_reduce`` and ``axes_keep``; negative axes
+    count from the end. Reducing no axes copies the array. Self-adjoint. Collective over the root group; raises ExchangeError on
+    all processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     AllSumReduce(group.grid((1, 1)), axes_reduce=(-1,))([1, 2]).tolist()
@@ -166,11 +182,11 @@ class AllSumReduce(Movement):
         kept = self._planned(plan, brief(axes_reduce), brief(axes_keep))
         groups = kept_groups(P.ranks, shape_of(P), kept) if P.active else []
         self._mine = next((g for g in groups if self._link.rank in g), None)
-        # Sub-grids have groups of their own: everybody knows those of all.
+        # Processes of other sub-grids have other groups: gather all of them.
         self._all = [g for g in self._link.allgather(self._mine) if g is not None]
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the sum over this worker's group; an array of size 0 outside the grid."""
+        """Return the sum over this process's group, of size 0 outside the grid."""
         values, offers = self._agreed("adds", x, _anything if self._group.active else None)
         dtype = self._dtype(offers)
         for group in self._all:
@@ -185,4 +201,4 @@ class AllSumReduce(Movement):
 
 
 def _anything(values: np.ndarray) -> None:
-    """Take arrays of any shape."""
+    """Accept arrays of any shape."""

@@ -1,7 +1,7 @@
-"""Which processes take part, and how do they form grids? `ProcessGroup` and `ProcessGrid`.
+"""Process groups and process grids.
 
-A group is a list of ranks in its root group, which all workers of the parent know, members or not. Nothing but the root group
-holds anything of the communication library: a duplicate of its communicator.
+A group is a list of ranks in its root group, known to all processes of the parent group. Only the root group holds a resource
+of the communication library: a duplicate of its communicator.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,22 +19,22 @@ _T = TypeVar("_T")
 
 
 class _Root:
-    """The link of a root group, and whether it is still there."""
+    """The link of a root group and its state."""
 
     __slots__ = ("closed", "link", "movements")
 
     def __init__(self, link: Link) -> None:
         self.link, self.closed = link, False
-        #: How many movements there have been: each has its number, by which processes tell whether they mean the same.
+        #: Number of movements so far. Each has its number, by which processes verify that they run the same one.
         self.movements = 0
 
 
 class ProcessGroup:
-    """Processes in an order: the root group over a communicator, or members of it. A context manager that closes it.
+    """Ordered group of processes; a context manager that closes it.
 
-    ``comm``: a communicator of mpi4py, of which a duplicate is made. A worker that is no member has an inactive group, with
-    ``rank`` None; it takes part in whatever is collective over a parent group of which it is a member. ExchangeError for what
-    is no communicator.
+    ``comm``: a communicator of mpi4py; the group uses a duplicate. A process outside the group has an inactive group, with
+    ``rank`` None; it takes part in operations that are collective over a parent group of which it is a member. Raises
+    ExchangeError for anything other than a communicator.
 
     >>> with ProcessGroup.serial() as group:
     ...     group.active, group.rank, group.size, group.include([]).active
@@ -48,7 +48,7 @@ class ProcessGroup:
 
     @classmethod
     def serial(cls) -> "ProcessGroup":
-        """Return the root group of this process alone, without any library."""
+        """Return the root group of this process alone, without an MPI library."""
         return ProcessGroup(SerialLink())
 
     @classmethod
@@ -60,19 +60,19 @@ class ProcessGroup:
 
     @property
     def link(self) -> Link:
-        """The link of the root group; ExchangeError where group or root group are closed."""
+        """The link of the root group; ExchangeError if either group is closed."""
         if self._closed or self._root.closed:
             raise ExchangeError("a process group that is closed: use it inside its with block, or before close()")
         return self._root.link
 
     @property
     def active(self) -> bool:
-        """Whether this worker is a member."""
+        """Whether this process is a member."""
         return self._root.link.rank in self.ranks
 
     @property
     def rank(self) -> int | None:
-        """This worker's number in the group; None where it is inactive."""
+        """Rank of this process in the group; None where it is inactive."""
         return self.ranks.index(self._root.link.rank) if self.active else None
 
     @property
@@ -82,14 +82,17 @@ class ProcessGroup:
 
     @cached_property
     def section(self) -> Link:
-        """A link between the members; ExchangeError where this worker is none."""
+        """Link between the members; ExchangeError in an inactive group."""
         if not self.active:
             raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {brief(list(self.ranks))}")
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
     def _agreed(self, what: str, ask: Callable[[], _T]) -> _T:
-        """Return what all members ask for; ExchangeError unless it is the same. Collective over the group."""
-        self.link  # noqa: B018 (raises where it is closed)
+        """Return the arguments of all members, which must be equal.
+
+        Collective over the group.
+        """
+        self.link  # noqa: B018 (raises if it is closed)
         if not self.active:
             return exchange_errors(ask)
         said = agree(self.section, ask, (what,))
@@ -101,7 +104,10 @@ class ProcessGroup:
         return said[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
-        """Return the group of some members, by their ranks in this one, in the order given. Collective over this group."""
+        """Return the group of some members by their ranks here, in that order.
+
+        Collective over this group.
+        """
 
         def ask() -> list[int]:
             numbers = [n for r in listed(ranks, "include") if (n := whole(r)) is not None and 0 <= n < self.size]
@@ -112,17 +118,20 @@ class ProcessGroup:
         return ProcessGroup._of(self, (self.ranks[n] for n in self._agreed("include", ask)))
 
     def union(self, other: "ProcessGroup") -> "ProcessGroup":
-        """Return the group of this one's members, then the other's that are new; ExchangeError unless both have one root."""
+        """Return the group of the members of both groups, this one's first.
+
+        ExchangeError unless both have one root group.
+        """
         if not isinstance(other, ProcessGroup) or other._root is not self._root:
             raise ExchangeError("union: give a group that descends from the same root group")
         self.link  # noqa: B018
         return ProcessGroup._of(self, union(self.ranks, other.ranks))
 
     def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> "ProcessGrid":
-        """Return all members as a grid of a shape, in C order. Collective over this group.
+        """Return all members as a grid of a shape, in C order.
 
-        ``periodic``: for each dimension, whether its ends are neighbours; None: nowhere. ExchangeError where there are not as
-        many members as places.
+        ``periodic``: for each dimension, whether its ends are neighbours; None for no dimension. Collective over this group.
+        Raises ExchangeError unless the shape has as many elements as the group has members.
         """
 
         def ask() -> tuple[tuple[int, ...], tuple[bool, ...]]:
@@ -136,7 +145,10 @@ class ProcessGroup:
         return ProcessGrid._shaped(self, self.ranks, *self._agreed("grid", ask))
 
     def close(self) -> None:
-        """Free what the group holds. Closing the root group ends all groups made from it; collective then."""
+        """Close the group; closing the root group closes all groups made from it.
+
+        Closing the root group frees its communicator and is collective.
+        """
         if self._is_root and not self._root.closed:
             self._root.closed = True
             self._root.link.close()
@@ -154,7 +166,9 @@ class ProcessGroup:
 
 
 class ProcessGrid(ProcessGroup):
-    """A group whose members are the places of a grid, in C order. Inactive workers know its shape too, and have no index.
+    """Group whose members form a grid in C order.
+
+    Inactive processes know the shape as well; their ``index`` is None.
 
     >>> with ProcessGroup.serial() as group:
     ...     grid = group.grid((1, 1), periodic=(False, True))
@@ -180,7 +194,7 @@ class ProcessGrid(ProcessGroup):
 
     @property
     def index(self) -> tuple[int, ...] | None:
-        """This worker's place; None where it is inactive."""
+        """Coordinates of this process; None where it is inactive."""
         number = self.rank
         if number is None:
             return None
@@ -191,15 +205,19 @@ class ProcessGrid(ProcessGroup):
         return tuple(found[::-1])
 
     def neighbor_ranks(self) -> list[tuple[int | None, int | None]] | None:
-        """Return, per dimension, the ranks in the grid of the left and right neighbour, None at an edge; None if inactive."""
+        """Return the left and right neighbour's rank in the grid per dimension.
+
+        None stands for a neighbour beyond an edge; the result is None where this process is inactive.
+        """
         index = self.index
         return None if index is None else neighbours(self.shape, self.periodic, index)
 
     def subgrid(self, keep: Sequence[int]) -> "ProcessGrid":
-        """Return the grid of the workers that share this one's places along all other dimensions.
+        """Return the grid of the processes with this one's other coordinates.
 
-        ``keep``: the dimensions that stay, by number (negative ones from the end) or as a truth value for each; they keep their
-        order. An inactive worker's has no members. ExchangeError for dimensions that are not there.
+        ``keep``: the dimensions of the new grid, by number (negative ones count from the end) or as a truth value for each;
+        they keep their order. An inactive process gets a grid without members. Raises ExchangeError for dimensions out of
+        range.
         """
         self.link  # noqa: B018
         kept = dimensions_of(keep, self.dim, "keep")
@@ -213,7 +231,7 @@ class ProcessGrid(ProcessGroup):
 
 
 def exchange_errors(make: Callable[[], _T]) -> _T:
-    """Return what is made, its errors as ExchangeErrors."""
+    """Return the result of a call, with its errors as ExchangeErrors."""
     try:
         return make()
     except ExchangeError:
@@ -223,7 +241,7 @@ def exchange_errors(make: Callable[[], _T]) -> _T:
 
 
 def listed(given: Any, what: str) -> list[Any]:
-    """Return the items of what a user gave; ExchangeError for what has none."""
+    """Return the items of an argument; ExchangeError if it is not iterable."""
     try:
         return list(given)
     except TypeError as error:
@@ -231,7 +249,10 @@ def listed(given: Any, what: str) -> list[Any]:
 
 
 def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
-    """Return dimensions as ascending numbers, each once, of numbers or a truth value for each; ExchangeError for others."""
+    """Return dimensions as ascending, distinct numbers.
+
+    ``given``: numbers, or a truth value for each dimension. ExchangeError for anything else.
+    """
     items = [given] if whole(given) is not None else listed(given, what)
     if items and all(truth(i) is not None for i in items):
         if len(items) == count:

@@ -1,4 +1,4 @@
-"""What is known of a distributed array beside its values? Names, attributes and coordinates, where a master array gave them."""
+"""Name, dimensions, attributes and coordinates of a distributed array."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,10 @@ from aggarray.mpi.groups import listed
 
 @dataclass(frozen=True, slots=True)
 class ArrayMetadata:
-    """What a result is called and measured in; ``fill_value``: what missing values are, None: there are none, or NaN."""
+    """Metadata of a distributed array.
+
+    ``fill_value``: the value of missing elements, None if there are none or they are NaN.
+    """
 
     name: str | None
     dimensions: tuple[str, ...]
@@ -29,30 +32,30 @@ class ArrayMetadata:
 
     @property
     def words(self) -> str:
-        """What it is, in words by which processes tell whether they mean the same."""
+        """Name, dimensions and units, which processes compare."""
         return f"{self.name} ({', '.join(self.dimensions)}) in {self.units}"
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes with units and calendar among them."""
+        """Return the attributes, with units and calendar."""
         own = {"units": self.units, "calendar": self.calendar}
         return {**self.attrs, **{name: value for name, value in own.items() if value is not None}}
 
 
 def metadata_of_array(array: MasterArray) -> ArrayMetadata:
-    """Return what is known of a master array."""
+    """Return the metadata of a master array."""
     fill = array.fill_value if array.dtype.kind in "iu" else None
     return ArrayMetadata(array.name, array.dimensions, array.units, array.calendar, fill, array.attrs, array.coords)
 
 
 class ReducedArray(LocalArray):
-    """A section of what was computed together: a `LocalArray` that keeps names, attributes and coordinates."""
+    """Section of a computed array: a `LocalArray` with metadata."""
 
     __slots__ = ("metadata",)
     metadata: ArrayMetadata
 
     @classmethod
     def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> "ReducedArray":
-        """Return a section whose values are there."""
+        """Return a section with values in memory."""
         found = cls.holding(values, distribution, rank)
         found.metadata = metadata
         return found
@@ -62,20 +65,26 @@ class ReducedArray(LocalArray):
 
 
 def metadata_of(local: LocalArray) -> ArrayMetadata:
-    """Return what is known of a distributed array: dimensions without names are dim_0, dim_1, ..."""
+    """Return the metadata of a distributed array.
+
+    Dimensions without names are dim_0, dim_1, ...
+    """
     if isinstance(local, ReducedArray):
         return local.metadata
     source = local.source
     if isinstance(source, MasterArray):
         return metadata_of_array(source)
     if isinstance(source, Samples):
-        # Coordinates lie along the samples as files have them.
+        # Coordinates follow the order of the samples in files.
         return replace(metadata_of_array(source.source), dimensions=source.dimensions, coords={})
     return ArrayMetadata(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
 
 
 def axes_of(dimensions: Any, known: ArrayMetadata) -> tuple[int, ...]:
-    """Return the axes of dimensions given by name (one, or several), None for all; ExchangeError where there is no such one."""
+    """Return the axes of dimensions given by name or number, None for all.
+
+    Raises ExchangeError for a dimension that the array does not have.
+    """
     if dimensions is None:
         return tuple(range(len(known.dimensions)))
     given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions, "dimensions")

@@ -1,4 +1,4 @@
-"""What have all movements in common? They are planned together, and what they move is agreed on before anything is sent."""
+"""Base of all movements: planning and agreement before any message."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -12,14 +12,14 @@ from aggarray.mpi.groups import ProcessGrid, ProcessGroup, exchange_errors
 from aggarray.mpi.transport import Link, agree
 
 _T = TypeVar("_T")
-#: The kinds of dtype that are summed.
+#: Kinds of dtypes that can be summed.
 _NUMBERS = "iufc"
-#: What is done to values that are moved as they are, text too.
+#: Operations that do not change values, and accept text.
 _COPIED = ("moves", "copies")
 
 
 class Offer(NamedTuple):
-    """What a process brings to a movement; None for both: nothing."""
+    """The array that a process contributes to a movement; None for both: none."""
 
     dtype: np.dtype[Any] | None = None
     shape: tuple[int, ...] | None = None
@@ -32,7 +32,7 @@ class Movement:
         real = [group for group in groups if isinstance(group, ProcessGroup)]
         if not real:
             raise ExchangeError(f"{type(groups[0]).__name__} is no process group: give a ProcessGroup or ProcessGrid")
-        # One that is right leads to the others, who are told which is wrong.
+        # A valid group reaches the other processes, which raise the error too.
         self._root = real[0]._root
         self._root.movements += 1
         self._groups, self._number = groups, self._root.movements
@@ -41,7 +41,7 @@ class Movement:
     def _link(self) -> Link:
         for group in self._groups:
             if isinstance(group, ProcessGroup):
-                group.link  # noqa: B018 (of closed groups there is none)
+                group.link  # noqa: B018 (raises if it is closed)
         return self._root.link
 
     def _check_groups(self) -> None:
@@ -60,7 +60,10 @@ class Movement:
         return f"the movement made as number {self._number}"
 
     def _planned(self, plan: Callable[[], _T], *same: Any) -> _T:
-        """Return a plan that each worker makes, once all plan the same; ExchangeError where one cannot. Collective."""
+        """Return the plan of this process after all have compared theirs.
+
+        Raises ExchangeError where a plan fails or differs. Collective.
+        """
         made: list[_T] = []
 
         def say() -> list[tuple[int, ...]]:
@@ -70,7 +73,7 @@ class Movement:
 
         shapes = tuple(g.shape for g in self._groups if isinstance(g, ProcessGrid))
         said = agree(self._link, say, (self._name, self._counted, shapes, *same))
-        # Members know who else is one: all of them have to say so.
+        # All members of a group must list the same members.
         for rank, teams in enumerate(said):
             for member in {m for team in teams for m in team}:
                 if not {t for t in teams if member in t} <= set(said[member]):
@@ -81,9 +84,10 @@ class Movement:
         return made[0]
 
     def _agreed(self, way: str, x: Any, expected: Callable[[np.ndarray], None] | None) -> tuple[Any, list[Offer]]:
-        """Return what is given as an array (None where nothing is expected) and what everybody offers. Collective.
+        """Return the argument as an array, and the offers of all processes.
 
-        ``expected`` raises ExchangeError for an array that does not fit; None: whatever is given does not count.
+        The array is None where none is expected. ``expected`` raises ExchangeError for an invalid array; None: the argument is
+        ignored. Collective.
         """
         mine: list[np.ndarray] = []
 
@@ -100,7 +104,7 @@ class Movement:
         return (mine[0] if mine else None), offers
 
     def _dtype(self, offers: Sequence[Offer]) -> np.dtype[Any]:
-        """Return the dtype that all have, the native one where they differ in byte order alone."""
+        """Return the common dtype, native where the byte orders differ."""
         found = [(rank, o.dtype) for rank, o in enumerate(offers) if o.dtype is not None]
         if not found:
             return np.dtype(float)
@@ -114,7 +118,7 @@ class Movement:
         return dtype if all(other == dtype for _, other in found) else native
 
     def _shape(self, offers: Sequence[Offer], ranks: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape that the offers of some processes have."""
+        """Return the common shape of the offers of some processes."""
         first = offers[ranks[0]].shape
         for rank in ranks:
             if offers[rank].shape != first:
@@ -129,9 +133,9 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def array_of(x: Any, text: bool = False) -> np.ndarray:
-    """Return what a worker gives as an array on the same memory; ExchangeError for what cannot be sent.
+    """Return an argument as an array without a copy.
 
-    ``text``: text of any length can be, as UTF-8 bytes.
+    ``text``: accept text of any length, which is sent as UTF-8 bytes. Raises ExchangeError for values that cannot be sent.
     """
     values = x.buffer if isinstance(x, LocalArray) else x
     if values is None or isinstance(values, np.ma.MaskedArray):
@@ -149,5 +153,5 @@ def array_of(x: Any, text: bool = False) -> np.ndarray:
 
 
 def nothing(dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the result of a worker that gets none."""
+    """Return the result of a process outside the receiving group."""
     return np.empty(0, dtype)

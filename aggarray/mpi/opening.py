@@ -1,7 +1,7 @@
-"""How does an aggregation get to other processes without an index being read there again?
+"""Transfer of an aggregation to other processes.
 
-Arrays of an index travel as their place in it, which the receiver would have to open. Here they are sent whole, and told
-their place on arrival.
+A pickled array of an index refers to the index, which the receiver would have to open. Here arrays are sent with their content,
+and get their origin in the index on arrival.
 """
 
 from collections.abc import Callable

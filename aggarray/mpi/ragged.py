@@ -1,4 +1,4 @@
-"""How do rows of different lengths get from one distribution to another? Their sizes, and then their samples as blocks."""
+"""Redistribution of rows of different lengths: counts, then samples."""
 
 from typing import Any
 
@@ -16,10 +16,11 @@ from aggarray.mpi.transport import agree
 
 
 class RaggedRepartition(Movement):
-    """Brings the rows of a ragged array from one distribution of its instances to another, both in blocks.
+    """Move the rows of a ragged array from one block distribution to another.
 
-    ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank, as those of `Repartition`. What is moved are a count
-    per row, and the flat samples. The adjoint is the way back. Collective over the root group; ExchangeError on all workers.
+    ``P_x``, ``P_y``: the processes of ``source`` and ``target``, by rank, as in `Repartition`. The movement sends a count per
+    row, and the flat samples. The adjoint is the reverse movement. Collective over the root group; raises ExchangeError on all
+    processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     whole = Distribution.regular((2,), "b", (1,))
@@ -46,11 +47,11 @@ class RaggedRepartition(Movement):
         self._counts = Repartition(P_x, P_y, source, target)
 
     def __call__(self, x: Any) -> Ragged:
-        """Return this worker's rows of the target; no rows outside ``P_y``."""
+        """Return this process's rows of the target; no rows outside ``P_y``."""
         return _moved(self, self._counts, (self._from, self._to), x)
 
     def adjoint(self, y: Any) -> Ragged:
-        """Return this worker's rows of the source; no rows outside ``P_x``."""
+        """Return this process's rows of the source; no rows outside ``P_x``."""
         back = Repartition(self._to, self._from, self.target, self.source)
         return _moved(self, back, (self._to, self._from), y)
 

@@ -1,4 +1,4 @@
-"""How do many processes read one array? Each stored chunk by one of them, and then what was read is moved."""
+"""Collective opening and reading: one process reads each stored chunk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,15 +29,18 @@ from aggarray.mpi.transport import BufferPool, Link, Message, Part, agree, broad
 from aggarray.opening import Aggregation
 from aggarray.opening import open as open_alone
 
-#: Arrays of up to so many bytes are read by one process and handed round.
+#: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
-#: Bytes of values that a process reads before they are moved.
+#: Bytes that a process reads before they are redistributed.
 _ROUND = 16 << 20
 
 
 @contextmanager
 def group_over(comm: Any) -> Iterator[ProcessGroup]:
-    """Give the process group that is meant by a communicator, or by a group, which is left as it is."""
+    """Provide the process group of a communicator, or the group given.
+
+    A group that is given stays open.
+    """
     if isinstance(comm, ProcessGroup):
         yield comm
         return
@@ -46,10 +49,11 @@ def group_over(comm: Any) -> Iterator[ProcessGroup]:
 
 
 def open(source: Any, comm: Any, **named: Any) -> Aggregation:
-    """Open a source on one process; all get the aggregation. Collective over ``comm``.
+    """Open a source on process 0 and send the aggregation to the others.
 
-    ``comm``: a communicator of mpi4py, or a ProcessGroup; ``named``: as `aggarray.open` takes it. Its errors are everybody's.
-    The others touch neither files nor index; to save, append or check is for process 0, which knows what was scanned.
+    ``comm``: a communicator of mpi4py, or a ProcessGroup; ``named``: the keyword arguments of `aggarray.open`. All processes
+    raise its errors. The other processes open no files and no index. Only process 0, which scanned the files, can save, append
+    or check. Collective over ``comm``.
     """
     with group_over(comm) as group:
         link = group.section
@@ -69,18 +73,19 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
 
 
 def _load() -> None:
-    """Load what reading will need, so that no other process has to wait for this one then."""
+    """Import the formats and codecs before the first collective read."""
     own_formats()
     codecs()
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:
-    """Return the section of this process, a LocalArray. Collective over ``comm``, whose size is that of the distribution.
+    """Return the section of this process, a LocalArray.
 
-    ``collective``: it has been read when this returns, each stored chunk decoded by one process only, and as many bytes by
-    each as can be; where no chunk is wanted by two, each reads its own, and small arrays are read by one. Otherwise it is
-    read on first use, as that of ``a.local``. ExchangeError, or the error of reading, on all processes. Of a ragged array it is
-    a LocalRagged, and each process reads its own rows.
+    ``comm`` has as many processes as the distribution. ``collective``: read the section before returning. One process decodes
+    each stored chunk, and the bytes to decode are balanced. Processes whose chunks no other process requires read their own;
+    process 0 reads small arrays. Otherwise the section is read on first use, as by ``a.local``. A section of a ragged array is
+    a LocalRagged; each process reads its own rows. Collective over ``comm``; raises ExchangeError, or the error of the read, on
+    all processes.
 
     >>> from aggarray.dap import Distribution
     >>> from aggarray.arrays import SubArray
@@ -119,7 +124,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
 
 
 def _alone(link: Link, section: LocalArray) -> LocalArray:
-    """Have every process read its own."""
+    """Read the section of each process separately."""
     agree(link, lambda: section.buffer.size)
     return section
 
@@ -135,7 +140,10 @@ def _handed_round(link: Link, a: MasterArray, distribution: Distribution) -> Loc
 
 
 def _texts(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
-    """Read text by whole partitions, and move it to where it is wanted: what lies in one is read by one process."""
+    """Read text by whole partitions and redistribute it.
+
+    One process reads each partition.
+    """
     source, target = Distribution.from_partitions(a, link.size), section.distribution
     arrays: list[np.ndarray] = []
     agree(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))
@@ -150,7 +158,7 @@ def _parcel(message: PlannedMessage, values: np.ndarray, side: str) -> Message:
 
 
 def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
-    """Read what falls to this process, and move it to where it is wanted."""
+    """Read the scheduled chunks and redistribute them."""
     matrix, distribution = a._matrix, section.distribution
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
@@ -159,7 +167,7 @@ def _together(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     if dealt is None:
         return _alone(link, section)
     result = np.empty(section.shape, a.dtype)
-    # One buffer serves all rounds: memory that is new to the process costs about as much as decoding.
+    # Reuse one buffer for all rounds: page faults of new memory cost about as much as decoding.
     buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in dealt), default=0), a.dtype)
     crates = BufferPool()
     for boxes in dealt:
@@ -182,7 +190,10 @@ def _elements(boxes: np.ndarray) -> int:
 
 
 def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray, arrays: list[np.ndarray]) -> None:
-    """Read boxes of an array into a buffer, one behind the other, and list them in ``arrays``."""
+    """Read boxes of an array into consecutive parts of a buffer.
+
+    The parts are appended to ``arrays``.
+    """
     start = 0
     for box in boxes.tolist():
         shape = [high - low for low, high in box]

@@ -1,4 +1,4 @@
-"""How does an array get from one distribution to another, and how are halos filled? `Repartition` and `HaloExchange`."""
+"""Redistribution of an array and exchange of halos."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from aggarray.mpi.transport import Message, Part, move
 
 
 def check_fits(group: ProcessGroup, distribution: Distribution, what: str) -> None:
-    """Raise ExchangeError unless a distribution is over as many processes as a group has, and over a grid's shape."""
+    """Raise ExchangeError unless a distribution fits a group or grid."""
     if not isinstance(distribution, Distribution):
         raise ExchangeError(f"{what}: {type(distribution).__name__} is no Distribution")
     if distribution.nprocs != group.size:
@@ -29,7 +29,10 @@ def check_fits(group: ProcessGroup, distribution: Distribution, what: str) -> No
 
 
 def described(distribution: Any) -> str:
-    """Return a few words that are equal for equal distributions alone: these may be as large as an array."""
+    """Return a short text that is equal for equal distributions only.
+
+    Distributions may be as large as arrays; the text holds a digest.
+    """
     if not isinstance(distribution, Distribution):
         return type(distribution).__name__
     digest = hashlib.sha256()
@@ -43,7 +46,7 @@ def described(distribution: Any) -> str:
 
 
 def _of_shape(shape: tuple[int, ...], what: str) -> Callable[[np.ndarray], None]:
-    """Return what raises ExchangeError for arrays of other shapes."""
+    """Return a check that raises ExchangeError for arrays of other shapes."""
 
     def check(values: np.ndarray) -> None:
         if values.shape != shape:
@@ -53,12 +56,12 @@ def _of_shape(shape: tuple[int, ...], what: str) -> Callable[[np.ndarray], None]
 
 
 class Repartition(Movement):
-    """Brings an array from one distribution to another of any type: one message between two processes, nothing gathered.
+    """Move an array from one distribution to another of any type.
 
-    ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank; they may be the same, overlap or be disjoint. The
-    source's padding is ignored, the target's filled; its adjoint sums all copies onto the owner, and leaves zeros elsewhere.
-    Text is moved too, as lengths and UTF-8 bytes.
-    Collective over the root group; ExchangeError on all workers for what does not fit.
+    ``P_x``, ``P_y``: the processes of ``source`` and ``target``, by rank; they may be equal, overlap or be disjoint. Each pair
+    of processes exchanges at most one message. The padding of the source is ignored and that of the target filled. The adjoint
+    sums all copies onto the owner, and sets other elements to zero. Text is sent as lengths and UTF-8 bytes. Collective over
+    the root group; raises ExchangeError on all processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     even = Distribution.regular((3,), "b", (1,))
@@ -88,7 +91,7 @@ class Repartition(Movement):
         return given, [] if there is None else incoming(self.source, self.target, there)
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return this worker's section of the target; an array of size 0 outside ``P_y``."""
+        """Return this process's section of the target, of size 0 outside ``P_y``."""
         rank = self._from.rank
         check = None if rank is None else _of_shape(self.source.local_shape(rank), self._name)
         values, offers = self._agreed("moves", x, check)
@@ -102,7 +105,7 @@ class Repartition(Movement):
         return result
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Return this worker's section of the source; an array of size 0 outside ``P_x``."""
+        """Return this process's section of the source, of size 0 outside ``P_x``."""
         rank = self._to.rank
         check = None if rank is None else _of_shape(self.target.local_shape(rank), self._name)
         values, offers = self._agreed("adds", y, check)
@@ -117,16 +120,16 @@ class Repartition(Movement):
 
 
 def _parcel(message: PlannedMessage, group: ProcessGroup, values: np.ndarray, side: str) -> Message:
-    """Return a message between processes of distributions as a parcel between those of the root group."""
+    """Return a planned message with ranks of the root group and its arrays."""
     return Message(group.ranks[message.peer], tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
 
 
 class HaloExchange(Movement):
-    """Fills the communication padding of blocks with what the neighbours own, in place, corners included.
+    """Fill the communication padding of blocks in place, corners included.
 
-    ``P``: the workers of the distribution, by rank; the padding of a dimension with ``outer="wrap"`` is filled from its other
-    end. The adjoint sends padding back, zeroes it, and adds what comes to what is owned. Collective over the root group;
-    ExchangeError on all workers for what does not fit.
+    ``P``: the processes of the distribution, by rank. The padding of a dimension with ``outer="wrap"`` is filled from its other
+    end. The adjoint sends padding back, sets it to zero, and adds it to the owned elements. Collective over the root group;
+    raises ExchangeError on all processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     around = Distribution.regular((3,), "b", (1,), padding={0: (1, 1)}, periodic=(0,), outer="wrap")
@@ -145,14 +148,20 @@ class HaloExchange(Movement):
         self._steps = self._planned(plan, described(distribution))
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Fill the padding of an array, and return it; an array of size 0 outside the group."""
+        """Fill the padding of an array in place and return the array.
+
+        The result has size 0 outside the group.
+        """
         values, dtype = self._ready("fills", x)
         for step in self._steps:
             move(self._link, self._parcels(step.given, values), self._parcels(step.filled, values), dtype)
         return values
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Add the padding of an array to what its owners have, in place, set it to zero, and return the array."""
+        """Add padding to the elements of its owners, set it to zero, in place.
+
+        Returns the array, which has size 0 outside the group.
+        """
         values, dtype = self._ready("adds", y)
         for step in reversed(self._steps):
             move(self._link, self._parcels(step.filled, values), self._parcels(step.given, values), dtype, add=True)
@@ -161,7 +170,10 @@ class HaloExchange(Movement):
         return values
 
     def _ready(self, way: str, x: Any) -> tuple[np.ndarray, np.dtype[Any]]:
-        """Return the array that is changed, of size 0 for a worker outside the group, and the dtype that is sent."""
+        """Return the array to change and the common dtype.
+
+        The array has size 0 on a process outside the group.
+        """
         rank = self._group.rank
 
         def check(values: np.ndarray) -> None:

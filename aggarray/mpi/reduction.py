@@ -1,7 +1,7 @@
-"""What is the sum, mean, minimum, maximum, count or standard deviation of an array that is spread over processes?
+"""Reductions of distributed arrays: sum, mean, min, max, count, std.
 
-Each process reduces what it owns, in float64; those that differ only in their places along the dimensions that vanish then
-add up what they have. All of them get the result.
+Each process reduces its owned elements in float64. Processes that differ only in their coordinates along the reduced dimensions
+then combine their results. All of them get the result.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,15 @@ _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "s
 
 
 def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray:
-    """Return the reduction over dimensions (names or one name, None: all) of a distributed array. Collective over ``comm``.
+    """Return the reduction of a distributed array over dimensions.
 
-    ``local``: this process's section, a LocalArray or any exporter with ``__distarray__``, whose dimensions are dim_0, dim_1...
-    ``operation``: sum, mean, min, max, count or std (of all values, as NumPy's). Missing values (NaN; of integers the fill
-    value) do not count; where there are no others, the sum is 0 and the rest NaN, or the fill value. The result is distributed
-    over the dimensions that stay, without padding: each process has the section of its place along these, so that several
-    have the same. Sums, means and deviations are float64, counts int64, extremes of the array's own type. ExchangeError on
-    all processes for what does not fit.
+    ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``, whose dimensions are dim_0,
+    dim_1, ... ``operation``: sum, mean, min, max, count or std (the population's, as in NumPy). ``dimensions``: a name, names,
+    or None for all. Missing values (NaN; the fill value of integers) are ignored. Without other values the sum is 0, and the
+    other operations return NaN or the fill value. The result is distributed over the remaining dimensions, without padding:
+    each process has the section of its coordinates along these, so that several processes have equal sections. Sums, means and
+    deviations are float64 and counts int64; extremes have the dtype of the array. Collective over ``comm``; raises
+    ExchangeError on all processes.
 
     >>> from aggarray.mpi import ProcessGroup
     >>> one = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": np.array([1.0, np.nan, 3.0]), "dim_data": ({},)})
@@ -53,13 +54,13 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
         result = Distribution(tuple(_bare(distribution.maps[d]) for d in kept))
         place = distribution.coords(section.rank)
         rank = rank_at(result.grid, [place[d] for d in kept])
-        # Of those that hold the same, the first speaks for all, and tells them.
+        # Of processes with equal sections, the first reduces and broadcasts the result.
         teams = kept_groups([same[0] for same in held], distribution.grid, kept)
         team = next((g for g in teams if link.rank in g), None)
         if team is None:
             values = np.empty(result.local_shape(rank), _result_dtype(operation, section.dtype))
         else:
-            # What is infinite or overflows is a result, not a fault of one process.
+            # Infinite values and overflows are results, not errors.
             with np.errstate(all="ignore"):
                 values = _Reduction(link, team, _owned(section), axes, known.fill_value).carry_out(operation)
         broadcast_tree(link, held[section.rank], values)
@@ -67,7 +68,10 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
 
 
 def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
-    """Return what is known of an array, and the axes that vanish, once all processes want the same and have their values."""
+    """Return the metadata of an array and the axes to reduce.
+
+    Collective: all processes compare their arguments, and have read their values.
+    """
 
     def check() -> None:
         if not isinstance(operation, str) or operation not in OPERATIONS:
@@ -76,7 +80,7 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> t
             raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
         known = metadata_of(local)
         found.append((known, axes_of(dimensions, known)))
-        local.buffer  # noqa: B018 (errors of reading are everybody's)
+        local.buffer  # noqa: B018 (all processes raise an error of the read)
 
     found: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
     agree(link, check, ("reduce", brief(operation), brief(dimensions)))
@@ -90,7 +94,7 @@ def _result_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _owned(local: LocalArray) -> np.ndarray:
-    """Return what a process owns of its buffer; of elements that several hold, the lowest rank's count."""
+    """Return the owned elements of a buffer; the lowest rank owns shared ones."""
     values = local.buffer
     coords = local.distribution.coords(local.rank)
     for d, (one, place) in enumerate(zip(local.distribution.maps, coords, strict=True)):
@@ -104,7 +108,7 @@ def _owned(local: LocalArray) -> np.ndarray:
 
 
 def _bare(one: Map) -> Map:
-    """Return a map of what each process owns."""
+    """Return a map of the owned elements only."""
     if isinstance(one, Block):
         return Block(one.bounds, None, one.periodic)
     if isinstance(one, Unstructured):
@@ -114,7 +118,7 @@ def _bare(one: Map) -> Map:
 
 
 class _Reduction:
-    """The reduction of the values of one process, together with those of its team."""
+    """Reduction of the values of one process together with its group."""
 
     def __init__(self, link: Link, team: Sequence[int], values: np.ndarray, axes: tuple[int, ...], fill: Any) -> None:
         self._link, self._team, self._axes, self._fill = link, team, axes, fill
@@ -126,7 +130,7 @@ class _Reduction:
         self._count = self._all(self._valid.sum(axis=axes, dtype=np.int64))
 
     def carry_out(self, operation: str) -> np.ndarray:
-        """Return the result, the same on all of the team."""
+        """Return the result, equal on all processes of the group."""
         if operation == "count":
             return self._count
         if operation in ("min", "max"):
@@ -137,7 +141,7 @@ class _Reduction:
         mean = self._divided(total)
         if operation == "mean":
             return mean
-        # In two passes: nothing is lost where the mean is large and the deviation small.
+        # Two passes keep the precision of small deviations from a large mean.
         apart = self._values - np.expand_dims(mean, self._axes)
         return np.asarray(np.sqrt(self._divided(self._all(self._sum(apart * apart)))))
 
@@ -160,14 +164,17 @@ class _Reduction:
         return np.where(self._count > 0, found, np.asarray(missing, dtype))
 
     def _all(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
-        """Return what the values of the team come to."""
+        """Return the values of the group combined."""
         found = np.array(values, order="C", copy=True)
         allreduce_tree(self._link, self._team, found, combine)
         return found
 
 
 def _described(known: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
-    """Return what is known of a result: coordinates without the dimensions that are gone, and the method in cell_methods."""
+    """Return the metadata of a result.
+
+    Coordinates along reduced dimensions are dropped, and the method is appended to cell_methods.
+    """
     gone = {known.dimensions[d] for d in axes}
     coords = {name: c for name, c in known.coords.items() if not gone & set(c.dimensions)}
     attrs = dict(known.attrs)

@@ -1,4 +1,4 @@
-"""What do the processes hold together? Sections of aggarray, or what each of them exports by the Distributed Array Protocol."""
+"""Sections that processes hold together: local arrays or DAP exports."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from aggarray.mpi.transport import Link, agree
 
 
 def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:
-    """Return the section of this process, and for each rank of its distribution who holds it, the lowest first. Collective.
+    """Return the section of this process, and the holders of each section.
 
-    ``local``: a LocalArray, rows of which the samples are taken, or an exporter with ``__distarray__``: then what all
-    processes say makes the distribution. ExchangeError on all processes where they hold parts of different arrays, or some
-    part is not there.
+    ``local``: a LocalArray, a LocalRagged (its samples are used), or an exporter with ``__distarray__``, in which case the
+    exports of all processes determine the distribution. The processes are listed by rank of the distribution, the lowest first.
+    Collective; raises ExchangeError on all processes for parts of different arrays, or missing parts.
     """
     local = local.samples if isinstance(local, LocalRagged) else local
     own = isinstance(local, ReducedArray) or (isinstance(local, LocalArray) and local.source is not None)
@@ -28,7 +28,10 @@ def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list
 
 
 def _holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
-    """Return who holds what: what was reduced is held by several."""
+    """Return the processes that hold each section.
+
+    Several processes hold each section of a reduced array.
+    """
     found = agree(
         link,
         lambda: local.rank,
@@ -44,7 +47,10 @@ def _holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
 
 
 def _imported(link: Link, local: Any, what: str) -> LocalArray:
-    """Return the section of an exporter: what all processes say makes the distribution."""
+    """Return the section of an exporter.
+
+    The exports of all processes determine the distribution.
+    """
 
     def say() -> tuple[Any, ...]:
         if not hasattr(local, "__distarray__"):
@@ -52,7 +58,7 @@ def _imported(link: Link, local: Any, what: str) -> LocalArray:
         export = local.__distarray__()
         buffer = LocalArray.from_distarray(export).buffer
         sections.append(buffer)
-        # Indices may be any buffer, not all of which can be sent.
+        # Indices may be any buffer; some buffers cannot be pickled.
         dim_data = [{k: np.asarray(v) if k == "indices" else v for k, v in one.items()} for one in export["dim_data"]]
         return export["__version__"], tuple(dim_data), buffer.shape, buffer.dtype.str[1:]
 

@@ -1,6 +1,6 @@
-"""In which boxes of an array does each stored chunk lie, and how many bytes is it?
+"""Boxes of an array by stored chunk, with their stored sizes.
 
-Each process looks at a share of the partitions, and all tell each other: no file is opened by two for that.
+Each process inspects a share of the partitions, and all processes exchange the results, so that one process opens each file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,15 @@ from aggarray.partition.plan import Indices, part_of
 from aggarray.read.chunk_index import find_chunk_index
 from aggarray.storage.access import Access
 
-#: Values without filters are read in any pieces: of so many bytes.
+#: Bytes of a unit of values without filters, which can be cut anywhere.
 _PLAIN = 4 << 20
 
 
 def units_of(matrix: Matrix, access: Access, itemsize: int, share: range) -> Units:
-    """Return the units of some partitions, by their number in C order; ``itemsize``: of the master's values."""
+    """Return the units of some partitions, by their number in C order.
+
+    ``itemsize``: that of the master array.
+    """
     boxes: list[Any] = []
     costs: list[int] = []
     chunks: list[Any] = []
@@ -33,7 +36,7 @@ def units_of(matrix: Matrix, access: Access, itemsize: int, share: range) -> Uni
         table = _table(matrix, ref, access)
         for box, chunk, cost in _units_of_cell(matrix, [int(i) for i in cell], ref, table, itemsize):
             boxes.append(box)
-            # Partitions that have no file have no chunk in common.
+            # Partitions without a file share no chunk.
             chunks.append((ref, chunk) if chunk >= 0 else (-1 - number, -chunk))
             costs.append(cost)
     ndim = len(matrix.cells)
@@ -45,7 +48,10 @@ def units_of(matrix: Matrix, access: Access, itemsize: int, share: range) -> Uni
 
 
 def _table(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
-    """Return the chunks of a sub-array; None where nobody knows: whoever reads it says what is wrong."""
+    """Return the chunk index of a sub-array; None where it cannot be read.
+
+    The read raises the error.
+    """
     if ref < 0:
         return None
     try:
@@ -60,12 +66,15 @@ Unit = tuple[list[tuple[int, int]], int, int]
 
 
 def _units_of_cell(matrix: Matrix, cell: Sequence[int], ref: int, table: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
-    """Yield the box, the number of its chunk (negative: none) and the cost of each unit of a partition."""
+    """Yield the box, chunk number and cost of each unit of a partition.
+
+    A negative chunk number means that the unit has no chunk.
+    """
     whole = [(int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True)]
     size = prod(stop - start for start, stop in whole) * itemsize
     inside = ref < 0 or matrix.references.uri_of(ref) is None
     if inside or table is None:
-        # What a library reads is one piece.
+        # A library reads the partition in one piece.
         yield whole, -1, 0 if inside else size
         return
     if not table.filters:
@@ -107,7 +116,9 @@ def _first(part: Indices) -> int:
 
 
 def _stretches(part: Indices, extent: int, side: int, turned: bool) -> list[tuple[int, int, int]]:
-    """Return (start, stop, chunk) of the stretches of a partition that lie in one chunk each, along one dimension.
+    """Return the (start, stop, chunk) runs of a partition along one dimension.
+
+    Each run lies in one chunk.
 
     >>> _stretches(slice(3, 9, 2), 3, 4, False), _stretches(slice(3, 9, 2), 3, 4, True)
     ([(0, 1, 0), (1, 3, 1)], [(2, 3, 0), (0, 2, 1)])
@@ -127,7 +138,7 @@ def _stretches(part: Indices, extent: int, side: int, turned: bool) -> list[tupl
 
 
 def _stripes(whole: list[tuple[int, int]], itemsize: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
-    """Cut a partition that is stored plainly into stripes along its first dimensions."""
+    """Cut a partition without filters into stripes along its first dimensions."""
     size = prod(stop - start for start, stop in whole) * itemsize
     axis = next((d for d, (start, stop) in enumerate(whole) if stop - start > 1), None)
     if axis is None or size <= _PLAIN:

@@ -1,4 +1,4 @@
-"""How does text get from one process to another? No message can hold it: as the length of each, and UTF-8 bytes."""
+"""Messages of variable-length text: lengths, then UTF-8 bytes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _TEXT = np.dtypes.StringDType()
 
 
 def move_texts(link: Link, given: Sequence[Message], taken: Sequence[Message]) -> None:
-    """Send parcels of text and receive others, as `transport.move` does those of numbers: first lengths, then bytes."""
+    """Send and receive messages of text, as `transport.move` does for numbers."""
     sent = [Ragged.from_text(np.concatenate([part.get().ravel() for part in parcel.parts])) for parcel in given]
     lengths = [np.empty(parcel.size, np.int64) for parcel in taken]
     _move_flat(link, (given, [one.counts for one in sent]), (taken, lengths), np.dtype(np.int64))
@@ -33,7 +33,7 @@ def _move_flat(
     taken: tuple[Sequence[Message], Sequence[np.ndarray]],
     dtype: np.dtype[Any],
 ) -> None:
-    """Move one 1-d array per parcel."""
+    """Move one 1-d array per message."""
 
     def flat(parcels: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:
         pairs = zip(parcels, arrays, strict=True)
@@ -43,7 +43,10 @@ def _move_flat(
 
 
 def copy_text_down(link: Link, group: Sequence[int], values: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the root's text on all members, in C order. Collective over the group; ``values`` are the root's."""
+    """Return the root's text on all members, in C order.
+
+    ``values``: the text on the root, None on the others. Collective over the group.
+    """
     rows = Ragged.from_text(np.zeros(0, _TEXT) if values is None else values)
     lengths = np.empty(int(np.prod(shape, dtype=np.int64)), np.int64) if values is None else rows.counts
     broadcast_tree(link, group, lengths)

@@ -1,4 +1,4 @@
-"""How do many processes write one array? Each its own chunks of one Zarr store, after neighbours have evened out borders."""
+"""Collective writing: each process writes its own chunks of a Zarr store."""
 
 import os
 from typing import Any
@@ -19,14 +19,15 @@ from aggarray.mpi.zarr_store import Store
 
 
 def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None = None) -> None:
-    """Write a distributed array to a Zarr store (version 3), with coordinates and attributes. Collective over ``comm``.
+    """Write a distributed array to a Zarr store (version 3).
 
-    ``local``: this process's section, a LocalArray or any exporter with ``__distarray__``. Every process writes whole chunks,
-    so that no two touch one; where the distribution is not cut at chunks, sections move between processes first.
-    Elements that several hold are the lowest rank's. ``name``: None is the array's own. A store that is there is added to;
-    ExchangeError on all processes where it has an array of that name, or other coordinates of the same names, or for what
-    does not fit. It is made beside the store, and comes into it when it is whole: nothing is left of an array that could not be
-    written, and who is killed meanwhile leaves a hidden folder that goes away with the next write.
+    ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. Coordinates and attributes are
+    written too. Each process writes whole chunks, so that no two processes write one chunk; where the distribution is not cut
+    between chunks, sections are redistributed first. Elements held by several processes come from the lowest rank. ``name``:
+    None for the name of the array. An existing store is extended. The array is written beside the store and renamed at the end:
+    a failed write leaves nothing, and a killed one a hidden folder that the next write removes. Collective over ``comm``;
+    raises ExchangeError on all processes where the store has an array of that name or other coordinates of the same names, and
+    for invalid arguments.
     """
     with group_over(comm) as group:
         link = group.section
@@ -37,7 +38,7 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
         def check() -> None:
             os.fspath(path)
             _check(target_name, section.dtype)
-            section.buffer  # noqa: B018 (what cannot be read is not begun to be written)
+            section.buffer  # noqa: B018 (read errors are raised before anything is written)
 
         agree(link, check, ("write", brief(path), brief(target_name)))
         source, labels = _numbered(section.distribution)
@@ -58,7 +59,10 @@ def _check(name: Any, dtype: np.dtype[Any]) -> None:
 
 
 def _numbered(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
-    """Return a distribution whose indices count from 0, and per dimension the labels that they stand for (None: the same)."""
+    """Return a distribution with indices from 0, and the original labels.
+
+    The labels of a dimension are None where they equal the indices.
+    """
     maps: list[Map] = []
     labels: list[np.ndarray | None] = []
     for one in distribution.maps:
@@ -76,12 +80,12 @@ def _numbered(distribution: Distribution) -> tuple[Distribution, list[np.ndarray
 
 
 def _place(link: Link, section: LocalArray, writers: list[int]) -> int | None:
-    """Return which block this process writes; None where another does that."""
+    """Return the block that this process writes; None for no block."""
     return section.rank if writers[section.rank] == link.rank else None
 
 
 def _at_home(link: Link, section: LocalArray, source: Distribution, blocks: Distribution, writers: list[int]) -> np.ndarray:
-    """Return what a process writes, moved from where it was."""
+    """Return the values that this process writes, moved from their holders."""
     rank = _place(link, section, writers)
     dtype = section.dtype.newbyteorder("=")
     result = np.empty((0,) if rank is None else blocks.local_shape(rank), dtype)
@@ -96,7 +100,7 @@ def _at_home(link: Link, section: LocalArray, source: Distribution, blocks: Dist
 
 
 def _block(blocks: Distribution, rank: int | None) -> tuple[slice, ...] | None:
-    """Return where the block of a process lies, None where it has none."""
+    """Return the region of the block of a process, None without a block."""
     if rank is None:
         return None
     bounds = [one.bounds for one in blocks.maps if isinstance(one, Block)]

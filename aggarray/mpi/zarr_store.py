@@ -1,7 +1,7 @@
-"""How does an array come into a Zarr store that many processes write? One of them makes it; then each puts its block.
+"""Zarr store that many processes write: one creates it, each puts a block.
 
-This happens in a folder beside the store. What is whole is renamed: the folder itself, or, into a store that is there, the
-coordinates and then the array.
+The array is written in a folder beside the store. The complete folder is renamed to a new store; in an existing store the
+coordinates are renamed into place, then the array.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from aggarray.mpi.metadata import ArrayMetadata, metadata_of_array
 from aggarray.storage.atomic import temporary_for
 from aggarray.storage.locks import Lock
 
-#: Shape, shape of a chunk, dtype.
+#: Shape, chunk shape, dtype.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
 
 
 class _Coordinate(NamedTuple):
-    """What is written of a coordinate."""
+    """The content of a coordinate to write."""
 
     dimensions: tuple[str, ...]
     values: np.ndarray
@@ -34,9 +34,10 @@ class _Coordinate(NamedTuple):
 
 
 class Store:
-    """A Zarr store (version 3) at a path, and an array that is added to it under a name; leave it, and nothing else is left.
+    """Zarr store (version 3) at a path, and an array to add under a name.
 
-    ``work``: the folder where it is made, which process 0 tells the others.
+    A context manager that removes unfinished work. ``work``: the folder of the unfinished array, sent by process 0 to the
+    others.
     """
 
     def __init__(self, path: str, name: str, known: ArrayMetadata) -> None:
@@ -59,7 +60,7 @@ class Store:
 
     @contextmanager
     def _unwritten(self) -> Iterator[None]:
-        """Make what the system says inside a block an ExchangeError that names the store."""
+        """Convert an OSError of the block to an ExchangeError with the path."""
         try:
             yield
         except OSError as error:
@@ -71,10 +72,10 @@ class Store:
             raise ExchangeError(text) from error
 
     def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> str:
-        """Make the array, without values, and its coordinates, beside the store; return where.
+        """Create the array without values, and its coordinates; return the folder.
 
-        ``labels``: for each dimension which of its positions there are, None for all. ExchangeError for a path that is no
-        such store, and where the store has other things of these names. Whoever writes to the store meanwhile waits.
+        ``labels``: for each dimension its existing positions, None for all. Other writers of the store wait. Raises
+        ExchangeError for a path that is not such a store, or conflicting names in the store.
         """
         with self._unwritten():
             self._check_path()
@@ -98,7 +99,7 @@ class Store:
             if key != self._name
         }
         if not self._is_new:
-            # What is consolidated may not know of everything.
+            # Consolidated metadata may be incomplete.
             store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
             self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
             coords = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
@@ -124,7 +125,10 @@ class Store:
             raise ExchangeError(f"{path}: is a disk of its own: give a path in it")
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
-        """Raise ExchangeError where an array of the store has a dimension of another size: nobody could read both."""
+        """Raise ExchangeError for a dimension of another size in the store.
+
+        Readers such as xarray reject a store with both.
+        """
         for key, array in store.arrays():
             for name, size in zip(array.metadata.dimension_names or (), array.shape, strict=False):
                 if name in sizes and sizes[name] != size:
@@ -134,7 +138,10 @@ class Store:
                     )
 
     def _is_there(self, store: Any, key: str, wanted: "_Coordinate") -> bool:
-        """Tell whether the store has a coordinate; ExchangeError where it has another one of that name."""
+        """Return whether the store has a coordinate.
+
+        Raises ExchangeError for another coordinate of that name.
+        """
         if key not in store:
             return False
         found = store[key]
@@ -162,7 +169,7 @@ class Store:
         """Write a block of values; None: this process has none."""
         if region is not None and values.size:
             with self._unwritten():
-                # A loop of its own ends when nothing more is being written, after an error too.
+                # A separate event loop ends after all writes have ended, even after an error.
                 # promise: mpi-store-error-after-writes
                 _uninterrupted(lambda: asyncio.run(self._put(region, values)))
 
@@ -173,7 +180,7 @@ class Store:
         await array.setitem(region or ..., values)
 
     def finish(self) -> None:
-        """Give what is whole its names, and put all metadata into one place, where xarray looks first."""
+        """Rename the complete array and consolidate the metadata of the store."""
         with self._unwritten():
             if self._is_new:
                 _uninterrupted(lambda: _consolidate(self.work))
@@ -197,20 +204,23 @@ class Store:
 
 
 def _back(there: str, made: str) -> None:
-    """Undo a renaming, if it came to that."""
+    """Undo a renaming that took place."""
     if not os.path.exists(made):
         os.rename(there, made)
 
 
 def _uninterrupted(write: Callable[[], object]) -> None:
-    """Do what zarr does in threads of its own; who is interrupted waits until it is done, and can remove all of it."""
+    """Run a call of zarr in a thread, to its end even if interrupted.
+
+    An interrupted caller can then remove all files.
+    """
     with ThreadPoolExecutor(1) as pool:
         # promise: mpi-store-interrupt
         pool.submit(write).result()
 
 
 def _copy_metadata(store: str, to: str) -> None:
-    """Copy what the groups and arrays of a store say of themselves."""
+    """Copy the metadata of the groups and arrays of a store."""
     os.makedirs(to, exist_ok=True)
     shutil.copyfile(os.path.join(store, "zarr.json"), os.path.join(to, "zarr.json"))
     if _node(store) == "group":
@@ -244,7 +254,7 @@ def _equal(found: Any, values: np.ndarray) -> bool:
 
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON has them."""
+    """Return attributes as JSON values."""
     found = {}
     for name, value in attributes.items():
         item = value.tolist() if isinstance(value, np.ndarray | np.generic) else value

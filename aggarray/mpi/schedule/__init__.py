@@ -1,6 +1,6 @@
-"""Who sends what to whom? Schedules of broadcast, sum-reduce, repartition and halo exchange, and how chunks are dealt out.
+"""Schedules of communication: broadcast, repartition, halos and reads.
 
-Pure: processes are numbers here, and what they send are selections of their buffers. `transport` carries schedules out.
+The functions are pure: processes are ranks, and messages are selections of buffers. `transport` executes the schedules.
 """
 
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours, union

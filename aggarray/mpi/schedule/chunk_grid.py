@@ -1,6 +1,6 @@
-"""In which chunks is a distributed array stored, and who writes which, so that no two processes touch one chunk?
+"""Chunk grid of a stored distributed array, with one writer per chunk.
 
-Blocks that are cut at multiples of a chunk stay as they are; anything else is brought to such blocks first.
+Blocks cut at multiples of a chunk are kept; other distributions are converted to such blocks.
 """
 
 from math import gcd, prod
@@ -9,12 +9,14 @@ import numpy as np
 
 from aggarray.maps import Block, Distribution, Map
 
-#: Chunks have about so many bytes at most; blocks stay as they are cut where chunks are at least such a part of an even share.
+#: Maximum bytes of a chunk. Cuts are kept if chunks have at least 1 / _FINEST of the size of an even block.
 _MOST, _FINEST = 16 << 20, 2
 
 
 def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, ...], Distribution]:
-    """Return the shape of a chunk and blocks, over the same processes, that are cut between chunks, without padding.
+    """Return a chunk shape and blocks over the same processes.
+
+    The blocks are cut between chunks and have no padding.
 
     >>> chunks, blocks = chunk_layout(Distribution.regular((10, 4), "bc", (4, 2)), 8)
     >>> chunks, [m.bounds.tolist() for m in blocks.maps]
@@ -31,7 +33,7 @@ def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, 
 
 
 def _cuts(one: Map) -> np.ndarray:
-    """Return where blocks are cut: as they are, or evenly where chunks would be too small otherwise."""
+    """Return the cuts of blocks, or even cuts where chunks would be too small."""
     even = max(-(-one.size // one.nprocs), 1)
     if isinstance(one, Block) and _common(np.asarray(one.bounds)) * _FINEST >= min(even, one.size):
         return np.asarray(one.bounds)
@@ -45,7 +47,9 @@ def _common(cuts: np.ndarray) -> int:
 
 
 def _fitting(side: int, whole: int, cut: bool) -> int:
-    """Return a side of about that size, one that divides ``whole`` where there is such a one and there are cuts to keep.
+    """Return the side, or a slightly smaller one that divides ``whole``.
+
+    ``cut``: whether there are inner cuts to keep.
 
     >>> _fitting(6, 12, True), _fitting(50, 101, True), _fitting(50, 99, True), _fitting(50, 99, False)
     (6, 50, 33, 50)
@@ -55,7 +59,7 @@ def _fitting(side: int, whole: int, cut: bool) -> int:
 
 
 def _moved(cuts: np.ndarray, side: int) -> np.ndarray:
-    """Return cuts at the multiples of a side that are nearest to others.
+    """Return cuts at the nearest multiples of a side.
 
     >>> _moved(np.array([0, 101, 202, 230]), 50).tolist()
     [0, 100, 200, 230]

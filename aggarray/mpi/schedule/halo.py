@@ -1,7 +1,7 @@
-"""How wide are the halos of a stencil, and which slabs do neighbours exchange to fill them?
+"""Halo widths of stencils, and the slabs that neighbours exchange.
 
-Dimension by dimension: a slab is full width, halos included, in the dimensions that are done, and without halos in those to
-come, so that corners arrive in two messages per dimension.
+Dimensions are exchanged one after the other. A slab includes the halos of the dimensions already exchanged, and excludes those
+of the following dimensions, so that corners arrive with two messages per dimension.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,9 @@ from aggarray.mpi.schedule.groups import rank_at
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """What passes between two processes: which of the elements that one owns fill the halo of the other.
+    """Part of a buffer that fills, or is, the halo of another process.
 
-    ``peer``: the other process, by its number in the distribution; ``way``: 0 towards higher ranks, 1 towards lower ones;
-    ``here``: the elements of the own buffer.
+    ``here``: the elements in the own buffer.
     """
 
     peer: int
@@ -29,7 +28,7 @@ class Slab:
 
 @dataclass(frozen=True, slots=True)
 class HaloStep:
-    """The exchange along one dimension: what is given away, and the halos that are filled."""
+    """The exchange along one dimension: slabs to send, halos to fill."""
 
     given: tuple[Slab, ...]
     filled: tuple[Slab, ...]
@@ -38,11 +37,11 @@ class HaloStep:
 def halo_widths(
     size: int, nprocs: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1
 ) -> list[tuple[int, int]]:
-    """Return how many elements of its neighbours each process of one dimension needs at its left and right, by rank.
+    """Return the left and right halo widths of the processes of a dimension.
 
-    For outputs of a kernel, as many as floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1, shared out
-    evenly as the ``size`` inputs are. Nothing lies beyond the ends of the dimension; who has no output needs nothing. The
-    widths may be more than a neighbour has: a Block of them says so. ExchangeError for numbers that make no sense.
+    The outputs of a kernel, floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1, are distributed evenly, as
+    the ``size`` inputs are. There are no elements beyond the ends of the dimension; a process without outputs needs no halo. A
+    width may exceed the block of a neighbour, which Block rejects. Raises ExchangeError for invalid numbers.
 
     >>> halo_widths(10, 3, 3, padding=1)
     [(0, 1), (1, 1), (1, 0)]
@@ -55,7 +54,7 @@ def halo_widths(
         least = 0 if name in ("size", "padding") else 1
         if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < least:
             raise ExchangeError(f"{name}={value!r}: give an integer of at least {least}")
-    # NumPy's integers may be too narrow for what follows.
+    # Python integers: NumPy's may overflow below.
     size, nprocs, kernel_size, stride, padding, dilation = (index(value) for value in given.values())
     reach = dilation * (kernel_size - 1)
     outputs = max((size + 2 * padding - reach - 1) // stride + 1, 0)
@@ -70,7 +69,10 @@ def halo_widths(
 
 
 def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
-    """Return what a process exchanges with its neighbours, one step for each dimension with communication padding."""
+    """Return the exchange steps of a process with its neighbours.
+
+    There is one step for each dimension with communication padding.
+    """
     coords = distribution.coords(rank)
     owned = distribution.owned_slices(rank)
     extents = distribution.local_shape(rank)

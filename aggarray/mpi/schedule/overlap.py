@@ -1,8 +1,8 @@
-"""What has each process to send to each other when an array goes from one distribution to another?
+"""Messages of a repartition: the overlaps of two distributions.
 
-Decided per dimension: which elements that a process of the source owns does a process of the target hold, and where are they in
-both buffers? Ranges meet by arithmetic, so that blocks and cyclic dimensions of any size cost nothing; listed indices by
-searching. A message is the product of what meets along each dimension.
+Overlaps are computed per dimension: the elements owned by a process of the source and held by a process of the target, with
+their positions in both buffers. Ranges are intersected by arithmetic, independent of their size; listed indices are searched. A
+message is the product of the overlaps along each dimension.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,18 +24,21 @@ Indices = Range | np.ndarray
 
 
 class Box(NamedTuple):
-    """Elements that two buffers have in common: where they are in each of them, one selector per dimension, and their shape."""
+    """Elements that two buffers have in common.
+
+    ``source``, ``target``: their positions, one selector per dimension; ``shape``: theirs.
+    """
 
     source: tuple[Index, ...]
     target: tuple[Index, ...]
     shape: tuple[int, ...]
-    #: Which array of the source, where a process has several.
+    #: Number of the source's array, where a process has several.
     array: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """What goes to, or comes from, another process: its number in the distribution, and the boxes one after the other."""
+    """Boxes to send to, or receive from, a rank of the distribution, in order."""
 
     peer: int
     boxes: tuple[Box, ...]
@@ -47,14 +50,17 @@ class PlannedMessage:
 
 
 class Lookup:
-    """Where listed indices are in their list. Prepared when first asked, for others of any number of processes."""
+    """Positions of listed indices, prepared on first use and reused."""
 
     def __init__(self, listed: np.ndarray) -> None:
         self._listed = listed
 
     @cached_property
     def _table(self) -> tuple[int, np.ndarray] | None:
-        """The lowest index, and from it on the place of each or -1; None where they lie far apart."""
+        """The lowest index, and the position or -1 of each index from it on.
+
+        None for sparse indices.
+        """
         low, high = int(self._listed.min()), int(self._listed.max())
         if high - low >= max(64 * len(self._listed), 1 << 16):
             return None
@@ -68,7 +74,7 @@ class Lookup:
         return self._listed[order], order
 
     def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of some indices are listed, as their positions, and where these are in the list.
+        """Return the positions of the listed indices, and theirs in the list.
 
         >>> [found.tolist() for found in Lookup(np.array([7, 3, 5])).find(np.array([4, 5, 7]))]
         [[1, 2], [2, 0]]
@@ -88,16 +94,16 @@ class Lookup:
 
 
 class Run(NamedTuple):
-    """Some of a dimension's global indices, and where a buffer has them; as many of both."""
+    """Global indices of a dimension and their positions in a buffer."""
 
     indices: Indices
     places: Indices
-    #: Where listed indices are, if they are compared with those of many processes.
+    #: Lookup of listed indices that are compared with those of many processes.
     lookup: Lookup | None = None
 
 
 class Overlap(NamedTuple):
-    """Where two buffers have the same elements of a dimension, and how many these are."""
+    """Positions of the common elements of two buffers, and their number."""
 
     source: Index
     target: Index
@@ -105,7 +111,10 @@ class Overlap(NamedTuple):
 
 
 def owned_runs(one: Map, place: int) -> list[Run]:
-    """Return what the process at a place of a dimension is the owner of (of several holders the lowest), and where."""
+    """Return the elements that a process owns along a dimension.
+
+    The lowest rank owns elements that several processes hold.
+    """
     whole = one.owned_slice(place)
     found = []
     for run in held_runs(one, place):
@@ -122,7 +131,7 @@ def owned_runs(one: Map, place: int) -> list[Run]:
 
 
 def held_runs(one: Map, place: int) -> list[Run]:
-    """Return all that the buffer of the process at a place holds, padding included."""
+    """Return all elements of a process's buffer, padding included."""
     segments = one.segments(place)
     starts = accumulate(map(len, segments), initial=0)
     runs = [Run(s, Range(start, len(s))) for s, start in zip(segments, starts, strict=False) if len(s)]
@@ -134,12 +143,12 @@ def _taken(items: Indices, chosen: np.ndarray) -> np.ndarray:
 
 
 def overlaps_of(source: Run, target: Run) -> Overlap | None:
-    """Return where two runs have the same indices, in the same order on both sides; None where they have none.
+    """Return the common elements of two runs, in one order; None without any.
 
-    Two processes that exchange them get the same, whichever of the runs has a lookup.
+    The result is the same on both processes, whichever run has a lookup.
 
-    >>> meet(Run(Range(0, 10), Range(2, 10)), Run(Range(4, 5, 3), Range(0, 5)))
-    Meeting(source=slice(6, 10, 3), target=slice(0, 2, 1), size=2)
+    >>> overlaps_of(Run(Range(0, 10), Range(2, 10)), Run(Range(4, 5, 3), Range(0, 5)))
+    Overlap(source=slice(6, 10, 3), target=slice(0, 2, 1), size=2)
     """
     a, b = source.indices, target.indices
     if isinstance(a, Range) and isinstance(b, Range):
@@ -162,7 +171,7 @@ def overlaps_of(source: Run, target: Run) -> Overlap | None:
 
 
 def _listed_twice(a: np.ndarray, b: np.ndarray, known: Lookup | None, other: Lookup | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return where two lists have the same indices, in the order of the second."""
+    """Return the positions of indices in both lists, in the second's order."""
     if known is None and other is not None:
         first, second = other.find(a)
         order = np.argsort(second, kind="stable")
@@ -172,17 +181,17 @@ def _listed_twice(a: np.ndarray, b: np.ndarray, known: Lookup | None, other: Loo
 
 
 def _prepared(runs: Sequence[Run]) -> list[Run]:
-    """Return runs that are compared with those of many processes."""
+    """Return runs with lookups, to compare them with those of many processes."""
     return [r if isinstance(r.indices, Range) else r._replace(lookup=Lookup(r.indices)) for r in runs]
 
 
 def _progression(a: Range, b: Range) -> Range:
-    """Return the numbers that two ascending progressions have in common."""
+    """Return the common numbers of two ascending progressions."""
     common = gcd(a.step, b.step)
     if not a.count or not b.count or (b.start - a.start) % common:
         return Range(0, 0)
     step = a.step // common * b.step
-    # The first number of a that b has too, wherever b begins.
+    # The first common number of both progressions, extended in both directions.
     turns = (b.start - a.start) // common * pow(a.step // common, -1, b.step // common) % (b.step // common)
     first, low = a.start + turns * a.step, max(a.start, b.start)
     first += -((first - low) // step) * step if first < low else 0
@@ -191,14 +200,14 @@ def _progression(a: Range, b: Range) -> Range:
 
 
 def _within(indices: Indices, one: Range) -> np.ndarray:
-    """Return which of listed indices a range has, as positions in the list."""
+    """Return the positions of listed indices that lie in a range."""
     listed = np.asarray(indices)
     inside = (listed >= one.start) & (listed <= one.last)
     return np.flatnonzero(inside & ((listed - one.start) % one.step == 0) if one.step > 1 else inside)
 
 
 def _at(places: Indices, chosen: Indices) -> Index:
-    """Return some of the places of a run, as a slice where they are evenly spaced."""
+    """Return some positions of a run, as a slice where they are evenly spaced."""
     if isinstance(places, Range) and isinstance(chosen, Range):
         return Range(places.start + chosen.start, chosen.count, chosen.step).as_slice()
     found = _taken(places, chosen.indices() if isinstance(chosen, Range) else chosen)
@@ -212,12 +221,15 @@ def _meetings(sources: Sequence[Run], targets: Sequence[Run]) -> list[Overlap]:
     return [m for a in sources for b in targets if (m := overlaps_of(a, b)) is not None]
 
 
-#: Along one dimension: the places of other processes, and what is met with each.
+#: Along one dimension: the coordinates of other processes, and the overlaps with each.
 Row = list[tuple[int, list[Overlap]]]
 
 
 def outgoing(source: Distribution, rank: int, target: Distribution) -> list[PlannedMessage]:
-    """Return what a process of the source sends to each process of the target; ExchangeError where the shapes differ."""
+    """Return the messages of a process of the source to the target.
+
+    Raises ExchangeError for different shapes.
+    """
     require_same_shape(source, target)
     rows: list[Row] = []
     for one, place, other in zip(source.maps, source.coords(rank), target.maps, strict=True):
@@ -228,9 +240,10 @@ def outgoing(source: Distribution, rank: int, target: Distribution) -> list[Plan
 
 
 def incoming(source: Distribution, target: Distribution, rank: int) -> list[PlannedMessage]:
-    """Return what a process of the target gets from each process of the source: the same boxes, seen from the other side.
+    """Return the messages to a process of the target from the source.
 
-    ExchangeError where the shapes differ, or nobody owns an element that the process holds.
+    The boxes are those of `outgoing`. Raises ExchangeError for different shapes, and for elements that no process of the source
+    owns.
     """
     require_same_shape(source, target)
     rows: list[Row] = []
@@ -250,11 +263,11 @@ def _messages(rows: Sequence[Row], grid: Sequence[int]) -> Iterator[PlannedMessa
 
 
 def box_of(along: Sequence[Overlap], array: int = 0) -> Box:
-    """Return what meets along every dimension as a box."""
+    """Return the box of overlaps along every dimension."""
     return Box(tuple(m.source for m in along), tuple(m.target for m in along), tuple(m.size for m in along), array)
 
 
 def require_same_shape(source: Distribution, target: Distribution) -> None:
-    """Raise ExchangeError unless both distributions are of arrays of one shape."""
+    """Raise ExchangeError unless two distributions have one shape."""
     if source.shape != target.shape:
         raise ExchangeError(f"source of shape {source.shape}, target of shape {target.shape}: give distributions of one array")

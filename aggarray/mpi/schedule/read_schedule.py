@@ -1,7 +1,7 @@
-"""Who reads which stored chunks, so that each is decoded by one process only, and where does what was read go?
+"""Schedule of collective reads: the rank that reads each stored chunk.
 
-A unit is a box of the array that lies in one stored chunk. Units go to processes as stretches of about as many bytes, in the
-order of the processes that they are wanted by, so that little has to move; what a process gets is joined to a few boxes.
+A unit is a box of the array that lies in one stored chunk. Units are assigned in the order of the processes that require them,
+in shares of about equal cost, so that few bytes are moved. Each share is joined to few boxes.
 """
 
 from collections import defaultdict
@@ -20,7 +20,11 @@ from aggarray.mpi.schedule.overlap import Box, Overlap, PlannedMessage, Run, box
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Boxes, int64 (n, dimensions, 2), half-open; what each costs to read, int64 bytes; of which chunk it is, int64 (n, 2)."""
+    """Boxes of an array that lie in one stored chunk each.
+
+    ``boxes``: int64 (n, dimensions, 2), half-open; ``costs``: int64 bytes to read; ``chunks``: int64 (n, 2), the identity of
+    the chunk.
+    """
 
     boxes: np.ndarray
     costs: np.ndarray
@@ -28,21 +32,22 @@ class Units:
 
     @classmethod
     def joined(cls, several: Sequence["Units"]) -> "Units":
-        """Return all units of several."""
+        """Return the concatenation of several units."""
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in ("boxes", "costs", "chunks")))
 
 
 def schedule_reads(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:
-    """Return for each round the boxes that each of ``count`` processes reads for all; None where no chunk is wanted twice.
+    """Return for each round the boxes that each of ``count`` processes reads.
 
-    Chunks that nobody wants are left out. In a round a process reads no more than ``most`` elements, unless it is one chunk.
+    None where no two processes require one chunk. Chunks that are not required are left out. A process reads at most ``most``
+    elements in a round, or one chunk.
     """
     wanted, preferred = _demand(units.boxes, target)
     kept = np.flatnonzero(wanted)
     boxes = units.boxes[kept]
     _, group = np.unique(units.chunks[kept], axis=0, return_inverse=True)
     group = group.reshape(-1)
-    # The first unit of each chunk speaks for it: the parts of a chunk are read together, for the price of one.
+    # The first unit of each chunk represents it: all units of a chunk are read together, at the cost of one.
     _, first = np.unique(group, return_index=True)
     homes = preferred[kept][first]
     if (wanted <= 1).all() and (homes[group] == preferred[kept]).all():
@@ -59,7 +64,9 @@ def schedule_reads(units: Units, target: Distribution, count: int, most: int) ->
 
 
 def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
-    """Return the round of each chunk: those of a reader, which stand together, fill one round after the other.
+    """Return the round of each chunk, filling one round of a reader at a time.
+
+    The chunks of a reader are consecutive.
 
     >>> _rounds(np.array([2, 2, 2, 9, 1]), np.array([0, 0, 0, 1, 1]), 4).tolist()
     [0, 0, 1, 0, 1]
@@ -77,7 +84,10 @@ def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _demand(boxes: np.ndarray, target: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many processes hold some of each box (more where padding wraps), and the first that owns some, by number."""
+    """Return the number of holders of each box, and the first owner's rank.
+
+    The number is higher where padding wraps.
+    """
     wanted, preferred = np.ones(len(boxes), np.int64), np.zeros(len(boxes), np.int64)
     for d, one in enumerate(target.maps):
         ends, number = np.unique(boxes[:, d], axis=0, return_inverse=True)
@@ -90,7 +100,7 @@ def _demand(boxes: np.ndarray, target: Distribution) -> tuple[np.ndarray, np.nda
 
 
 def _touched(runs: Sequence[Run], ends: np.ndarray) -> np.ndarray:
-    """Return for each (low, high) how many of some runs have an index between."""
+    """Return for each (low, high) the number of runs with an index in it."""
     found = np.zeros(len(ends), np.int64)
     low, high = ends[:, 0], ends[:, 1]
     for run in runs:
@@ -104,7 +114,9 @@ def _touched(runs: Sequence[Run], ends: np.ndarray) -> np.ndarray:
 
 
 def join_boxes(boxes: np.ndarray) -> np.ndarray:
-    """Join boxes that lie side by side, along the last dimension first; none may overlap.
+    """Join adjacent boxes, along the last dimension first.
+
+    Boxes must not overlap.
 
     >>> join_boxes(np.array([[[0, 1], [0, 2]], [[0, 1], [2, 4]], [[1, 2], [0, 4]]])).tolist()
     [[[0, 2], [0, 4]]]
@@ -123,7 +135,7 @@ def join_boxes(boxes: np.ndarray) -> np.ndarray:
 
 
 def chunks_to_read(boxes: np.ndarray, target: Distribution) -> list[PlannedMessage]:
-    """Return what a process that has read boxes sends to each process of the target."""
+    """Return the messages of a process that has read boxes to the target."""
     found: dict[int, list[Box]] = defaultdict(list)
     for number, box in enumerate(boxes.tolist()):
         rows = []
@@ -137,7 +149,7 @@ def chunks_to_read(boxes: np.ndarray, target: Distribution) -> list[PlannedMessa
 
 
 def chunks_to_receive(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int) -> list[PlannedMessage]:
-    """Return what a process of the target gets from each process that has read boxes."""
+    """Return the messages to a process of the target from all readers."""
     held = [held_runs(one, place) for one, place in zip(target.maps, target.coords(rank), strict=True)]
     found = []
     for peer, boxes in enumerate(boxes_of_all):

@@ -1,6 +1,6 @@
-"""How is a schedule carried out? Bytes go through a `Link`, of which each back end has its own: one module of this folder.
+"""Execution of schedules: messages of bytes over links.
 
-A back end is a module with a class ``LINK`` derived from `base.Link`; there is no list to edit.
+Each back end is a module of this folder with a class ``LINK`` derived from `base.Link`.
 """
 
 import functools
@@ -38,9 +38,9 @@ def _back_ends() -> tuple[type[Link], ...]:
 
 
 def link_over(comm: Any) -> Link:
-    """Return a link of its own over a communicator, or the link that is given; ExchangeError for anything else.
+    """Return a link over a communicator, or the link given.
 
-    Collective over the communicator.
+    Collective over the communicator. Raises ExchangeError for anything else.
     """
     if isinstance(comm, Link):
         return comm

@@ -1,4 +1,4 @@
-"""How do processes find out together that something is wrong, so that all raise an error and none waits for another?"""
+"""Collective error handling: all processes raise the error of one."""
 
 import pickle
 from collections.abc import Callable
@@ -11,10 +11,11 @@ _T = TypeVar("_T")
 
 
 def agree(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
-    """Return what every process says, by rank; where it is an error, all raise that of the lowest rank. Collective.
+    """Return the result of a call on every process, by rank.
 
-    Errors of aggarray keep their class, others become ExchangeErrors; the message names the process. ``call``: what is being
-    done, in words, then what has to be the same for all; ExchangeError where processes are about to do different things.
+    Where calls fail, all processes raise the error of the lowest rank. Errors of aggarray keep their class, others become
+    ExchangeErrors; the message names the process. ``call``: a description of the operation, then values that must be equal on
+    all processes; ExchangeError where they differ. Collective.
     """
     said: Any = None
     wrong: AggarrayError | None = None
@@ -22,7 +23,7 @@ def agree(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list
         said = say()
     except AggarrayError as error:
         wrong = error
-    except Exception as error:  # whatever it is, the others must not wait: code of other libraries runs here, too
+    except Exception as error:  # foreign code may raise any exception, and the other processes must not wait
         wrong = ExchangeError(f"{type(error).__name__}: {error}")
         wrong.__cause__ = error
     found = (
@@ -42,12 +43,12 @@ def agree(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list
 def _packed(call: tuple[Any, ...], said: Any, wrong: AggarrayError | None) -> bytes:
     try:
         return pickle.dumps((call, said, wrong), protocol=5)
-    except Exception as error:  # pickling runs code of what is pickled
+    except Exception as error:  # pickling runs foreign code
         return pickle.dumps((call[:1], None, ExchangeError(f"{type(error).__name__}: {error}")), protocol=5)
 
 
 def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
-    """Raise ExchangeError where processes call different things."""
+    """Raise ExchangeError where processes call different operations."""
     if first[:1] != other[:1]:
         names = [str(call[0]) if call else "something else" for call in (first, other)]
         raise ExchangeError(f"process 0 calls {names[0]}, process {rank} {names[1]}: call the same everywhere")
@@ -59,5 +60,8 @@ def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
 
 
 def shared(link: Link, make: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
-    """Return what process 0 makes, on all of them; its error is everybody's. Collective."""
+    """Return the result of a call on process 0 on all processes.
+
+    All processes raise its error. Collective.
+    """
     return agree(link, lambda: None if link.rank else make(), call)[0]  # type: ignore[return-value]

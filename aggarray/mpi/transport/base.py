@@ -1,6 +1,6 @@
-"""What does a back end have to be able to do? Pass bytes between numbered processes, and show everybody what everybody says.
+"""Interface of a back end: messages of bytes between ranks, and allgather.
 
-Messages between two processes with one tag arrive in the order in which they were sent. All else is built on this.
+Messages between two ranks with one tag arrive in the order in which they were sent.
 """
 
 import pickle
@@ -10,74 +10,83 @@ from typing import Any, Self
 
 import numpy as np
 
-#: Tags of messages: of trees, of moves (one more for each way), and of what sections say.
+#: Tags of messages: of trees, of moves (plus the direction), and of objects in sections.
 TREE, MOVE, SAID = 1, 2, 8
 
 
 class Link(ABC):
-    """One process's end of the connections between ``size`` processes, itself being number ``rank``."""
+    """End of the connections between ``size`` processes, of rank ``rank``."""
 
     rank: int
     size: int
 
     @classmethod
     def accepts(cls, comm: Any) -> bool:
-        """Tell whether the back end makes links over such a communicator."""
+        """Return whether the back end makes links over a communicator."""
         return False
 
     @classmethod
     def over(cls, comm: Any) -> Self:
-        """Return a link over a communicator, whose messages nobody else sees. Collective."""
+        """Return a link over a private duplicate of a communicator. Collective."""
         raise NotImplementedError
 
     @abstractmethod
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all processes give, by rank; small objects. Collective."""
+        """Return the small objects of all processes, by rank. Collective."""
 
     @abstractmethod
     def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to send contiguous bytes (uint8, at most 1 GiB), which must not change before `first` has returned this."""
+        """Start to send contiguous uint8, at most 1 GiB; return the request.
+
+        The bytes must not change before the request is done.
+        """
 
     @abstractmethod
     def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to receive exactly so many bytes."""
+        """Start to receive exactly as many bytes as ``into`` has.
+
+        Returns the request.
+        """
 
     @abstractmethod
     def first(self, pending: Sequence[Any]) -> int:
-        """Wait until one of some sends and receives is done; return which."""
+        """Wait until one of some requests is done; return its index."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the link holds. Collective."""
+        """Free the resources of the link. Collective."""
 
     def wait(self, pending: Sequence[Any]) -> None:
-        """Wait until all are done."""
+        """Wait until all requests are done."""
         left = list(pending)
         while left:
             del left[self.first(left)]
 
 
 class Section(Link):
-    """A link between some of the processes of another, numbered in the order given; nothing of its own to free."""
+    """Link between some of the processes of another link, in the order given.
+
+    It has no resources of its own.
+    """
 
     def __init__(self, link: Link, ranks: Sequence[int]) -> None:
         self._link, self._ranks = link, tuple(ranks)
         self.rank, self.size = self._ranks.index(link.rank), len(self._ranks)
 
     def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to send."""
+        """Start to send."""
         return self._link.send(data, self._ranks[peer], tag)
 
     def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to receive."""
+        """Start to receive."""
         return self._link.receive(into, self._ranks[peer], tag)
 
     def first(self, pending: Sequence[Any]) -> int:
-        """Wait for one."""
+        """Wait for one request."""
         return self._link.first(pending)
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all say: told to the first, who tells the others."""
+        """Return the objects of all processes, gathered on rank 0 and sent back."""
         mine = pickle.dumps(item)
         if self.rank:
             self._say(mine, 0)
@@ -102,4 +111,4 @@ class Section(Link):
         return words.tobytes()
 
     def close(self) -> None:
-        """Do nothing: the link belongs to others."""
+        """Do nothing: the parent link stays open."""

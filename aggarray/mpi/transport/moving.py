@@ -1,8 +1,7 @@
-"""How do boxes of one process's arrays get into those of others?
+"""Exchange of boxes of arrays between processes.
 
-All receives are posted, then parcels are packed and sent, a bounded number of bytes at a time, and what arrives is unpacked
-in the order of arrival. What a process has for itself is copied without a message. A box that is contiguous as it is, is
-neither packed nor unpacked.
+All receives are posted first. Messages are then packed and sent, a bounded number of bytes at a time, and unpacked in the order
+of arrival. Messages of a process to itself are copied. A contiguous box is sent and received without a copy.
 """
 
 from collections import deque
@@ -15,13 +14,13 @@ import numpy as np
 from aggarray.mpi.schedule.overlap import Index
 from aggarray.mpi.transport.base import MOVE, Link
 
-#: Copies that are being sent take no more bytes than this, unless a single one does; a message has at most so many.
+#: Maximum bytes of packed messages in transit (except a single larger one), and of one MPI message.
 _IN_FLIGHT, LARGEST = 64 << 20, 1 << 30
 _HUGE = 1 << 22
 
 
 class Part(NamedTuple):
-    """A box of an array, one selector per dimension, and its shape."""
+    """A box of an array: one selector per dimension, and its shape."""
 
     array: np.ndarray
     selectors: tuple[Index, ...]
@@ -36,7 +35,7 @@ class Part(NamedTuple):
         return None
 
     def get(self) -> np.ndarray:
-        """Return the values, as a view where that can be."""
+        """Return the values, as a view where possible."""
         view = self.view
         return self.array[self._listed] if view is None else view
 
@@ -54,7 +53,10 @@ class Part(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What goes to another process, or comes from it: boxes one after the other. ``way`` tells several between two apart."""
+    """Consecutive boxes to send to, or receive from, a rank.
+
+    ``way``: distinguishes several messages between two ranks.
+    """
 
     peer: int
     parts: tuple[Part, ...]
@@ -67,21 +69,21 @@ class Message(NamedTuple):
 
 
 def bytes_of(values: np.ndarray) -> np.ndarray:
-    """Return a contiguous array as its bytes, uint8; no copy."""
+    """Return the bytes of a contiguous array as uint8, without a copy."""
     return values.reshape(-1).view(np.uint8)
 
 
 def pieces_of(data: np.ndarray) -> list[np.ndarray]:
-    """Cut bytes into messages."""
+    """Cut bytes into pieces of at most the maximum message size."""
     return [data[start : start + LARGEST] for start in range(0, len(data), LARGEST)]
 
 
 class BufferPool:
-    """Memory for copies on their way, uint8, used again by later moves: what is new to a process costs as much as decoding.
+    """Pool of uint8 buffers, because new memory costs as much as decoding.
 
-    >>> crates = Crates()
-    >>> crates.give_back(first := crates.take(100))
-    >>> crates.take(50) is first, crates.take(50) is first
+    >>> pool = BufferPool()
+    >>> pool.give_back(first := pool.take(100))
+    >>> pool.take(50) is first, pool.take(50) is first
     (True, False)
     """
 
@@ -89,15 +91,15 @@ class BufferPool:
         self._free: list[np.ndarray] = []
 
     def take(self, size: int) -> np.ndarray:
-        """Return so many bytes, or more; the smallest that are free."""
+        """Return the smallest sufficient free buffer, or a new one."""
         fitting = [n for n, crate in enumerate(self._free) if len(crate) >= size]
         if fitting:
             return self._free.pop(min(fitting, key=lambda n: len(self._free[n])))
-        # Of arrays from this size on NumPy asks for huge pages, of which the system hands out hundreds at a time.
+        # From this size on NumPy requests huge pages, which fault hundreds of pages at a time.
         return np.empty(max(size, _HUGE) if size > _HUGE // 8 else size, np.uint8)
 
     def give_back(self, crate: np.ndarray) -> None:
-        """Keep memory that is no longer used, as long as it is little enough."""
+        """Return a buffer to the pool, up to the limit of the pool."""
         if sum(map(len, self._free)) + len(crate) <= _IN_FLIGHT:
             self._free.append(crate)
 
@@ -110,7 +112,10 @@ def move(
     add: bool = False,
     crates: BufferPool | None = None,
 ) -> None:
-    """Send parcels and receive others, of elements of ``dtype``; ``add``: to what is there, instead of replacing it."""
+    """Send and receive messages of elements of ``dtype``.
+
+    ``add``: add to the target's elements instead of replacing them.
+    """
     journey = _Exchange(link, dtype, add, BufferPool() if crates is None else crates)
     for parcel in taken:
         if parcel.peer != link.rank:
@@ -129,7 +134,7 @@ def move(
 
 
 class _Transfer:
-    """A parcel under way: its bytes, the crate of a copy, how many messages are not done, and what is unpacked on arrival."""
+    """A message in transit, or a buffer of it."""
 
     __slots__ = ("crate", "data", "left", "parcel")
 
@@ -139,7 +144,7 @@ class _Transfer:
 
 
 class _Exchange:
-    """Everything that is under way."""
+    """All messages in transit."""
 
     def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, crates: BufferPool) -> None:
         self._link, self._dtype, self._add, self._crates = link, dtype, add, crates
@@ -149,11 +154,11 @@ class _Exchange:
 
     @property
     def has_room(self) -> bool:
-        """Whether another parcel may be packed."""
+        """Whether another message may be packed."""
         return self._copies < _IN_FLIGHT
 
     def expect(self, parcel: Message) -> None:
-        """Begin to receive a parcel, straight to its place where that is contiguous."""
+        """Start to receive a message, directly into a contiguous box."""
         place = None if self._add or len(parcel.parts) > 1 else self._plain(parcel.parts[0])
         if place is None:
             size = parcel.size * self._dtype.itemsize
@@ -163,7 +168,7 @@ class _Exchange:
             self._begin(_Transfer(bytes_of(place)), self._link.receive, parcel)
 
     def dispatch(self, parcel: Message) -> None:
-        """Begin to send a parcel."""
+        """Start to send a message."""
         values = self._plain(parcel.parts[0]) if len(parcel.parts) == 1 else None
         if values is not None:
             self._begin(_Transfer(bytes_of(values)), self._link.send, parcel)
@@ -179,7 +184,7 @@ class _Exchange:
         self._begin(_Transfer(crate[:size], crate), self._link.send, parcel)
 
     def _plain(self, part: Part) -> np.ndarray | None:
-        """Return a box as a view that can be a message as it is, None where it cannot."""
+        """Return a box as a contiguous view of the dtype, None where impossible."""
         view = part.view
         fits = view is not None and view.dtype == self._dtype and view.flags.c_contiguous and view.flags.aligned
         return view if fits else None
@@ -190,7 +195,7 @@ class _Exchange:
             self._trips.append(trip)
 
     def step(self) -> None:
-        """Wait for a message; unpack what has arrived."""
+        """Wait for one request, and unpack a complete message."""
         number = self._link.first(self.pending)
         del self.pending[number]
         trip = self._trips.pop(number)

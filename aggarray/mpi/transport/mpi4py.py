@@ -1,7 +1,6 @@
-"""How do processes under MPI reach each other? Through a duplicate of their communicator, freed when the link is closed.
+"""Back end over mpi4py: a duplicate of the communicator.
 
-MPI waits by asking again and again, which takes a processor from those that still work. Here whoever has waited for a moment
-sleeps between questions.
+MPI waits by polling, which takes a processor from busy processes. This back end sleeps between polls after a short time.
 """
 
 import sys
@@ -16,7 +15,7 @@ from aggarray.mpi.transport.base import Link
 
 
 class MPILink(Link):
-    """Bytes go as MPI_BYTE, contiguous and native as they are: MPI sees no other types."""
+    """Link over MPI; messages have the type MPI_BYTE."""
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -26,7 +25,7 @@ class MPILink(Link):
 
     @classmethod
     def accepts(cls, comm: Any) -> bool:
-        """Tell whether it is a communicator of mpi4py, which then has been imported."""
+        """Return whether ``comm`` is a communicator of mpi4py."""
         mpi = sys.modules.get("mpi4py.MPI")
         return mpi is not None and isinstance(comm, mpi.Comm)
 
@@ -38,21 +37,21 @@ class MPILink(Link):
         return cls(comm.Dup())
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all say; until they do, this one sleeps."""
+        """Return the objects of all processes, sleeping until all have entered."""
         _wait_for(self._comm.Ibarrier().Test)
         found: list[Any] = self._comm.allgather(item)
         return found
 
     def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to send."""
+        """Start to send."""
         return self._comm.Isend([data, self._byte], peer, tag)
 
     def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to receive."""
+        """Start to receive."""
         return self._comm.Irecv([into, self._byte], peer, tag)
 
     def first(self, pending: Sequence[Any]) -> int:
-        """Wait for one."""
+        """Wait for one request."""
         requests, done = list(pending), [0]
 
         def ready() -> bool:
@@ -68,12 +67,12 @@ class MPILink(Link):
             self._comm.Free()
 
 
-#: Seconds of asking without a break, and the longest break.
+#: Seconds of polling without a pause, and the longest pause.
 _BUSY, _BREAK = 5e-4, 1e-3
 
 
 def _wait_for(ready: Callable[[], bool]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     until, pause = time.perf_counter() + _BUSY, 2e-5
     while not ready():
         if time.perf_counter() > until:

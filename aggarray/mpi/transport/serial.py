@@ -1,4 +1,4 @@
-"""How does a program run without MPI? As one process, which sends messages to itself alone."""
+"""Back end of a single process, which sends messages to itself."""
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from aggarray.mpi.transport.base import Link
 
 
 class SerialLink(Link):
-    """One process and no library."""
+    """Link of one process without a library."""
 
     def __init__(self) -> None:
         self.rank, self.size = 0, 1
         self._sent: dict[int, deque[np.ndarray]] = defaultdict(deque)
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what this one says."""
+        """Return the object of this process."""
         return [item]
 
     def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
@@ -26,11 +26,14 @@ class SerialLink(Link):
         return None
 
     def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Note where the next message goes."""
+        """Return the target of the next message as the request."""
         return into, tag
 
     def first(self, pending: Sequence[Any]) -> int:
-        """Take the first that is done: sends are at once, receives once something was sent."""
+        """Return the first request that is done.
+
+        Sends are done at once, receives once a message was sent.
+        """
         for number, one in enumerate(pending):
             if one is None:
                 return number

@@ -1,6 +1,7 @@
-"""How are values copied to all members of a group, or summed over them? Along a binomial tree whose root is the first member.
+"""Broadcast and reduction over a group along a binomial tree.
 
-Whoever is in several groups has to enter them in ascending order of their roots: then nobody waits in a circle.
+The root is the first member. A process that is a member of several groups must enter them in ascending order of their roots,
+which prevents deadlocks.
 """
 
 import pickle
@@ -13,12 +14,12 @@ import numpy as np
 from aggarray.mpi.transport.base import TREE, Link
 from aggarray.mpi.transport.moving import bytes_of, pieces_of
 
-#: Up to so many bytes messages cost by their number, above by their size.
+#: Bytes up to which the number of messages, not their size, determines the cost.
 _LITTLE = 1 << 16
 
 
 def _above(place: int) -> int:
-    """Return the place in a group of whom a member hears.
+    """Return the position of the parent of a member of a group.
 
     >>> [_above(place) for place in (1, 2, 3, 6, 7)]
     [0, 0, 2, 4, 6]
@@ -27,7 +28,7 @@ def _above(place: int) -> int:
 
 
 def _below(place: int, size: int) -> list[int]:
-    """Return the places that a member tells, those with most behind them first.
+    """Return the positions of a member's children, largest subtree first.
 
     >>> _below(0, 7), _below(4, 7), _below(1, 7)
     ([4, 2, 1], [6, 5], [])
@@ -38,7 +39,10 @@ def _below(place: int, size: int) -> list[int]:
 
 
 def broadcast_tree(link: Link, group: Sequence[int], values: np.ndarray) -> None:
-    """Copy the root's values, C-contiguous, into those of all members. Collective over the group, a list of ranks."""
+    """Copy the root's values, C-contiguous, into those of all members.
+
+    ``group``: a list of ranks. Collective over the group.
+    """
     data, place = bytes_of(values), group.index(link.rank)
     if place:
         link.wait([link.receive(piece, group[_above(place)], TREE) for piece in pieces_of(data)])
@@ -46,9 +50,9 @@ def broadcast_tree(link: Link, group: Sequence[int], values: np.ndarray) -> None
 
 
 def reduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
-    """Add the values of all members, C-contiguous, to those of the root; those of others change too. Collective.
+    """Combine the values of all members, C-contiguous, into those of the root.
 
-    ``combine``: what is done instead of adding.
+    The values of other members change too. Collective over the group.
     """
     place = group.index(link.rank)
     for p in reversed(_below(place, len(group))):
@@ -60,9 +64,9 @@ def reduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: n
 
 
 def allreduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
-    """Give all members what `reduce_tree` gives the root. Collective.
+    """Combine the values of all members, C-contiguous, on all members.
 
-    Large arrays are not added up by one: each member adds up a part, and tells the others.
+    Each member combines a part of large arrays and sends it to the others. Collective over the group.
     """
     if values.nbytes <= _LITTLE or len(group) == 1:
         reduce_tree(link, group, values, combine)
@@ -75,7 +79,7 @@ def allreduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine
     heard = {p: np.empty_like(parts[place]) for p in others}
     _swap(link, group, heard, {p: parts[p] for p in others})
     heard[place] = parts[place].copy()
-    # In the order of the members: all of them, and all runs, get the same.
+    # Combining in the order of the members makes the result deterministic.
     parts[place][...] = heard[0]
     for p in range(1, len(group)):
         combine(parts[place], heard[p], out=parts[place])
@@ -83,14 +87,14 @@ def allreduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine
 
 
 def _swap(link: Link, group: Sequence[int], heard: dict[int, np.ndarray], told: dict[int, np.ndarray]) -> None:
-    """Receive an array of each of some members, and send one to each."""
+    """Receive an array from each of some members, and send one to each."""
     pending = [link.receive(piece, group[p], TREE) for p, one in heard.items() for piece in pieces_of(bytes_of(one))]
     pending += [link.send(piece, group[p], TREE) for p, one in told.items() for piece in pieces_of(bytes_of(one))]
     link.wait(pending)
 
 
 def broadcast_object(link: Link, item: Any, root: int = 0) -> Any:
-    """Return an object of one process on all of them; it may be large. Collective."""
+    """Return an object of one process, possibly large, on all. Collective."""
     words = np.frombuffer(pickle.dumps(item, protocol=5), np.uint8) if link.rank == root else np.empty(0, np.uint8)
     length = link.allgather(len(words))[root]
     data = words if link.rank == root else np.empty(length, np.uint8)
