@@ -26,11 +26,13 @@ def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], bal
     The arguments and errors are those of `Distribution.from_partitions`.
     """
     if balance not in ("contiguous", "cost"):
-        raise ProtocolError(f"balance {brief(balance)}: give 'contiguous' or 'cost'")
+        raise ProtocolError(f"unknown balance {brief(balance)}", hint="give 'contiguous' or 'cost'")
     if not hasattr(array, "partitions"):
-        raise ProtocolError(f"{type(array).__name__} has no partitions: give a master array")
+        raise ProtocolError(f"{type(array).__name__} has no partitions", hint="give a master array")
     if not isinstance(assignment, Mapping):
-        raise ProtocolError(f"assignment {brief(assignment)}: give the ranks by dimension, such as {{'time': [0, 0, 1]}}")
+        raise ProtocolError(
+            f"assignment {brief(assignment)} is not a mapping", hint="give the ranks by dimension, such as {'time': [0, 0, 1]}"
+        )
     if isinstance(offsets := getattr(array, "offsets", None), np.ndarray):
         return (_by_samples(offsets, nprocs, assignment, balance),)
     edges = array.partitions.edges
@@ -55,7 +57,8 @@ def _by_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Seque
     """Return blocks of instances with the lowest maximum number of samples."""
     if assignment or balance != "contiguous":
         raise ProtocolError(
-            "a ragged array: its instances stay in order; give balance='contiguous' and no assignment, or a Block"
+            "the instances of a ragged array cannot be reordered",
+            hint="give balance='contiguous' and no assignment, or a Block",
         )
     (count,) = _grid(nprocs, [len(offsets) - 1], [0])
     return _map(np.arange(len(offsets)), contiguous(np.diff(offsets), count), count, together=True)
@@ -138,7 +141,8 @@ def _given(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:
     found = integers(ranks, f"assignment of {dimension!r}")
     if found.shape != (slabs,) or (found.size and not (int(found.min()) >= 0 and int(found.max()) < count)):
         raise ProtocolError(
-            f"assignment of {dimension!r}: {brief(ranks)}: give a rank of 0 to {count - 1} for each of its {slabs} partitions"
+            f"invalid assignment of {dimension!r}: {brief(ranks)}",
+            hint=f"give a rank of 0 to {count - 1} for each of its {slabs} partitions",
         )
     return found
 
@@ -148,7 +152,9 @@ def _axis(dimension: Any, names: Sequence[str]) -> int:
     if dimension in names:
         return names.index(dimension)
     if number is None or not 0 <= number < len(names):
-        raise ProtocolError(f"assignment of dimension {brief(dimension)}: the array has {', '.join(names) or 'no dimensions'}")
+        raise ProtocolError(
+            f"assignment of unknown dimension {brief(dimension)}", hint=f"the array has {', '.join(names) or 'no dimensions'}"
+        )
     return number
 
 
@@ -162,17 +168,18 @@ def _grid(nprocs: Any, slabs: Sequence[int], by_hand: Sequence[int]) -> tuple[in
         counts = integers(nprocs, "nprocs")
         if counts.shape != (len(slabs),) or (counts < 1).any():
             raise ProtocolError(
-                f"nprocs {brief(nprocs)}: give a number of at least 1, or one for each of {len(slabs)} dimensions"
+                f"nprocs {brief(nprocs)} is out of range",
+                hint=f"give a number of at least 1, or one for each of {len(slabs)} dimensions",
             )
         return tuple(counts.tolist())
     count = count_of(nprocs, "nprocs", 1)
     if not slabs:
         if count > 1:
-            raise ProtocolError(f"nprocs {count}: an array without dimensions has one process only")
+            raise ProtocolError(f"nprocs {count} is out of range: an array without dimensions has one process only")
         return ()
     candidates = by_hand or range(len(slabs))
     if len(by_hand) > 1:
-        raise ProtocolError(f"nprocs {count} with several assignments: give the grid, one number per dimension")
+        raise ProtocolError(f"nprocs {count} is ambiguous with several assignments", hint="give one number per dimension")
     best = max(candidates, key=lambda d: slabs[d])
     grid = [1] * len(slabs)
     if by_hand or slabs[best] >= count or prod(slabs) == slabs[best]:

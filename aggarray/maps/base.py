@@ -178,15 +178,15 @@ class Map(ABC):
         found = positions(g, "global index")
         if found.size and (int(found.min()) < 0 or int(found.max()) >= self.size):
             wrong = found.min() if found.min() < 0 else found.max()
-            allowed = f"give 0 to {self.size - 1}" if self.size else "it has no elements"
-            raise SelectionError(f"global index {wrong} of a dimension of size {self.size}: {allowed}")
+            hint = f"give 0 to {self.size - 1}" if self.size else None
+            raise SelectionError(f"global index {wrong} is out of range for a dimension of size {self.size}", hint=hint)
         return found
 
     def _checked(self, rank: Any) -> int:
         """Return a rank; ProtocolError if it is out of range."""
         found = whole(rank)
         if found is None or not 0 <= found < self.nprocs:
-            raise ProtocolError(f"rank {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
+            raise ProtocolError(f"rank {brief(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
         return found
 
     def _local(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -196,13 +196,13 @@ class Map(ABC):
         """
         ranks, places = np.broadcast_arrays(positions(rank, "rank"), positions(local, "local index"))
         if ranks.size and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.nprocs):
-            raise ProtocolError(f"ranks {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
+            raise ProtocolError(f"ranks {brief(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
         beyond = (places < 0) | (places >= extents(ranks))
         if beyond.any():
             where = int(np.flatnonzero(beyond.ravel())[0])
             raise SelectionError(
-                f"local index {places.ravel()[where]} of rank {ranks.ravel()[where]}, "
-                f"whose buffer has {self.extent(int(ranks.ravel()[where]))} elements: give one of them"
+                f"local index {places.ravel()[where]} is out of range for rank {ranks.ravel()[where]}, "
+                f"whose buffer has {self.extent(int(ranks.ravel()[where]))} elements"
             )
         return ranks, places
 
@@ -298,7 +298,7 @@ def positions(values: Any, what: str) -> np.ndarray:
         found = found.astype(np.int64)  # NumPy reads [] as floats
     large = found.dtype.kind == "u" and found.size and int(found.max()) > np.iinfo(np.int64).max
     if found.dtype.kind not in "iu" or large:
-        raise SelectionError(f"{what} {brief(values)} ({found.dtype}): give integers of at most 64 bits")
+        raise SelectionError(f"{what} {brief(values)} has dtype {found.dtype}", hint="give integers of at most 64 bits")
     return found.astype(np.int64)
 
 
@@ -306,12 +306,12 @@ def count_of(value: Any, what: str, least: int) -> int:
     """Return an integer of at least ``least``; ProtocolError for others."""
     found = whole(value)
     if found is None or found < least:
-        raise ProtocolError(f"{what} {brief(value)}: give an integer of at least {least}")
+        raise ProtocolError(f"invalid {what} {brief(value)}", hint=f"give an integer of at least {least}")
     return found
 
 
 def flag_of(value: Any, what: str) -> bool:
     """Return a truth value; ProtocolError for anything else."""
     if not isinstance(value, bool | np.bool):
-        raise ProtocolError(f"{what} {brief(value)}: give True or False")
+        raise ProtocolError(f"invalid {what} {brief(value)}", hint="give True or False")
     return bool(value)

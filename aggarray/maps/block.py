@@ -90,13 +90,16 @@ class Block(MapType):
         edges = integers(self.bounds, "bounds")
         if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or (np.diff(edges) < 0).any():
             raise ProtocolError(
-                f"bounds {brief(self.bounds)}: give cuts from 0 to the size, one more than processes, ascending"
+                f"invalid bounds {brief(self.bounds)}",
+                hint="give ascending cuts from 0 to the size, one more than processes",
             )
         nprocs = len(edges) - 1
         pads = _padding(self.padding, nprocs)
         periodic = flag_of(self.periodic, "periodic")
         if self.outer not in ("boundary", "wrap") or (self.outer == "wrap" and not periodic):
-            raise ProtocolError(f"outer {brief(self.outer)}: give 'boundary', or 'wrap' for a periodic dimension")
+            raise ProtocolError(
+                f"invalid outer {brief(self.outer)}", hint="give 'boundary', or 'wrap' for a periodic dimension"
+            )
         halo = pads.copy()
         if self.outer == "boundary":
             halo[0, 0] = halo[-1, 1] = 0
@@ -220,17 +223,22 @@ class Block(MapType):
     def _check_can_say(self, version: str) -> None:
         outer = self.periodic and bool(self._pads[0, 0] or self._pads[-1, 1])
         if version == OLD and outer and self.outer == "boundary":
-            raise ProtocolError("0.9.0 has no boundary padding on a periodic dimension: write 0.10.0, or use outer='wrap'")
+            raise ProtocolError(
+                "0.9.0 cannot express boundary padding on a periodic dimension", hint="write 0.10.0, or use outer='wrap'"
+            )
         if version == OLD:
             return
         if outer and self.outer == "wrap":
-            raise ProtocolError("0.10.0 has no padding that wraps (outer='wrap'): write 0.9.0, or use outer='boundary'")
+            raise ProtocolError(
+                "0.10.0 cannot express padding that wraps (outer='wrap')", hint="write 0.9.0, or use outer='boundary'"
+            )
         uneven = np.flatnonzero(self._pads[:-1, 1] != self._pads[1:, 0])
         if uneven.size:
             i = int(uneven[0])
             raise ProtocolError(
                 f"padding {self._pads[i].tolist()} and {self._pads[i + 1].tolist()} of ranks {i} and {i + 1}: "
-                "0.10.0 wants equal widths at both sides of a cut; write 0.9.0"
+                "0.10.0 requires equal widths at both sides of a cut",
+                hint="write 0.9.0",
             )
 
     def sliced(self, chosen: Range) -> Map:
@@ -318,7 +326,8 @@ class Block(MapType):
         wraps = any(p.wraps and p.halo != _inner(p.pads, p.rank, p.nprocs, False) for p in parts)
         if wraps:
             raise ProtocolError(
-                "padding of 0.9.0 that wraps round a periodic dimension, which 0.10.0 cannot say: make a Block(outer='wrap')"
+                "the padding of 0.9.0 wraps at the ends of a periodic dimension, which 0.10.0 cannot express",
+                hint="make a Block(outer='wrap')",
             )
         padding = None if all(p.padding is None for p in parts) else [p.pads for p in parts]
         return cls([0, *(p.stop for p in parts)], padding, parts[0].periodic)
@@ -355,7 +364,8 @@ def _padding(given: Any, nprocs: int) -> np.ndarray:
     pads = integers(given, "padding")
     if pads.shape not in ((2,), (nprocs, 2)) or (pads < 0).any():
         raise ProtocolError(
-            f"padding {brief(given)}: give (left, right), integers of at least 0, or one such for each of {nprocs} processes"
+            f"invalid padding {brief(given)}",
+            hint=f"give (left, right), integers of at least 0, or one such pair for each of {nprocs} processes",
         )
     return np.broadcast_to(pads, (nprocs, 2)).copy()
 
@@ -367,12 +377,12 @@ def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> Non
     if wide.size:
         i = int(wide[0])
         raise ProtocolError(
-            f"padding {pads[i].tolist()} of rank {i}, whose neighbours own {neighbours[i].tolist()} elements: give at most that"
+            f"padding {pads[i].tolist()} of rank {i} is too wide: the neighbours own {neighbours[i].tolist()} elements"
         )
     wide = np.flatnonzero(pads.sum(axis=1) > counts + halo.sum(axis=1))
     if wide.size:
         i = int(wide[0])
-        raise ProtocolError(f"padding {pads[i].tolist()} of rank {i}, which owns {int(counts[i])} elements: give at most that")
+        raise ProtocolError(f"padding {pads[i].tolist()} of rank {i} is too wide: it owns {int(counts[i])} elements")
 
 
 def _between(left: BlockPart, right: BlockPart, version: str) -> Iterator[Clash]:

@@ -133,7 +133,7 @@ class Cyclic(MapType):
         if self.block_size != 1:
             found["block_size"] = self.block_size
         if self.periodic and version != OLD:
-            raise ProtocolError("0.10.0 has periodic dimensions of dist_type 'b' only, not 'c': write 0.9.0")
+            raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'c'", hint="write 0.9.0")
         return found | ({"periodic": True} if self.periodic else {})
 
     def sliced(self, chosen: Range) -> Map:
@@ -171,7 +171,7 @@ class Cyclic(MapType):
         if start != rank * block and not beyond:
             entry.note("start", start, f"must be proc_grid_rank * block_size ({rank * block})")
         part = CyclicPart(*common, periodic, block)
-        entry.expect_extent(part.count, f"so many of {size} elements fall to rank {rank} of {nprocs} in blocks of {block}")
+        entry.expect_extent(part.count, f"the share of rank {rank} of {nprocs} in {size} elements, in blocks of {block}")
         return part
 
     @classmethod

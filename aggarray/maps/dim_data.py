@@ -82,7 +82,7 @@ def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note:
     kind = values.get("dist_type")
     if not values and version == NEWEST:
         if extent is None:
-            note(None, None, "{} stands for a whole dimension, whose size is not known: give the shape of the buffer")
+            note(None, None, "{} is a complete dimension, whose size is not known: give the shape of the buffer")
             return None
         size: Any = extent
     elif isinstance(kind, str) and kind == "n" and version == OLD:

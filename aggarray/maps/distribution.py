@@ -40,7 +40,9 @@ class Distribution:
             maps = (given,)
         for number, one in enumerate(maps):
             if not isinstance(one, Map):
-                raise ProtocolError(f"dimension {number}: {type(one).__name__} is no map: give a Block, Cyclic or Unstructured")
+                raise ProtocolError(
+                    f"dimension {number}: {type(one).__name__} is not a map", hint="give a Block, Cyclic or Unstructured"
+                )
         object.__setattr__(self, "maps", maps)
 
     @classmethod
@@ -62,22 +64,32 @@ class Distribution:
         """
         sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
         if not isinstance(dist_types, str | Sequence):
-            raise ProtocolError(f"dist_types {brief(dist_types)}: give 'b' or 'c' for each dimension, as text or a sequence")
+            raise ProtocolError(
+                f"invalid dist_types {brief(dist_types)}", hint="give 'b' or 'c' for each dimension, as text or a sequence"
+            )
         for what, by_number in (("block_size", block_size), ("padding", padding)):
             if not isinstance(by_number, Mapping):
-                raise ProtocolError(f"{what} {brief(by_number)}: give a dictionary by number of dimension, such as {{0: ...}}")
+                raise ProtocolError(
+                    f"{what} {brief(by_number)} is not a mapping",
+                    hint="give a dictionary by dimension number, such as {0: ...}",
+                )
         if not isinstance(periodic, Collection):
-            raise ProtocolError(f"periodic {brief(periodic)}: give the numbers of the dimensions, such as (0,)")
+            raise ProtocolError(f"invalid periodic {brief(periodic)}", hint="give the numbers of the dimensions, such as (0,)")
         types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
         if not len(sizes) == len(counts) == len(types):
-            raise ProtocolError(f"shape {sizes}, dist_types {brief(dist_types)}, grid {counts}: give one of each per dimension")
+            raise ProtocolError(
+                f"shape {sizes}, dist_types {brief(dist_types)} and grid {counts} differ in length",
+                hint="give one of each per dimension",
+            )
         for what, keys in (("block_size", block_size), ("padding", padding), ("periodic", periodic)):
             letter = "c" if what == "block_size" else "b"
             for d in keys:
                 if (number := whole(d)) is None or not 0 <= number < len(types) or types[number] != letter:
-                    raise ProtocolError(f"{what} of dimension {brief(d)}: name dimensions with dist_type {letter!r} by number")
+                    raise ProtocolError(
+                        f"{what} of invalid dimension {brief(d)}", hint=f"give numbers of dimensions with dist_type {letter!r}"
+                    )
         if outer != "boundary" and not periodic:
-            raise ProtocolError(f"outer={brief(outer)} without periodic dimensions: name these in periodic")
+            raise ProtocolError(f"outer={brief(outer)} without periodic dimensions", hint="give these in periodic")
         maps: list[Map] = []
         for d, letter in enumerate(types):
             if letter == "c":
@@ -86,7 +98,7 @@ class Distribution:
                 around = d in periodic
                 maps.append(Block.even(sizes[d], counts[d], padding.get(d), around, outer if around else "boundary"))
             else:
-                raise ProtocolError(f"dist_type {brief(letter)} of dimension {d}: give 'b' or 'c'")
+                raise ProtocolError(f"unknown dist_type {brief(letter)} of dimension {d}", hint="give 'b' or 'c'")
         return cls(tuple(maps))
 
     @classmethod
@@ -138,7 +150,7 @@ class Distribution:
         """
         number = whole(rank)
         if number is None or not 0 <= number < self.nprocs:
-            raise ProtocolError(f"rank {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
+            raise ProtocolError(f"rank {brief(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
         found = []
         for count in reversed(self.grid):
             number, place = divmod(number, count)
@@ -185,14 +197,14 @@ class Distribution:
         """
         given = index if isinstance(index, tuple | list) else (index,)
         if len(given) != len(self.maps):
-            raise SelectionError(f"{len(given)} indices for {len(self.maps)} dimensions: give one per dimension")
+            raise SelectionError(f"{len(given)} indices for {len(self.maps)} dimensions", hint="give one per dimension")
         found: Any = np.int64(0)
         for one, place in zip(self.maps, given, strict=True):
             ranks = one.owner(place)
             try:
                 found = found * one.nprocs + ranks
             except ValueError as error:
-                raise SelectionError(f"indices of shapes {[np.shape(g) for g in given]}: give shapes that broadcast") from error
+                raise SelectionError(f"indices of shapes {[np.shape(g) for g in given]} do not broadcast") from error
         return found
 
     def __getitem__(self, key: Any) -> "Distribution":
@@ -202,5 +214,5 @@ class Distribution:
         """
         chosen = normalise(key, self.shape)
         if not all(isinstance(c, Range) for c in chosen):
-            raise SelectionError(f"{brief(key)}: slices alone cut a distribution into one of as many dimensions")
+            raise SelectionError(f"a distribution cannot be indexed by {brief(key)}", hint="give slices")
         return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, chosen, strict=True) if isinstance(c, Range)))

@@ -45,11 +45,11 @@ def envelope(item: Any) -> Mapping[Any, Any]:
     except Exception as error:  # foreign code may raise any exception
         raise ProtocolError(f"__distarray__ of {type(item).__name__} fails: {type(error).__name__}: {error}") from error
     if not callable(method):
-        raise ProtocolError(f"{type(item).__name__} has no method __distarray__ and is no dictionary of one: give an exporter")
-    if not isinstance(found, Mapping):
         raise ProtocolError(
-            f"__distarray__ of {type(item).__name__} returns {type(found).__name__}: it must return a dictionary"
+            f"{type(item).__name__} has no method __distarray__ and is not its dictionary", hint="give an exporter"
         )
+    if not isinstance(found, Mapping):
+        raise ProtocolError(f"__distarray__ of {type(item).__name__} returns {type(found).__name__}, which is not a dictionary")
     return found
 
 

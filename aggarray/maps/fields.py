@@ -31,11 +31,13 @@ def version_of(version: Any) -> str:
     """
     found = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if found is None:
-        raise ProtocolError(f"version {brief(version)}: give text of the form 'major.minor.patch', such as '{NEWEST}'")
+        raise ProtocolError(
+            f"invalid version {brief(version)}", hint=f"give text of the form 'major.minor.patch', such as '{NEWEST}'"
+        )
     for known in VERSIONS:
         if known.split(".")[:2] == list(found.groups())[:2]:
             return known
-    raise ProtocolError(f"version {version!r}: only 0.9 and 0.10 are known; ask for one of these")
+    raise ProtocolError(f"unknown version {version!r}: only 0.9 and 0.10 are supported")
 
 
 def brief(value: Any) -> str:
@@ -77,7 +79,7 @@ def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     try:
         array = np.asarray(values, object if isinstance(values, list | tuple) else None)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ProtocolError(f"{what} {brief(values)}: give an array of integers ({error})") from error
+        raise ProtocolError(f"invalid {what} {brief(values)}: {error}", hint="give an array of integers") from error
     if array.dtype == object:  # a list: check each item, because NumPy would convert all of them to one type
         items = array.ravel().tolist()
         numbers = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in items)
@@ -86,7 +88,7 @@ def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     least, greatest = (int(array.min()), int(array.max())) if numbers and array.size else (0, 0)
     large = labels and least >= 0 and _LARGEST < greatest < 1 << 64
     if not numbers or not (large or -_LARGEST - 1 <= least <= greatest <= _LARGEST):
-        raise ProtocolError(f"{what} {brief(values)} ({array.dtype}): give integers of at most 64 bits")
+        raise ProtocolError(f"{what} {brief(values)} has dtype {array.dtype}", hint="give integers of at most 64 bits")
     try:
         found = array.astype(np.uint64 if large else np.int64) if array.size else np.zeros(array.shape, np.int64)
     except MemoryError as error:
@@ -118,10 +120,10 @@ def numbers_of(given: Any, what: str) -> tuple[int, ...]:
     try:
         values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
     except TypeError as error:
-        raise ProtocolError(f"{what} {brief(given)}: give integers, one per dimension") from error
+        raise ProtocolError(f"invalid {what} {brief(given)}", hint="give integers, one per dimension") from error
     found = tuple(whole(v) for v in values)
     if any(n is None or n < 0 for n in found):
-        raise ProtocolError(f"{what} {brief(given)}: give integers of at least 0, one per dimension")
+        raise ProtocolError(f"invalid {what} {brief(given)}", hint="give integers of at least 0, one per dimension")
     return tuple(n for n in found if n is not None)
 
 
@@ -138,7 +140,7 @@ def check_exported(values: Any) -> None:
             way = "export view('int64'), the numbers that it stores"
         elif values.dtype.kind == "T":
             way = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(values)"
-        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}; {way}") from error
+        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}", hint=way) from error
 
 
 def buffer_of(item: Any) -> np.ndarray:
@@ -161,7 +163,7 @@ def buffer_of(item: Any) -> np.ndarray:
             # NumPy has no dtype for the format: use raw bytes of the same item size.
             return np.ndarray(exported.shape or (), f"V{exported.itemsize}", item)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise ProtocolError(f"{type(item).__name__} has no buffer that can be used: {error}; give a NumPy array") from error
+        raise ProtocolError(f"{type(item).__name__} has no buffer: {error}", hint="give a NumPy array") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,7 @@ class DimDictReader:
         try:
             given = value if self.version == OLD and isinstance(value, list) else buffer_of(value)
             if isinstance(given, np.ndarray) and given.dtype.kind == "O":
-                raise ProtocolError("its elements are Python objects: give an integer array, such as astype('int64')")
+                raise ProtocolError("its elements are Python objects", hint="give an integer array, such as astype('int64')")
             found = integers(given, key, labels=True)
         except ProtocolError as error:
             self.note(key, value, f"must be a buffer of integers: {error}")

@@ -20,7 +20,7 @@ class Partial(Map):
 
     def __init__(self, kind: type[MapType], part: Part) -> None:
         if part.nprocs > MOST:
-            raise ProtocolError(f"proc_grid_size {part.nprocs}: more than {MOST} processes cannot be")
+            raise ProtocolError(f"proc_grid_size {part.nprocs} is more than the limit of {MOST} processes")
         self.kind, self.part = kind, part
         self.size, self.nprocs, self.rank = part.size, part.nprocs, part.rank
         self._map = kind.from_part(part)
@@ -42,7 +42,8 @@ class Partial(Map):
 
     def _unknown(self, what: str) -> ProtocolError:
         return ProtocolError(
-            f"{what}: only the part of rank {self.rank} is known; Distribution.from_dim_data takes those of all"
+            f"{what}: only the part of rank {self.rank} is known",
+            hint="give the parts of all ranks to Distribution.from_dim_data",
         )
 
     def fits(self, size: int) -> bool:

@@ -59,12 +59,14 @@ class Unstructured(MapType):
         try:
             lists = [_labels(one, rank) for rank, one in enumerate(indices)]
         except TypeError as error:
-            raise ProtocolError(f"indices {brief(indices)}: give one array of integers for each process") from error
+            raise ProtocolError(
+                f"invalid indices {brief(indices)}", hint="give one array of integers for each process"
+            ) from error
         self.nprocs = count_of(len(lists), "number of index arrays", 1)
         counts = [len(one) for one in lists]
         labels = joined(lists)
         if labels.dtype == object:
-            raise ProtocolError("indices below 0 beside indices of 2**63 or more: no integers of 64 bits are both")
+            raise ProtocolError("indices below 0 beside indices of 2**63 or more: no 64-bit integer type holds both")
         self._lists = tuple(_frozen(one.astype(labels.dtype, copy=False)) for one in lists)
         # A stable sort puts the lowest rank first among equal labels.
         order = np.argsort(labels, kind="stable")
@@ -78,20 +80,20 @@ class Unstructured(MapType):
         within = np.flatnonzero(same & (self._ranks[1:] == self._ranks[:-1]))
         if within.size:
             i = int(within[0])
-            raise ProtocolError(f"indices of rank {self._ranks[i]} have {self._labels[i]} twice: give each once")
+            raise ProtocolError(f"indices of rank {self._ranks[i]} repeat {self._labels[i]}", hint="give each index once")
         if self.one_to_one and same.any():
             i = int(np.flatnonzero(same)[0])
-            who = f"ranks {self._ranks[i]} and {self._ranks[i + 1]}"
             raise ProtocolError(
-                f"{who} both have index {self._labels[i]}, with one_to_one: give it to one, or one_to_one=False"
+                f"one_to_one, but ranks {self._ranks[i]} and {self._ranks[i + 1]} both have index {self._labels[i]}",
+                hint="give it to one rank, or one_to_one=False",
             )
         distinct = len(self._labels) - int(same.sum())
         if distinct != self.size:
-            raise ProtocolError(f"{distinct} distinct indices for a dimension of size {self.size}: give as many")
+            raise ProtocolError(f"{distinct} distinct indices for a dimension of size {self.size}", hint="give equal numbers")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(self, name):
-            raise AttributeError(f"a map does not change: make another to have another {name}")
+            raise AttributeError(f"maps are immutable: cannot set {name!r}")
         object.__setattr__(self, name, value)
 
     def fits(self, size: int) -> bool:
@@ -130,7 +132,7 @@ class Unstructured(MapType):
         last = len(self._labels) - 1
         there = (first <= last) & (self._labels[np.minimum(first, last)] == found if last >= 0 else False)
         if not there.all():
-            raise SelectionError(f"global index {found.ravel()[~there.ravel()][0]}: no process has it")
+            raise SelectionError(f"global index {found.ravel()[~there.ravel()][0]} is on no process")
         return found
 
     def _asked(self, g: Any) -> np.ndarray:
@@ -144,11 +146,11 @@ class Unstructured(MapType):
         try:
             found = integers(g, "global index", labels=True)
         except ProtocolError as error:
-            raise SelectionError(str(error)) from error
+            raise SelectionError(*error.args, hint=error.hint) from error
         if found.dtype != wide:
             absent = found < 0 if wide is np.uint64 else found > np.uint64(np.iinfo(np.int64).max)
             if absent.any():
-                raise SelectionError(f"global index {found[absent][0]}: no process has it")
+                raise SelectionError(f"global index {found[absent][0]} is on no process")
         return found.astype(wide, copy=False)
 
     def owner(self, g: Any) -> Any:
@@ -184,7 +186,7 @@ class Unstructured(MapType):
         if self.one_to_one:
             found["one_to_one"] = True
         if self.periodic and version != OLD:
-            raise ProtocolError("0.10.0 has periodic dimensions of dist_type 'b' only, not 'u': write 0.9.0")
+            raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'u'", hint="write 0.9.0")
         return found | ({"periodic": True} if self.periodic else {})
 
     def sliced(self, chosen: Range) -> Map:
@@ -195,7 +197,7 @@ class Unstructured(MapType):
         if chosen.is_full(self.size):
             return self
         if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
-            raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, no positions to slice")
+            raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, which cannot be sliced")
         lists = []
         for own in self._lists:
             number, beside = np.divmod(own - chosen.start, chosen.step)
@@ -227,7 +229,7 @@ class Unstructured(MapType):
             entry.note("indices", labels, f"must not be more than size ({common[0]})")
         elif common[1] == 1 and len(distinct) < common[0]:
             entry.note("indices", labels, f"must be as many as size ({common[0]}): there is one process")
-        entry.expect_extent(len(labels), "so many indices are listed")
+        entry.expect_extent(len(labels), "the number of indices")
         return UnstructuredPart(*common, periodic, labels, one_to_one)
 
     @classmethod
@@ -252,7 +254,7 @@ class Unstructured(MapType):
         if known[0].one_to_one and repeats.size:
             i = int(repeats[0])
             first, second = int(ranks[order[i]]), int(ranks[order[i + 1]])
-            yield Clash(second, "indices", int(labels[order[i]]), f"rank {first} has it too, although one_to_one is True")
+            yield Clash(second, "indices", int(labels[order[i]]), f"rank {first} has it too, but one_to_one is True")
         distinct = len(labels) - len(repeats)
         if distinct != known[0].size:
             yield Clash(0, "size", known[0].size, f"the processes have {distinct} distinct indices")
@@ -276,7 +278,7 @@ class Unstructured(MapType):
 def _labels(given: Any, rank: int) -> np.ndarray:
     found = integers(given, f"indices of rank {rank}", labels=True)
     if found.ndim != 1:
-        raise ProtocolError(f"indices of rank {rank} of shape {found.shape}: give one dimension")
+        raise ProtocolError(f"indices of rank {rank} have shape {found.shape}", hint="give one-dimensional arrays")
     return found
 
 

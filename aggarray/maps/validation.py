@@ -75,7 +75,7 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
     items = listed(dim_data, "dim_data of every rank")
     sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
     if sizes is not None and len(sizes) != len(items):
-        raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes: give one of each")
+        raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes", hint="give one shape per process")
     found: list[tuple[Parsed, ...] | None] = []
     for process, one in enumerate(items):
         entries = check_tuple(one, faults.note(process))
@@ -105,7 +105,7 @@ def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequenc
             expected = first.free()
             for key, value in parsed[1].free().items():
                 if value != expected[key]:
-                    rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map for both cannot say it"
+                    rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map cannot express both"
                     faults.note(process, d)(key, value, rule)
 
 
@@ -120,11 +120,11 @@ def listed(items: Any, what: str) -> list[Any]:
         # The iterable may be infinite.
         found = list(islice(items, _MOST_PROCESSES + 1))
     except TypeError as error:
-        raise ProtocolError(f"{what}: give a list with one of every process, by rank") from error
+        raise ProtocolError(f"{what}: not a list", hint="give a list with one item per process, by rank") from error
     if len(found) > _MOST_PROCESSES:
-        raise ProtocolError(f"{what}: {brief(items)} is of more processes than there can be")
+        raise ProtocolError(f"{what}: {brief(items)} has more items than the limit of {_MOST_PROCESSES} processes")
     if not found:
-        raise ProtocolError(f"{what}: give that of at least one process")
+        raise ProtocolError(f"{what}: empty", hint="give the item of at least one process")
     return found
 
 
@@ -205,7 +205,7 @@ def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultLi
         here, part = coords[d], parsed[1]
         kind = kind or parsed[0]
         if part.rank != here:
-            rule = f"must be {here}: ranks lie in C order over a grid of {brief(tuple(grid))}"
+            rule = f"must be {here}: ranks are in C order over a grid of {brief(tuple(grid))}"
             faults.note(process, d)("proc_grid_rank", part.rank, rule)
             continue
         if parts[here] is None:
