@@ -13,11 +13,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.fields import NEWEST, DimDictReader, brief, whole
+from aggarray.maps.fields import NEWEST, DimDictReader, as_integer, short_repr
 from aggarray.memory.selection import Range
 
 
-class Clash(NamedTuple):
+class Conflict(NamedTuple):
     """A conflict between the processes of an axis, found at one ``rank``."""
 
     rank: int
@@ -47,11 +47,11 @@ class Part:
         """Return the values that all processes of an axis must share, by key."""
         return {"size": self.size, "proc_grid_size": self.nprocs, "periodic": self.periodic}
 
-    def own(self) -> dict[str, Any]:
+    def rank_constants(self) -> dict[str, Any]:
         """Return the values that processes of one rank on the axis must share."""
         return {}
 
-    def free(self) -> dict[str, Any]:
+    def rank_variables(self) -> dict[str, Any]:
         """Return the values in which processes of one rank may differ.
 
         A map still has one value for all of these processes.
@@ -116,7 +116,7 @@ class Map(ABC):
         """
 
     @abstractmethod
-    def sliced(self, chosen: Range) -> "Map":
+    def sliced(self, selection: Range) -> "Map":
         """Return the map of a slice; elements stay on their process."""
 
     @abstractmethod
@@ -135,8 +135,8 @@ class Map(ABC):
 
     def indices(self, rank: int) -> np.ndarray:
         """Return the global indices of a process's buffer, padding included."""
-        found = [s.indices() if isinstance(s, Range) else s for s in self.segments(rank)]
-        return np.concatenate([np.zeros(0, np.int64), *found]) if len(found) != 1 else found[0]
+        parts = [segment.indices() if isinstance(segment, Range) else segment for segment in self.segments(rank)]
+        return np.concatenate([np.zeros(0, np.int64), *parts]) if len(parts) != 1 else parts[0]
 
     def fits(self, size: int) -> bool:
         """Return whether the indices are positions of a dimension of a size."""
@@ -165,48 +165,50 @@ class Map(ABC):
 
         The ranks are ascending int64. An array of indices gives an object array of such arrays.
         """
-        asked = self._present(g)
-        found = self._holders(asked.ravel())
-        if asked.ndim == 0:
-            return found[0]
-        result = np.empty(asked.size, object)
-        result[:] = found
-        return result.reshape(asked.shape)
+        indices = self._check_indices(g)
+        ranks = self._holders(indices.ravel())
+        if indices.ndim == 0:
+            return ranks[0]
+        result = np.empty(indices.size, object)
+        result[:] = ranks
+        return result.reshape(indices.shape)
 
-    def _present(self, g: Any) -> np.ndarray:
+    def _check_indices(self, g: Any) -> np.ndarray:
         """Return global indices as int64; SelectionError for one out of range."""
-        found = positions(g, "global index")
-        if found.size and (int(found.min()) < 0 or int(found.max()) >= self.size):
-            wrong = found.min() if found.min() < 0 else found.max()
+        indices = as_positions(g, "global index")
+        if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= self.size):
+            invalid = indices.min() if indices.min() < 0 else indices.max()
             hint = f"give 0 to {self.size - 1}" if self.size else None
-            raise SelectionError(f"global index {wrong} is out of range for a dimension of size {self.size}", hint=hint)
-        return found
+            raise SelectionError(f"global index {invalid} is out of range for a dimension of size {self.size}", hint=hint)
+        return indices
 
-    def _checked(self, rank: Any) -> int:
+    def _check_rank(self, rank: Any) -> int:
         """Return a rank; ProtocolError if it is out of range."""
-        found = whole(rank)
-        if found is None or not 0 <= found < self.nprocs:
-            raise ProtocolError(f"rank {brief(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
-        return found
+        number = as_integer(rank)
+        if number is None or not 0 <= number < self.nprocs:
+            raise ProtocolError(f"rank {short_repr(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
+        return number
 
-    def _local(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _check_positions(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return ranks and local positions, checked and broadcast to one shape.
 
         ``extents(ranks)``: the sizes of the buffers.
         """
-        ranks, places = np.broadcast_arrays(positions(rank, "rank"), positions(local, "local index"))
+        ranks, locals_ = np.broadcast_arrays(as_positions(rank, "rank"), as_positions(local, "local index"))
         if ranks.size and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.nprocs):
-            raise ProtocolError(f"ranks {brief(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
-        beyond = (places < 0) | (places >= extents(ranks))
-        if beyond.any():
-            where = int(np.flatnonzero(beyond.ravel())[0])
-            raise SelectionError(
-                f"local index {places.ravel()[where]} is out of range for rank {ranks.ravel()[where]}, "
-                f"whose buffer has {self.extent(int(ranks.ravel()[where]))} elements"
+            raise ProtocolError(
+                f"ranks {short_repr(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})"
             )
-        return ranks, places
+        invalid = (locals_ < 0) | (locals_ >= extents(ranks))
+        if invalid.any():
+            i = int(np.flatnonzero(invalid.ravel())[0])
+            raise SelectionError(
+                f"local index {locals_.ravel()[i]} is out of range for rank {ranks.ravel()[i]}, "
+                f"whose buffer has {self.extent(int(ranks.ravel()[i]))} elements"
+            )
+        return ranks, locals_
 
-    def _common(self, rank: int) -> dict[str, Any]:
+    def _common_keys(self, rank: int) -> dict[str, Any]:
         return {
             "dist_type": self.letter,
             "size": int(self.size),
@@ -237,7 +239,7 @@ class MapType(Map):
 
     __slots__ = ()
     #: Whether the dictionary of one process describes the complete map.
-    told_by_one: ClassVar[bool] = False
+    one_part_suffices: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -257,7 +259,7 @@ class MapType(Map):
 
     @classmethod
     @abstractmethod
-    def clashes(cls, parts: Sequence[Any], version: str) -> Iterator[Clash]:
+    def conflicts(cls, parts: Sequence[Any], version: str) -> Iterator[Conflict]:
         """Yield the conflicts between the parts of the processes of an axis.
 
         ``parts``: by rank, None where unknown.
@@ -283,7 +285,7 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
-def positions(values: Any, what: str) -> np.ndarray:
+def as_positions(values: Any, what: str) -> np.ndarray:
     """Return integers, one or an array of them, as int64.
 
     Raises SelectionError for anything else.
@@ -291,27 +293,27 @@ def positions(values: Any, what: str) -> np.ndarray:
     if type(values) is np.ndarray and values.dtype == np.int64:
         return values
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except (ValueError, OverflowError):
-        found = np.array(None)
-    if found.size == 0 and found.dtype.kind == "f":
-        found = found.astype(np.int64)  # NumPy reads [] as floats
-    large = found.dtype.kind == "u" and found.size and int(found.max()) > np.iinfo(np.int64).max
-    if found.dtype.kind not in "iu" or large:
-        raise SelectionError(f"{what} {brief(values)} has dtype {found.dtype}", hint="give integers of at most 64 bits")
-    return found.astype(np.int64)
+        array = np.array(None)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)  # NumPy reads [] as floats
+    large = array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max
+    if array.dtype.kind not in "iu" or large:
+        raise SelectionError(f"{what} {short_repr(values)} has dtype {array.dtype}", hint="give integers of at most 64 bits")
+    return array.astype(np.int64)
 
 
 def count_of(value: Any, what: str, least: int) -> int:
     """Return an integer of at least ``least``; ProtocolError for others."""
-    found = whole(value)
-    if found is None or found < least:
-        raise ProtocolError(f"invalid {what} {brief(value)}", hint=f"give an integer of at least {least}")
-    return found
+    number = as_integer(value)
+    if number is None or number < least:
+        raise ProtocolError(f"invalid {what} {short_repr(value)}", hint=f"give an integer of at least {least}")
+    return number
 
 
 def flag_of(value: Any, what: str) -> bool:
     """Return a truth value; ProtocolError for anything else."""
     if not isinstance(value, bool | np.bool):
-        raise ProtocolError(f"invalid {what} {brief(value)}", hint="give True or False")
+        raise ProtocolError(f"invalid {what} {short_repr(value)}", hint="give True or False")
     return bool(value)

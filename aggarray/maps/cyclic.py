@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, version_of
-from aggarray.maps.unstructured import spread
+from aggarray.maps.unstructured import unstructured_slice
 from aggarray.memory.selection import Range
 
 
-def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:
+def cyclic_count(size: int, nprocs: int, block_size: int, rank: int) -> int:
     """Return the number of elements of a rank: full blocks and a partial one.
 
-    >>> [num_dealt(7, 2, 2, rank) for rank in range(2)]
+    >>> [cyclic_count(7, 2, 2, rank) for rank in range(2)]
     [4, 3]
     """
     blocks, partial = divmod(size, block_size)
@@ -36,7 +36,7 @@ class CyclicPart(Part):
     @property
     def count(self) -> int:
         """Number of elements that the process owns."""
-        return num_dealt(self.size, self.nprocs, self.block_size, self.rank)
+        return cyclic_count(self.size, self.nprocs, self.block_size, self.rank)
 
     def constants(self) -> dict[str, Any]:
         """Return the values that are equal on all processes, with the block size."""
@@ -55,7 +55,7 @@ class Cyclic(MapType):
     """
 
     letter: ClassVar[str] = "c"
-    told_by_one: ClassVar[bool] = True
+    one_part_suffices: ClassVar[bool] = True
     size: int
     nprocs: int
     block_size: int = 1
@@ -74,7 +74,7 @@ class Cyclic(MapType):
 
     def num_owned(self, rank: int) -> int:
         """Return the number of elements of a process."""
-        return num_dealt(self.size, self.nprocs, self.block_size, self._checked(rank))
+        return cyclic_count(self.size, self.nprocs, self.block_size, self._check_rank(rank))
 
     def extent(self, rank: int) -> int:
         """Return the number of elements of a process: there is no padding."""
@@ -86,7 +86,7 @@ class Cyclic(MapType):
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return a strided range, or the ascending indices of larger blocks."""
-        rank, block, count = self._checked(rank), self._block, self.num_owned(rank)
+        rank, block, count = self._check_rank(rank), self._block, self.num_owned(rank)
         if block == 1 or count <= block:
             return [Range(rank * block, count, self.nprocs if block == 1 else 1)] if count else [Range(0, 0)]
         local = np.arange(count, dtype=np.int64)
@@ -94,7 +94,7 @@ class Cyclic(MapType):
 
     def owner(self, g: Any) -> Any:
         """Return the rank that owns each global index."""
-        return self._owner(self._present(g))[()]
+        return self._owner(self._check_indices(g))[()]
 
     def _owner(self, g: np.ndarray) -> np.ndarray:
         turn = g // self._block if self._block > 1 else g
@@ -108,15 +108,15 @@ class Cyclic(MapType):
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the owner of each global index and its position there."""
-        g = self._present(g)
+        g = self._check_indices(g)
         block = self._block
         return self._owner(g)[()], ((g // block // self.nprocs) * block + g % block)[()]
 
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the global indices at positions."""
         block = self._block
-        ranks, places = self._local(rank, local, self._counts)
-        return ((places // block * self.nprocs + ranks) * block + places % block)[()]
+        ranks, locals_ = self._check_positions(rank, local, self._counts)
+        return ((locals_ // block * self.nprocs + ranks) * block + locals_ % block)[()]
 
     def _counts(self, ranks: np.ndarray) -> np.ndarray:
         blocks, partial = divmod(self.size, self._block)
@@ -128,25 +128,25 @@ class Cyclic(MapType):
 
         Only 0.9.0 can express ``periodic`` here.
         """
-        version, rank = version_of(version), self._checked(rank)
-        found = {**self._common(rank), "start": rank * self.block_size}
+        version, rank = version_of(version), self._check_rank(rank)
+        entry = {**self._common_keys(rank), "start": rank * self.block_size}
         if self.block_size != 1:
-            found["block_size"] = self.block_size
+            entry["block_size"] = self.block_size
         if self.periodic and version != OLD:
             raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'c'", hint="write 0.9.0")
-        return found | ({"periodic": True} if self.periodic else {})
+        return entry | ({"periodic": True} if self.periodic else {})
 
-    def sliced(self, chosen: Range) -> Map:
+    def sliced(self, selection: Range) -> Map:
         """Return a cyclic map where the slice begins at rank 0.
 
         Other slices are unstructured.
         """
-        if chosen.is_full(self.size):
+        if selection.is_full(self.size):
             return self
-        begins = chosen.count == 0 or chosen.start % (self._block * self.nprocs) == 0
-        if (chosen.step == 1 and begins) or (self.nprocs == 1 and chosen.step > 0):
-            return Cyclic(chosen.count, self.nprocs, self.block_size)
-        return spread(self, chosen)
+        begins = selection.count == 0 or selection.start % (self._block * self.nprocs) == 0
+        if (selection.step == 1 and begins) or (self.nprocs == 1 and selection.step > 0):
+            return Cyclic(selection.count, self.nprocs, self.block_size)
+        return unstructured_slice(self, selection)
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.size, self.nprocs, self.block_size, self.periodic
@@ -181,7 +181,7 @@ class Cyclic(MapType):
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
 
     @classmethod
-    def clashes(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Clash]:
+    def conflicts(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Conflict]:
         """Yield nothing: equal constants exclude conflicts."""
         yield from ()
 

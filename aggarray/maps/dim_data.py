@@ -10,7 +10,7 @@ from typing import Any
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, brief, numbers_of, version_of, whole
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, as_integer, as_sizes, short_repr, version_of
 from aggarray.maps.partial import Partial
 from aggarray.maps.registry import map_types
 
@@ -25,11 +25,11 @@ class FaultList:
         """Return a function that records faults of a process in a dimension."""
 
         def add(key: str | None, value: Any, rule: str) -> None:
-            words = [f"process {process}"] if process is not None else []
-            words += [f"dimension {dimension}"] if dimension is not None else []
+            labels = [f"process {process}"] if process is not None else []
+            labels += [f"dimension {dimension}"] if dimension is not None else []
             if key is not None:
-                words.append(f"{key!r}" if value is None else f"{key!r} = {brief(value)}")
-            self.lines.append(f"{', '.join(words)}: {rule}" if words else rule)
+                labels.append(f"{key!r}" if value is None else f"{key!r} = {short_repr(value)}")
+            self.lines.append(f"{', '.join(labels)}: {rule}" if labels else rule)
 
         return add
 
@@ -45,50 +45,50 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
     Returns None where it is invalid.
     """
     if not isinstance(values, Mapping):
-        note(None, None, f"{brief(values)} ({type(values).__name__}) must be a dict")
+        note(None, None, f"{short_repr(values)} ({type(values).__name__}) must be a dict")
         return None
-    expanded = _expanded(values, version, extent, note)
+    expanded = _expand(values, version, extent, note)
     if expanded is None:
         return None
     entry = DimDictReader(expanded, version, extent, note)
-    kind = _kind(entry)
+    map_type = _map_type(entry)
     size, nprocs, rank = entry.integer("size"), entry.integer("proc_grid_size", 1), entry.integer("proc_grid_rank")
     if nprocs is not None and rank is not None and rank >= nprocs:
         note("proc_grid_rank", rank, f"must be less than proc_grid_size ({nprocs})")
         rank = None
-    if kind is None or size is None or nprocs is None or rank is None:
-        if kind is not None:
-            kind.check_alone(entry)
+    if map_type is None or size is None or nprocs is None or rank is None:
+        if map_type is not None:
+            map_type.check_alone(entry)
         return None
-    part = kind.parse(entry, (size, nprocs, rank))
-    return None if part is None else (kind, part)
+    part = map_type.parse(entry, (size, nprocs, rank))
+    return None if part is None else (map_type, part)
 
 
-def _kind(entry: DimDictReader) -> type[MapType] | None:
-    found = entry.values.get("dist_type")
-    if isinstance(found, str) and found in map_types():
-        return map_types()[found]
+def _map_type(entry: DimDictReader) -> type[MapType] | None:
+    dist_type = entry.values.get("dist_type")
+    if isinstance(dist_type, str) and dist_type in map_types():
+        return map_types()[dist_type]
     letters = [*(["n"] if entry.version == OLD else []), *map_types()]
     rule = f"must be one of {', '.join(map(repr, sorted(letters)))} in {entry.version}"
-    entry.note("dist_type", found, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
+    entry.note("dist_type", dist_type, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
     return None
 
 
-def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
+def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
     """Expand {} (0.10.0) and 'n' (0.9.0) to a block over one process.
 
     Other dictionaries are returned as they are.
     """
-    kind = values.get("dist_type")
+    dist_type = values.get("dist_type")
     if not values and version == NEWEST:
         if extent is None:
             note(None, None, "{} is a complete dimension, whose size is not known: give the shape of the buffer")
             return None
         size: Any = extent
-    elif isinstance(kind, str) and kind == "n" and version == OLD:
-        for key, only in (("proc_grid_size", 1), ("proc_grid_rank", 0)):
-            if key in values and whole(values[key]) != only:
-                note(key, values[key], f"must be {only} for dist_type 'n'")
+    elif isinstance(dist_type, str) and dist_type == "n" and version == OLD:
+        for key, required in (("proc_grid_size", 1), ("proc_grid_rank", 0)):
+            if key in values and as_integer(values[key]) != required:
+                note(key, values[key], f"must be {required} for dist_type 'n'")
         size = DimDictReader(values, version, extent, note).integer("size")
         if size is None:
             return None
@@ -110,12 +110,12 @@ def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
     return dim_data if isinstance(dim_data, list) else ()
 
 
-def map_of(kind: type[MapType], part: Part) -> Map:
+def map_of(map_type: type[MapType], part: Part) -> Map:
     """Return the map that the part of one process describes.
 
     It is complete where one part determines it, and a `Partial` map otherwise.
     """
-    return kind.from_part(part) if part.nprocs == 1 or kind.told_by_one else Partial(kind, part)
+    return map_type.from_part(part) if part.nprocs == 1 or map_type.one_part_suffices else Partial(map_type, part)
 
 
 def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> tuple[Map, ...]:
@@ -124,14 +124,14 @@ def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> 
     ``shape``: that of its buffer, None where unknown. ProtocolError lists every fault.
     """
     faults = FaultList()
-    shape = None if shape is None else numbers_of(shape, "shape")
+    shape = None if shape is None else as_sizes(shape, "shape")
     entries = check_tuple(dim_data, faults.note(None))
     if shape is not None and len(shape) != len(entries) and not faults.lines:
         faults.note(None)("dim_data", None, f"{len(entries)} dictionaries for a buffer of {len(shape)} dimensions")
     faults.raise_any()
-    found = list(_parsed(entries, version, shape, faults.note))
+    parsed = list(_parsed(entries, version, shape, faults.note))
     faults.raise_any()
-    return tuple(map_of(*one) for one in found if one is not None)
+    return tuple(map_of(*one) for one in parsed if one is not None)
 
 
 def _parsed(
@@ -151,9 +151,9 @@ def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
     3
     """
     faults = FaultList()
-    found = parse_dimension(dim_dict, version_of(version), None, faults.note(None))
+    parsed = parse_dimension(dim_dict, version_of(version), None, faults.note(None))
     faults.raise_any()
-    return 0 if found is None else found[1].count
+    return 0 if parsed is None else parsed[1].count
 
 
 def convert(

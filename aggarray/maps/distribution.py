@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.balance import shared
+from aggarray.maps.balance import partition_maps
 from aggarray.maps.base import Map
 from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic
-from aggarray.maps.fields import NEWEST, brief, numbers_of, version_of, whole
+from aggarray.maps.fields import NEWEST, as_integer, as_sizes, short_repr, version_of
 from aggarray.maps.validation import maps_of_all
 from aggarray.memory.selection import Range, normalise
 
@@ -33,15 +33,15 @@ class Distribution:
     maps: tuple[Map, ...]
 
     def __post_init__(self) -> None:
-        given: Any = self.maps
+        candidates: Any = self.maps
         try:
-            maps = tuple(given)
+            maps = tuple(candidates)
         except TypeError:
-            maps = (given,)
-        for number, one in enumerate(maps):
-            if not isinstance(one, Map):
+            maps = (candidates,)
+        for number, map_ in enumerate(maps):
+            if not isinstance(map_, Map):
                 raise ProtocolError(
-                    f"dimension {number}: {type(one).__name__} is not a map", hint="give a Block, Cyclic or Unstructured"
+                    f"dimension {number}: {type(map_).__name__} is not a map", hint="give a Block, Cyclic or Unstructured"
                 )
         object.__setattr__(self, "maps", maps)
 
@@ -62,43 +62,46 @@ class Distribution:
         along each dimension; ``block_size``, ``padding``: by dimension number, of cyclic and of block dimensions; ``periodic``:
         numbers of block dimensions; ``outer``: the meaning of their outer padding. Raises ProtocolError for invalid arguments.
         """
-        sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
+        sizes, counts = as_sizes(shape, "shape"), as_sizes(grid, "grid")
         if not isinstance(dist_types, str | Sequence):
             raise ProtocolError(
-                f"invalid dist_types {brief(dist_types)}", hint="give 'b' or 'c' for each dimension, as text or a sequence"
+                f"invalid dist_types {short_repr(dist_types)}", hint="give 'b' or 'c' for each dimension, as text or a sequence"
             )
         for what, by_number in (("block_size", block_size), ("padding", padding)):
             if not isinstance(by_number, Mapping):
                 raise ProtocolError(
-                    f"{what} {brief(by_number)} is not a mapping",
+                    f"{what} {short_repr(by_number)} is not a mapping",
                     hint="give a dictionary by dimension number, such as {0: ...}",
                 )
         if not isinstance(periodic, Collection):
-            raise ProtocolError(f"invalid periodic {brief(periodic)}", hint="give the numbers of the dimensions, such as (0,)")
+            raise ProtocolError(
+                f"invalid periodic {short_repr(periodic)}", hint="give the numbers of the dimensions, such as (0,)"
+            )
         types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
         if not len(sizes) == len(counts) == len(types):
             raise ProtocolError(
-                f"shape {sizes}, dist_types {brief(dist_types)} and grid {counts} differ in length",
+                f"shape {sizes}, dist_types {short_repr(dist_types)} and grid {counts} differ in length",
                 hint="give one of each per dimension",
             )
         for what, keys in (("block_size", block_size), ("padding", padding), ("periodic", periodic)):
             letter = "c" if what == "block_size" else "b"
             for d in keys:
-                if (number := whole(d)) is None or not 0 <= number < len(types) or types[number] != letter:
+                if (number := as_integer(d)) is None or not 0 <= number < len(types) or types[number] != letter:
                     raise ProtocolError(
-                        f"{what} of invalid dimension {brief(d)}", hint=f"give numbers of dimensions with dist_type {letter!r}"
+                        f"{what} of invalid dimension {short_repr(d)}",
+                        hint=f"give numbers of dimensions with dist_type {letter!r}",
                     )
         if outer != "boundary" and not periodic:
-            raise ProtocolError(f"outer={brief(outer)} without periodic dimensions", hint="give these in periodic")
+            raise ProtocolError(f"outer={short_repr(outer)} without periodic dimensions", hint="give these in periodic")
         maps: list[Map] = []
         for d, letter in enumerate(types):
             if letter == "c":
                 maps.append(Cyclic(sizes[d], counts[d], block_size.get(d, 1)))
             elif letter == "b":
-                around = d in periodic
-                maps.append(Block.even(sizes[d], counts[d], padding.get(d), around, outer if around else "boundary"))
+                is_periodic = d in periodic
+                maps.append(Block.even(sizes[d], counts[d], padding.get(d), is_periodic, outer if is_periodic else "boundary"))
             else:
-                raise ProtocolError(f"unknown dist_type {brief(letter)} of dimension {d}", hint="give 'b' or 'c'")
+                raise ProtocolError(f"unknown dist_type {short_repr(letter)} of dimension {d}", hint="give 'b' or 'c'")
         return cls(tuple(maps))
 
     @classmethod
@@ -116,7 +119,7 @@ class Distribution:
         the stored bytes of its files if an index has them, and the bytes of its values otherwise. ``assignment``: by dimension
         (name or number), the rank of each slab of partitions along it. Processes without slabs get no elements.
         """
-        return cls(shared(array, nprocs, assignment or {}, balance))
+        return cls(partition_maps(array, nprocs, assignment or {}, balance))
 
     @classmethod
     def from_dim_data(
@@ -148,14 +151,14 @@ class Distribution:
 
         Raises ProtocolError for a rank out of range.
         """
-        number = whole(rank)
+        number = as_integer(rank)
         if number is None or not 0 <= number < self.nprocs:
-            raise ProtocolError(f"rank {brief(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
-        found = []
+            raise ProtocolError(f"rank {short_repr(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
+        coords = []
         for count in reversed(self.grid):
-            number, place = divmod(number, count)
-            found.append(place)
-        return tuple(found[::-1])
+            number, coordinate = divmod(number, count)
+            coords.append(coordinate)
+        return tuple(coords[::-1])
 
     def _along(self, rank: int) -> list[tuple[Map, int]]:
         return list(zip(self.maps, self.coords(rank), strict=True))
@@ -165,29 +168,29 @@ class Distribution:
 
         ProtocolError if the version cannot express them.
         """
-        return tuple(m.dim_dict(place, version) for m, place in self._along(rank))
+        return tuple(m.dim_dict(coordinate, version) for m, coordinate in self._along(rank))
 
     def indices(self, rank: int) -> tuple[np.ndarray, ...]:
         """Return the global indices of a process's buffer along each dimension.
 
         Padding is included.
         """
-        return tuple(m.indices(place) for m, place in self._along(rank))
+        return tuple(m.indices(coordinate) for m, coordinate in self._along(rank))
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
         """Return the shape of a process's buffer, padding included."""
-        return tuple(m.extent(place) for m, place in self._along(rank))
+        return tuple(m.extent(coordinate) for m, coordinate in self._along(rank))
 
     def owned_slices(self, rank: int) -> tuple[slice, ...]:
         """Return the slices of its buffer that a process owns."""
-        return tuple(m.owned_slice(place) for m, place in self._along(rank))
+        return tuple(m.owned_slice(coordinate) for m, coordinate in self._along(rank))
 
     def segments(self, rank: int) -> tuple[list[Range | np.ndarray], ...]:
         """Return the elements of a process's buffer along each dimension.
 
         They are consecutive selectors.
         """
-        return tuple(m.segments(place) for m, place in self._along(rank))
+        return tuple(m.segments(coordinate) for m, coordinate in self._along(rank))
 
     def owner(self, index: Any) -> Any:
         """Return the rank that owns each element.
@@ -195,24 +198,24 @@ class Distribution:
         ``index`` has one integer, or array of integers, per dimension. Raises SelectionError, an IndexError, for elements out
         of range.
         """
-        given = index if isinstance(index, tuple | list) else (index,)
-        if len(given) != len(self.maps):
-            raise SelectionError(f"{len(given)} indices for {len(self.maps)} dimensions", hint="give one per dimension")
-        found: Any = np.int64(0)
-        for one, place in zip(self.maps, given, strict=True):
-            ranks = one.owner(place)
+        indices = index if isinstance(index, tuple | list) else (index,)
+        if len(indices) != len(self.maps):
+            raise SelectionError(f"{len(indices)} indices for {len(self.maps)} dimensions", hint="give one per dimension")
+        flat_ranks: Any = np.int64(0)
+        for map_, positions in zip(self.maps, indices, strict=True):
+            ranks = map_.owner(positions)
             try:
-                found = found * one.nprocs + ranks
+                flat_ranks = flat_ranks * map_.nprocs + ranks
             except ValueError as error:
-                raise SelectionError(f"indices of shapes {[np.shape(g) for g in given]} do not broadcast") from error
-        return found
+                raise SelectionError(f"indices of shapes {[np.shape(g) for g in indices]} do not broadcast") from error
+        return flat_ranks
 
     def __getitem__(self, key: Any) -> "Distribution":
         """Return the distribution of a part cut out by slices.
 
         Every element stays on its process.
         """
-        chosen = normalise(key, self.shape)
-        if not all(isinstance(c, Range) for c in chosen):
-            raise SelectionError(f"a distribution cannot be indexed by {brief(key)}", hint="give slices")
-        return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, chosen, strict=True) if isinstance(c, Range)))
+        selections = normalise(key, self.shape)
+        if not all(isinstance(c, Range) for c in selections):
+            raise SelectionError(f"a distribution cannot be indexed by {short_repr(key)}", hint="give slices")
+        return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, selections, strict=True) if isinstance(c, Range)))

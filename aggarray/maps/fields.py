@@ -29,18 +29,18 @@ def version_of(version: Any) -> str:
     >>> version_of("0.9.3")
     '0.9.0'
     """
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if found is None:
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if match is None:
         raise ProtocolError(
-            f"invalid version {brief(version)}", hint=f"give text of the form 'major.minor.patch', such as '{NEWEST}'"
+            f"invalid version {short_repr(version)}", hint=f"give text of the form 'major.minor.patch', such as '{NEWEST}'"
         )
-    for known in VERSIONS:
-        if known.split(".")[:2] == list(found.groups())[:2]:
-            return known
+    for supported in VERSIONS:
+        if supported.split(".")[:2] == list(match.groups())[:2]:
+            return supported
     raise ProtocolError(f"unknown version {version!r}: only 0.9 and 0.10 are supported")
 
 
-def brief(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return the repr of a value on one line of at most 60 characters.
 
     A value whose repr fails is represented by its type.
@@ -52,12 +52,12 @@ def brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def whole(value: Any) -> int | None:
+def as_integer(value: Any) -> int | None:
     """Return a Python or NumPy integer of at most 64 bits, None for others.
 
     Booleans give None.
 
-    >>> whole(np.int16(3)), whole(True), whole(3.0), whole(2**63)
+    >>> as_integer(np.int16(3)), as_integer(True), as_integer(3.0), as_integer(2**63)
     (3, None, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -65,12 +65,12 @@ def whole(value: Any) -> int | None:
     return int(value) if -_LARGEST - 1 <= int(value) <= _LARGEST else None
 
 
-def truth(value: Any) -> bool | None:
+def as_bool(value: Any) -> bool | None:
     """Return a Python or NumPy truth value, None for anything else."""
     return bool(value) if isinstance(value, bool | np.bool) else None
 
 
-def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
+def as_integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     """Return integers as a new read-only int64 array of the same shape.
 
     Raises ProtocolError for other values. An empty array may have any dtype, because NumPy reads [] as floats. ``labels``:
@@ -79,7 +79,7 @@ def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     try:
         array = np.asarray(values, object if isinstance(values, list | tuple) else None)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ProtocolError(f"invalid {what} {brief(values)}: {error}", hint="give an array of integers") from error
+        raise ProtocolError(f"invalid {what} {short_repr(values)}: {error}", hint="give an array of integers") from error
     if array.dtype == object:  # a list: check each item, because NumPy would convert all of them to one type
         items = array.ravel().tolist()
         numbers = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in items)
@@ -88,22 +88,22 @@ def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     least, greatest = (int(array.min()), int(array.max())) if numbers and array.size else (0, 0)
     large = labels and least >= 0 and _LARGEST < greatest < 1 << 64
     if not numbers or not (large or -_LARGEST - 1 <= least <= greatest <= _LARGEST):
-        raise ProtocolError(f"{what} {brief(values)} has dtype {array.dtype}", hint="give integers of at most 64 bits")
+        raise ProtocolError(f"{what} {short_repr(values)} has dtype {array.dtype}", hint="give integers of at most 64 bits")
     try:
-        found = array.astype(np.uint64 if large else np.int64) if array.size else np.zeros(array.shape, np.int64)
+        result = array.astype(np.uint64 if large else np.int64) if array.size else np.zeros(array.shape, np.int64)
     except MemoryError as error:
         raise ProtocolError(f"{what}: {array.size} integers do not fit into memory") from error
-    found.flags.writeable = False
-    return found
+    result.flags.writeable = False
+    return result
 
 
-def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
+def concatenate_labels(labels: Sequence[np.ndarray]) -> np.ndarray:
     """Concatenate integer arrays without loss.
 
     The result is int64, uint64 where int64 cannot hold all values, and object where neither can. NumPy itself concatenates
     int64 and uint64 to floats.
 
-    >>> joined([np.array([2**63], "u8"), np.array([1])]).tolist()
+    >>> concatenate_labels([np.array([2**63], "u8"), np.array([1])]).tolist()
     [9223372036854775808, 1]
     """
     if all(one.dtype == np.int64 for one in labels):
@@ -112,19 +112,19 @@ def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([one.astype(object if signed else np.uint64) for one in labels])
 
 
-def numbers_of(given: Any, what: str) -> tuple[int, ...]:
+def as_sizes(sizes: Any, what: str) -> tuple[int, ...]:
     """Return non-negative integers as a tuple, also of a single integer.
 
     Raises ProtocolError for anything else.
     """
     try:
-        values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
+        values = tuple(sizes) if not isinstance(sizes, int | np.integer) else (sizes,)
     except TypeError as error:
-        raise ProtocolError(f"invalid {what} {brief(given)}", hint="give integers, one per dimension") from error
-    found = tuple(whole(v) for v in values)
-    if any(n is None or n < 0 for n in found):
-        raise ProtocolError(f"invalid {what} {brief(given)}", hint="give integers of at least 0, one per dimension")
-    return tuple(n for n in found if n is not None)
+        raise ProtocolError(f"invalid {what} {short_repr(sizes)}", hint="give integers, one per dimension") from error
+    numbers = tuple(as_integer(v) for v in values)
+    if any(n is None or n < 0 for n in numbers):
+        raise ProtocolError(f"invalid {what} {short_repr(sizes)}", hint="give integers of at least 0, one per dimension")
+    return tuple(n for n in numbers if n is not None)
 
 
 def check_exported(values: Any) -> None:
@@ -135,12 +135,12 @@ def check_exported(values: Any) -> None:
     try:
         memoryview(values)
     except (ValueError, TypeError, BufferError) as error:
-        way = "export its fields one by one" if values.dtype.names else "use astype first"
+        hint = "export its fields one by one" if values.dtype.names else "use astype first"
         if values.dtype.kind in "mM":
-            way = "export view('int64'), the numbers that it stores"
+            hint = "export view('int64'), the numbers that it stores"
         elif values.dtype.kind == "T":
-            way = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(values)"
-        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}", hint=way) from error
+            hint = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(values)"
+        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}", hint=hint) from error
 
 
 def buffer_of(item: Any) -> np.ndarray:
@@ -187,11 +187,11 @@ class DimDictReader:
             if default is None:
                 self.note(key, None, "the key is missing")
             return default
-        found = whole(self.values[key])
-        if found is None or found < least:
+        number = as_integer(self.values[key])
+        if number is None or number < least:
             self.note(key, self.values[key], f"must be an integer of at least {least}")
             return None
-        return found
+        return number
 
     def flag(self, key: str) -> bool:
         """Return a truth value, False if it is absent or invalid.
@@ -200,10 +200,10 @@ class DimDictReader:
         """
         if key not in self.values:
             return False
-        found = truth(self.values[key])
-        if found is None:
+        flag_value = as_bool(self.values[key])
+        if flag_value is None:
             self.note(key, self.values[key], "must be True or False")
-        return bool(found)
+        return bool(flag_value)
 
     def pair(self, key: str) -> tuple[int, int] | None:
         """Return two non-negative integers; None after noting a fault.
@@ -211,7 +211,7 @@ class DimDictReader:
         An absent key gives (0, 0).
         """
         value = self.values.get(key, (0, 0))
-        numbers = [whole(v) for v in value] if isinstance(value, tuple | list) else []
+        numbers = [as_integer(v) for v in value] if isinstance(value, tuple | list) else []
         if len(numbers) != 2 or any(n is None or n < 0 for n in numbers):
             self.note(key, value, "must be a tuple of two integers of at least 0")
             return None
@@ -227,17 +227,17 @@ class DimDictReader:
             return None
         value = self.values[key]
         try:
-            given = value if self.version == OLD and isinstance(value, list) else buffer_of(value)
-            if isinstance(given, np.ndarray) and given.dtype.kind == "O":
+            buffer = value if self.version == OLD and isinstance(value, list) else buffer_of(value)
+            if isinstance(buffer, np.ndarray) and buffer.dtype.kind == "O":
                 raise ProtocolError("its elements are Python objects", hint="give an integer array, such as astype('int64')")
-            found = integers(given, key, labels=True)
+            labels = as_integers(buffer, key, labels=True)
         except ProtocolError as error:
             self.note(key, value, f"must be a buffer of integers: {error}")
             return None
-        if found.ndim != 1:
-            self.note(key, value, f"must be one-dimensional, not of shape {found.shape}")
+        if labels.ndim != 1:
+            self.note(key, value, f"must be one-dimensional, not of shape {labels.shape}")
             return None
-        return found
+        return labels
 
     def expect_extent(self, extent: int, why: str) -> None:
         """Note a fault if the buffer has another size than the dictionary states."""
@@ -248,9 +248,11 @@ class DimDictReader:
         """Note keys that the distribution type does not have."""
         for key in keys:
             value = self.values.get(key)
-            if value is not None and truth(value) is not False and not _zero_pair(value):
-                self.note(key, value, f"has no meaning for dist_type {brief(self.values.get('dist_type'))} in {self.version}")
+            if value is not None and as_bool(value) is not False and not _zero_pair(value):
+                self.note(
+                    key, value, f"has no meaning for dist_type {short_repr(self.values.get('dist_type'))} in {self.version}"
+                )
 
 
 def _zero_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and all(whole(v) == 0 for v in value)
+    return isinstance(value, tuple | list) and len(value) == 2 and all(as_integer(v) == 0 for v in value)

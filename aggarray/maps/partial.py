@@ -10,33 +10,33 @@ from aggarray.maps.fields import NEWEST
 from aggarray.memory.selection import Range
 
 #: Limit of the number of processes; a dictionary with more is invalid.
-MOST = 1 << 22
+MAX_PROCESSES = 1 << 22
 
 
 class Partial(Map):
     """Map of the part of one process; ProtocolError for other ranks."""
 
-    __slots__ = ("_map", "kind", "nprocs", "part", "rank", "size")
+    __slots__ = ("_map", "map_type", "nprocs", "part", "rank", "size")
 
-    def __init__(self, kind: type[MapType], part: Part) -> None:
-        if part.nprocs > MOST:
-            raise ProtocolError(f"proc_grid_size {part.nprocs} is more than the limit of {MOST} processes")
-        self.kind, self.part = kind, part
+    def __init__(self, map_type: type[MapType], part: Part) -> None:
+        if part.nprocs > MAX_PROCESSES:
+            raise ProtocolError(f"proc_grid_size {part.nprocs} is more than the limit of {MAX_PROCESSES} processes")
+        self.map_type, self.part = map_type, part
         self.size, self.nprocs, self.rank = part.size, part.nprocs, part.rank
-        self._map = kind.from_part(part)
+        self._map = map_type.from_part(part)
 
     @property
     def dist_type(self) -> str:
         """The ``dist_type`` of the protocol."""
-        return self.kind.letter
+        return self.map_type.letter
 
     @property
     def periodic(self) -> bool:
         """Whether the dimension is periodic."""
         return self.part.periodic
 
-    def _mine(self, rank: int) -> int:
-        if self._checked(rank) != self.rank:
+    def _own_rank(self, rank: int) -> int:
+        if self._check_rank(rank) != self.rank:
             raise self._unknown(f"rank {rank}")
         return self.rank
 
@@ -52,23 +52,23 @@ class Partial(Map):
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return the elements of the buffer of the process."""
-        return self._map.segments(self._mine(rank))
+        return self._map.segments(self._own_rank(rank))
 
     def extent(self, rank: int) -> int:
         """Return the size of the buffer of the process."""
-        return self._map.extent(self._mine(rank))
+        return self._map.extent(self._own_rank(rank))
 
     def owned_slice(self, rank: int) -> slice:
         """Return the slice of its buffer that the process owns."""
-        return self._map.owned_slice(self._mine(rank))
+        return self._map.owned_slice(self._own_rank(rank))
 
     def num_owned(self, rank: int) -> int:
         """Return the number of elements that the process owns."""
-        return self.part.count if self._mine(rank) == self.rank else 0
+        return self.part.count if self._own_rank(rank) == self.rank else 0
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dimension dictionary of the process."""
-        return self._map.dim_dict(self._mine(rank), version)
+        return self._map.dim_dict(self._own_rank(rank), version)
 
     def owner(self, g: Any) -> Any:
         """Raise ProtocolError: the other parts are unknown."""
@@ -88,20 +88,20 @@ class Partial(Map):
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the global index at positions of the buffer of the process."""
         for other in np.unique(rank).tolist():
-            self._mine(other)
+            self._own_rank(other)
         return self._map.to_global(rank, local)
 
-    def sliced(self, chosen: Range) -> Map:
+    def sliced(self, selection: Range) -> Map:
         """Return this map if the slice is complete; ProtocolError otherwise."""
-        if chosen.is_full(self.size):
+        if selection.is_full(self.size):
             return self
         raise self._unknown("a slice")
 
     def _arguments(self) -> tuple[Any, ...]:
-        return self.kind, self.part
+        return self.map_type, self.part
 
     def _identity(self) -> tuple[Any, ...]:
-        return self.kind, self.size, self.nprocs, self.rank, self._map._identity()
+        return self.map_type, self.size, self.nprocs, self.rank, self._map._identity()
 
     def __repr__(self) -> str:
         return f"Partial({self.dist_type!r}, size={self.size}, rank {self.rank} of {self.nprocs})"

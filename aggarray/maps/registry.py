@@ -19,5 +19,5 @@ def map_types() -> Mapping[str, type[MapType]]:
     """
     package = __name__.rpartition(".")[0]
     names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name != "registry")
-    found = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
-    return MappingProxyType({one.letter: one for one in found if isinstance(one, type) and issubclass(one, MapType)})
+    classes = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
+    return MappingProxyType({cls.letter: cls for cls in classes if isinstance(cls, type) and issubclass(cls, MapType)})

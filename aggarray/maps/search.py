@@ -9,13 +9,13 @@ import numpy as np
 _BUCKETS, _WORTH, _STEPS = 16, 4, 4
 
 
-def between(edges: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def find_intervals(edges: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return the index of the interval that contains each number.
 
     The result equals that of a binary search and is much faster for many numbers. ``edges``: ascending int64 from 0;
     ``numbers``: int64 from 0 and less than the last edge.
 
-    >>> between(np.array([0, 2, 2, 5]), np.array([0, 1, 2, 4])).tolist()
+    >>> find_intervals(np.array([0, 2, 2, 5]), np.array([0, 1, 2, 4])).tolist()
     [0, 0, 2, 2]
     """
     buckets = _BUCKETS * len(edges)
@@ -24,8 +24,8 @@ def between(edges: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         first = np.searchsorted(edges, np.arange(buckets) * width, side="right") - 1
         steps = int(np.diff(first, append=len(edges) - 2).max())
         if steps <= _STEPS:
-            found: np.ndarray = first[numbers // width]
+            intervals: np.ndarray = first[numbers // width]
             for _ in range(steps):
-                found += numbers >= edges[found + 1]
-            return found
+                intervals += numbers >= edges[intervals + 1]
+            return intervals
     return np.asarray(np.searchsorted(edges, numbers, side="right") - 1)

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, brief, integers, joined, version_of
+from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integers, concatenate_labels, short_repr, version_of
 from aggarray.memory.selection import Range
 
 
@@ -33,7 +33,7 @@ class UnstructuredPart(Part):
         """Return the values that are equal on all processes, with one_to_one."""
         return {**super(UnstructuredPart, self).constants(), "one_to_one": self.one_to_one}
 
-    def own(self) -> dict[str, Any]:
+    def rank_constants(self) -> dict[str, Any]:
         """Return the labels."""
         return {"indices": self.labels}
 
@@ -49,7 +49,7 @@ class Unstructured(MapType):
     ([1, 0], [0, 1], [30, -1])
     """
 
-    __slots__ = ("_firsts", "_labels", "_lists", "_places", "_ranks", "nprocs", "one_to_one", "periodic", "size")
+    __slots__ = ("_labels", "_lists", "_owns", "_positions", "_ranks", "nprocs", "one_to_one", "periodic", "size")
     letter: ClassVar[str] = "u"
 
     def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, *, periodic: bool = False) -> None:
@@ -57,22 +57,22 @@ class Unstructured(MapType):
         self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
         self.one_to_one = flag_of(one_to_one, "one_to_one")
         try:
-            lists = [_labels(one, rank) for rank, one in enumerate(indices)]
+            lists = [_check_labels(one, rank) for rank, one in enumerate(indices)]
         except TypeError as error:
             raise ProtocolError(
-                f"invalid indices {brief(indices)}", hint="give one array of integers for each process"
+                f"invalid indices {short_repr(indices)}", hint="give one array of integers for each process"
             ) from error
         self.nprocs = count_of(len(lists), "number of index arrays", 1)
         counts = [len(one) for one in lists]
-        labels = joined(lists)
+        labels = concatenate_labels(lists)
         if labels.dtype == object:
             raise ProtocolError("indices below 0 beside indices of 2**63 or more: no 64-bit integer type holds both")
-        self._lists = tuple(_frozen(one.astype(labels.dtype, copy=False)) for one in lists)
+        self._lists = tuple(_freeze(one.astype(labels.dtype, copy=False)) for one in lists)
         # A stable sort puts the lowest rank first among equal labels.
         order = np.argsort(labels, kind="stable")
         self._labels = labels[order]
         self._ranks = np.repeat(np.arange(self.nprocs, dtype=np.int64), counts)[order]
-        self._places = np.concatenate([np.arange(n, dtype=np.int64) for n in counts])[order]
+        self._positions = np.concatenate([np.arange(n, dtype=np.int64) for n in counts])[order]
         self._check()
 
     def _check(self) -> None:
@@ -102,11 +102,11 @@ class Unstructured(MapType):
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return the labels of a process, in its order."""
-        return [self._lists[self._checked(rank)]]
+        return [self._lists[self._check_rank(rank)]]
 
     def extent(self, rank: int) -> int:
         """Return the number of elements of a process."""
-        return len(self._lists[self._checked(rank)])
+        return len(self._lists[self._check_rank(rank)])
 
     def num_owned(self, rank: int) -> int:
         """Return the number of elements of a process: there is no padding."""
@@ -117,48 +117,48 @@ class Unstructured(MapType):
 
         The owner is the lowest rank that has the element.
         """
-        if not hasattr(self, "_firsts"):
+        if not hasattr(self, "_owns"):
             # Computed from the sorted labels: searching millions of labels takes seconds.
-            again = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
+            repeats = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
             starts = np.cumsum([0, *map(len, self._lists)])
             firsts = np.ones(len(self._labels), bool)
-            firsts[starts[self._ranks[again]] + self._places[again]] = False
-            self._firsts = tuple(firsts[a:b] for a, b in pairwise(starts))
-        return self._firsts[self._checked(rank)]
+            firsts[starts[self._ranks[repeats]] + self._positions[repeats]] = False
+            self._owns = tuple(firsts[a:b] for a, b in pairwise(starts))
+        return self._owns[self._check_rank(rank)]
 
-    def _present(self, g: Any) -> np.ndarray:
-        found = self._asked(g)
-        first = np.searchsorted(self._labels, found)
+    def _check_indices(self, g: Any) -> np.ndarray:
+        labels = self._as_labels(g)
+        first = np.searchsorted(self._labels, labels)
         last = len(self._labels) - 1
-        there = (first <= last) & (self._labels[np.minimum(first, last)] == found if last >= 0 else False)
-        if not there.all():
-            raise SelectionError(f"global index {found.ravel()[~there.ravel()][0]} is on no process")
-        return found
+        is_present = (first <= last) & (self._labels[np.minimum(first, last)] == labels if last >= 0 else False)
+        if not is_present.all():
+            raise SelectionError(f"global index {labels.ravel()[~is_present.ravel()][0]} is on no process")
+        return labels
 
-    def _asked(self, g: Any) -> np.ndarray:
+    def _as_labels(self, g: Any) -> np.ndarray:
         """Return the requested labels in the dtype of the map's labels.
 
         Raises SelectionError for a label that this dtype cannot hold.
         """
-        wide = np.uint64 if self._labels.dtype == np.uint64 else np.int64
-        if type(g) is np.ndarray and g.dtype == wide:
+        dtype = np.uint64 if self._labels.dtype == np.uint64 else np.int64
+        if type(g) is np.ndarray and g.dtype == dtype:
             return g
         try:
-            found = integers(g, "global index", labels=True)
+            labels = as_integers(g, "global index", labels=True)
         except ProtocolError as error:
             raise SelectionError(*error.args, hint=error.hint) from error
-        if found.dtype != wide:
-            absent = found < 0 if wide is np.uint64 else found > np.uint64(np.iinfo(np.int64).max)
+        if labels.dtype != dtype:
+            absent = labels < 0 if dtype is np.uint64 else labels > np.uint64(np.iinfo(np.int64).max)
             if absent.any():
-                raise SelectionError(f"global index {found[absent][0]} is on no process")
-        return found.astype(wide, copy=False)
+                raise SelectionError(f"global index {labels[absent][0]} is on no process")
+        return labels.astype(dtype, copy=False)
 
     def owner(self, g: Any) -> Any:
         """Return the lowest rank that has each label."""
         return self._ranks[self._first(g)]
 
     def _first(self, g: Any) -> Any:
-        return np.searchsorted(self._labels, self._present(g))
+        return np.searchsorted(self._labels, self._check_indices(g))
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
         ends = zip(np.searchsorted(self._labels, g), np.searchsorted(self._labels, g, side="right"), strict=True)
@@ -167,14 +167,14 @@ class Unstructured(MapType):
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the lowest rank that has each label, and the position there."""
         first = self._first(g)
-        return self._ranks[first], self._places[first]
+        return self._ranks[first], self._positions[first]
 
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the labels at positions."""
         sizes = np.array([len(one) for one in self._lists])
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        ranks, places = self._local(rank, local, lambda r: sizes[r])
-        return np.concatenate(self._lists)[starts[ranks] + places]
+        ranks, locals_ = self._check_positions(rank, local, lambda r: sizes[r])
+        return np.concatenate(self._lists)[starts[ranks] + locals_]
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dictionary of a process, equal in both versions.
@@ -182,27 +182,27 @@ class Unstructured(MapType):
         Only 0.9.0 can express ``periodic`` here.
         """
         version = version_of(version)
-        found = {**self._common(self._checked(rank)), "indices": self._lists[rank]}
+        entry = {**self._common_keys(self._check_rank(rank)), "indices": self._lists[rank]}
         if self.one_to_one:
-            found["one_to_one"] = True
+            entry["one_to_one"] = True
         if self.periodic and version != OLD:
             raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'u'", hint="write 0.9.0")
-        return found | ({"periodic": True} if self.periodic else {})
+        return entry | ({"periodic": True} if self.periodic else {})
 
-    def sliced(self, chosen: Range) -> Map:
+    def sliced(self, selection: Range) -> Map:
         """Return the map of a slice.
 
         Raises ProtocolError where labels are not positions from 0 to size - 1.
         """
-        if chosen.is_full(self.size):
+        if selection.is_full(self.size):
             return self
         if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
             raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, which cannot be sliced")
         lists = []
-        for own in self._lists:
-            number, beside = np.divmod(own - chosen.start, chosen.step)
-            lists.append(number[(beside == 0) & (number >= 0) & (number < chosen.count)])
-        return Unstructured(chosen.count, lists, self.one_to_one)
+        for labels in self._lists:
+            positions, remainders = np.divmod(labels - selection.start, selection.step)
+            lists.append(positions[(remainders == 0) & (positions >= 0) & (positions < selection.count)])
+        return Unstructured(selection.count, lists, self.one_to_one)
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.size, self._lists, self.one_to_one, self.periodic
@@ -239,25 +239,25 @@ class Unstructured(MapType):
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
 
     @classmethod
-    def clashes(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Clash]:
+    def conflicts(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Conflict]:
         """Yield labels that violate one_to_one, and a wrong size.
 
         The size must be the number of distinct labels.
         """
-        known = [p for p in parts if p is not None]
-        if len(known) < len(parts):
+        valid = [p for p in parts if p is not None]
+        if len(valid) < len(parts):
             return
-        labels = joined([np.unique(p.labels) for p in known])
-        ranks = np.repeat([p.rank for p in known], [len(np.unique(p.labels)) for p in known])
+        labels = concatenate_labels([np.unique(p.labels) for p in valid])
+        ranks = np.repeat([p.rank for p in valid], [len(np.unique(p.labels)) for p in valid])
         order = np.argsort(labels, kind="stable")
         repeats = np.flatnonzero(labels[order][1:] == labels[order][:-1])
-        if known[0].one_to_one and repeats.size:
+        if valid[0].one_to_one and repeats.size:
             i = int(repeats[0])
             first, second = int(ranks[order[i]]), int(ranks[order[i + 1]])
-            yield Clash(second, "indices", int(labels[order[i]]), f"rank {first} has it too, but one_to_one is True")
+            yield Conflict(second, "indices", int(labels[order[i]]), f"rank {first} has it too, but one_to_one is True")
         distinct = len(labels) - len(repeats)
-        if distinct != known[0].size:
-            yield Clash(0, "size", known[0].size, f"the processes have {distinct} distinct indices")
+        if distinct != valid[0].size:
+            yield Conflict(0, "size", valid[0].size, f"the processes have {distinct} distinct indices")
 
     @classmethod
     def from_parts(cls, parts: Sequence[UnstructuredPart]) -> "Unstructured":
@@ -270,35 +270,35 @@ class Unstructured(MapType):
         """Return a map in which the other processes have no elements."""
         lists = [np.zeros(0, np.int64)] * part.nprocs
         lists[part.rank] = part.labels
-        found = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
-        object.__setattr__(found, "size", part.size)
-        return found
+        map_ = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
+        object.__setattr__(map_, "size", part.size)
+        return map_
 
 
-def _labels(given: Any, rank: int) -> np.ndarray:
-    found = integers(given, f"indices of rank {rank}", labels=True)
-    if found.ndim != 1:
-        raise ProtocolError(f"indices of rank {rank} have shape {found.shape}", hint="give one-dimensional arrays")
-    return found
+def _check_labels(indices: Any, rank: int) -> np.ndarray:
+    labels = as_integers(indices, f"indices of rank {rank}", labels=True)
+    if labels.ndim != 1:
+        raise ProtocolError(f"indices of rank {rank} have shape {labels.shape}", hint="give one-dimensional arrays")
+    return labels
 
 
-def _frozen(labels: np.ndarray) -> np.ndarray:
+def _freeze(labels: np.ndarray) -> np.ndarray:
     labels.flags.writeable = False
     return labels
 
 
-def spread(map_: Map, chosen: Range) -> Unstructured:
+def unstructured_slice(map_: Map, selection: Range) -> Unstructured:
     """Return the unstructured map of a slice of a map without repeats.
 
     Labels are positions in the slice, in the order of the map.
     """
-    old, new = chosen.indices(), np.arange(chosen.count, dtype=np.int64)
-    if chosen.step < 0:
+    old, new = selection.indices(), np.arange(selection.count, dtype=np.int64)
+    if selection.step < 0:
         old, new = old[::-1], new[::-1]
     owners = map_.owner(old)
     order = np.argsort(owners, kind="stable")
     lists = np.split(new[order], np.searchsorted(owners[order], np.arange(1, map_.nprocs)))
-    return Unstructured(chosen.count, lists, one_to_one=True)
+    return Unstructured(selection.count, lists, one_to_one=True)
 
 
 MAP = Unstructured

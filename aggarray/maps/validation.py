@@ -14,10 +14,8 @@ from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
-from aggarray.maps.fields import brief, numbers_of
-
-#: Limit of the number of processes.
-_MOST_PROCESSES = 1 << 22
+from aggarray.maps.fields import as_sizes, short_repr
+from aggarray.maps.partial import MAX_PROCESSES
 
 
 class _Axis(NamedTuple):
@@ -26,7 +24,7 @@ class _Axis(NamedTuple):
     ``parts``: by rank along it, of the first process with that rank.
     """
 
-    kind: type[MapType]
+    map_type: type[MapType]
     parts: list[Part | None]
     processes: list[int]
 
@@ -53,16 +51,16 @@ def validate_all(exports: Sequence[Any]) -> None:
     ProtocolError lists every fault.
     """
     faults = FaultList()
-    items = listed(exports, "exports")
-    found = [read_export(item, faults, process) for process, item in enumerate(items)]
-    versions = {e.version for e in found if e is not None}
+    items = as_list(exports, "exports")
+    parsed_exports = [read_export(item, faults, process) for process, item in enumerate(items)]
+    versions = {e.version for e in parsed_exports if e is not None}
     if len(versions) > 1:
-        who = ", ".join(
-            f"{v} on process {next(i for i, e in enumerate(found) if e and e.version == v)}" for v in sorted(versions)
+        ranks = ", ".join(
+            f"{v} on process {next(i for i, e in enumerate(parsed_exports) if e and e.version == v)}" for v in sorted(versions)
         )
-        faults.note(None)("__version__", None, f"must be the same on all processes: {who}")
+        faults.note(None)("__version__", None, f"must be the same on all processes: {ranks}")
     elif versions:
-        _together([None if e is None else e.parts for e in found], versions.pop(), faults)
+        _combine([None if e is None else e.parts for e in parsed_exports], versions.pop(), faults)
     faults.raise_any()
 
 
@@ -72,11 +70,11 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
     ProtocolError lists every fault.
     """
     faults = FaultList()
-    items = listed(dim_data, "dim_data of every rank")
-    sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
+    items = as_list(dim_data, "dim_data of every rank")
+    sizes = None if shapes is None else [as_sizes(one, "shape") for one in as_list(shapes, "shapes")]
     if sizes is not None and len(sizes) != len(items):
         raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes", hint="give one shape per process")
-    found: list[tuple[Parsed, ...] | None] = []
+    parsed_dim_data: list[tuple[Parsed, ...] | None] = []
     for process, one in enumerate(items):
         entries = check_tuple(one, faults.note(process))
         shape: tuple[int | None, ...] = (None,) * len(entries) if sizes is None else sizes[process]
@@ -84,32 +82,32 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
             faults.note(process)("dim_data", None, f"{len(entries)} dictionaries for a buffer of shape {shape}")
             shape = (None,) * len(entries)
         parsed = [parse_dimension(v, version, shape[d], faults.note(process, d)) for d, v in enumerate(entries)]
-        found.append(tuple(parsed) if isinstance(one, tuple) else None)
-    axes = _together(found, version, faults)
+        parsed_dim_data.append(tuple(parsed) if isinstance(one, tuple) else None)
+    axes = _combine(parsed_dim_data, version, faults)
     faults.raise_any()
-    _check_one_for_all(found, axes, faults)
+    _check_rank_variables(parsed_dim_data, axes, faults)
     faults.raise_any()
-    return tuple(axis.kind.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
+    return tuple(axis.map_type.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
 
 
-def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
+def _check_rank_variables(exports: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
     """Note allowed differences between processes of one rank.
 
     One map cannot express them.
     """
-    for process, parts in enumerate(found):
+    for process, parts in enumerate(exports):
         for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
             first = None if parsed is None else axis.parts[parsed[1].rank]
             if parsed is None or first is None:
                 continue
-            expected = first.free()
-            for key, value in parsed[1].free().items():
+            expected = first.rank_variables()
+            for key, value in parsed[1].rank_variables().items():
                 if value != expected[key]:
                     rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map cannot express both"
                     faults.note(process, d)(key, value, rule)
 
 
-def listed(items: Any, what: str) -> list[Any]:
+def as_list(items: Any, what: str) -> list[Any]:
     """Return the items of all processes as a list.
 
     Raises ProtocolError for an object that is not iterable, or is empty.
@@ -118,41 +116,41 @@ def listed(items: Any, what: str) -> list[Any]:
         if isinstance(items, Mapping | str | bytes):
             raise TypeError
         # The iterable may be infinite.
-        found = list(islice(items, _MOST_PROCESSES + 1))
+        items_ = list(islice(items, MAX_PROCESSES + 1))
     except TypeError as error:
         raise ProtocolError(f"{what}: not a list", hint="give a list with one item per process, by rank") from error
-    if len(found) > _MOST_PROCESSES:
-        raise ProtocolError(f"{what}: {brief(items)} has more items than the limit of {_MOST_PROCESSES} processes")
-    if not found:
+    if len(items_) > MAX_PROCESSES:
+        raise ProtocolError(f"{what}: {short_repr(items)} has more items than the limit of {MAX_PROCESSES} processes")
+    if not items_:
         raise ProtocolError(f"{what}: empty", hint="give the item of at least one process")
-    return found
+    return items_
 
 
-def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
+def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
     """Note the conflicts between processes and return the dimensions.
 
     Returns no dimensions where the grid itself is invalid.
     """
-    counts = {len(parts) for parts in found if parts is not None}
+    counts = {len(parts) for parts in exports if parts is not None}
     if len(counts) > 1:
-        who = {len(parts): process for process, parts in reversed(list(enumerate(found))) if parts is not None}
-        what = ", ".join(f"{n} on process {p}" for n, p in sorted(who.items()))
-        faults.note(None)("dim_data", None, f"must have the same length on all processes: {what}")
+        ranks = {len(parts): process for process, parts in reversed(list(enumerate(exports))) if parts is not None}
+        lengths = ", ".join(f"{n} on process {p}" for n, p in sorted(ranks.items()))
+        faults.note(None)("dim_data", None, f"must have the same length on all processes: {lengths}")
     if len(counts) != 1:
         return []
-    columns = [[None if parts is None else parts[d] for parts in found] for d in range(counts.pop())]
-    alike = [_constants(column, faults, d) for d, column in enumerate(columns)]
-    grid = _grid(columns, len(found), faults)
+    columns = [[None if parts is None else parts[d] for parts in exports] for d in range(counts.pop())]
+    comparable = [_constants(column, faults, d) for d, column in enumerate(columns)]
+    grid = _grid(columns, len(exports), faults)
     if grid is None:
         return []
     axes = []
     for d, column in enumerate(columns):
         axis = _axis(column, grid, d, faults)
-        if axis is None or not alike[d]:
+        if axis is None or not comparable[d]:
             continue
         axes.append(axis)
-        for clash in axis.kind.clashes(axis.parts, version):
-            faults.note(axis.processes[clash.rank], d)(clash.key, clash.value, clash.rule)
+        for conflict in axis.map_type.conflicts(axis.parts, version):
+            faults.note(axis.processes[conflict.rank], d)(conflict.key, conflict.value, conflict.rule)
     return axes
 
 
@@ -161,28 +159,28 @@ def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
 
     Returns whether all processes have one distribution type, and can be compared.
     """
-    alike = True
+    comparable = True
     first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
         if parsed is None:
             continue
-        kind, part = parsed
-        first = first or (process, kind, part)
-        if kind is not first[1]:
-            faults.note(process, d)("dist_type", kind.letter, f"process {first[0]} has {first[1].letter!r}")
-            alike = False
+        map_type, part = parsed
+        first = first or (process, map_type, part)
+        if map_type is not first[1]:
+            faults.note(process, d)("dist_type", map_type.letter, f"process {first[0]} has {first[1].letter!r}")
+            comparable = False
             continue
         expected = first[2].constants()
         for key, value in part.constants().items():
             if value != expected[key]:
                 faults.note(process, d)(key, value, f"process {first[0]} has {expected[key]!r}")
-    return alike
+    return comparable
 
 
 def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -> tuple[int, ...] | None:
     """Return the process grid; None after noting a wrong number of processes."""
-    known = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
-    grid = tuple(n for n in known if n is not None)
+    counts = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
+    grid = tuple(n for n in counts if n is not None)
     if len(grid) < len(columns):
         return None
     if prod(grid) != nprocs:
@@ -198,23 +196,23 @@ def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultLi
     """
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
-    kind: type[MapType] | None = None
+    map_type: type[MapType] | None = None
     for process, (coords, parsed) in enumerate(zip(product(*map(range, grid)), column, strict=True)):
         if parsed is None:
             continue
-        here, part = coords[d], parsed[1]
-        kind = kind or parsed[0]
-        if part.rank != here:
-            rule = f"must be {here}: ranks are in C order over a grid of {brief(tuple(grid))}"
+        coordinate, part = coords[d], parsed[1]
+        map_type = map_type or parsed[0]
+        if part.rank != coordinate:
+            rule = f"must be {coordinate}: ranks are in C order over a grid of {short_repr(tuple(grid))}"
             faults.note(process, d)("proc_grid_rank", part.rank, rule)
             continue
-        if parts[here] is None:
-            parts[here], processes[here] = part, process
+        if parts[coordinate] is None:
+            parts[coordinate], processes[coordinate] = part, process
             continue
-        first = parts[here]
-        expected = {} if first is None or type(first) is not type(part) else first.own()
-        for key, value in part.own().items():
+        first = parts[coordinate]
+        expected = {} if first is None or type(first) is not type(part) else first.rank_constants()
+        for key, value in part.rank_constants().items():
             if key in expected and not np.array_equal(value, expected[key]):
-                rule = f"process {processes[here]}, of the same proc_grid_rank, has {brief(expected[key])}"
+                rule = f"process {processes[coordinate]}, of the same proc_grid_rank, has {short_repr(expected[key])}"
                 faults.note(process, d)(key, value, rule)
-    return None if kind is None else _Axis(kind, parts, processes)
+    return None if map_type is None else _Axis(map_type, parts, processes)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import ExchangeError
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, dimensions_of
 from aggarray.mpi.movement import Movement, nothing
 from aggarray.mpi.schedule import broadcast_groups, kept_groups
@@ -172,14 +172,16 @@ class AllSumReduce(Movement):
 
         def plan() -> tuple[int, ...]:
             if (axes_reduce is None) == (axes_keep is None):
-                raise ExchangeError(f"axes_reduce={brief(axes_reduce)}, axes_keep={brief(axes_keep)}: give exactly one")
+                raise ExchangeError(
+                    f"axes_reduce={short_repr(axes_reduce)}, axes_keep={short_repr(axes_keep)}: give exactly one"
+                )
             count = len(shape_of(P))
             if axes_keep is not None:
                 return dimensions_of(axes_keep, count, "axes_keep")
             reduced = dimensions_of(axes_reduce, count, "axes_reduce")
             return tuple(d for d in range(count) if d not in reduced)
 
-        kept = self._planned(plan, brief(axes_reduce), brief(axes_keep))
+        kept = self._planned(plan, short_repr(axes_reduce), short_repr(axes_keep))
         groups = kept_groups(P.ranks, shape_of(P), kept) if P.active else []
         self._mine = next((g for g in groups if self._link.rank in g), None)
         # Processes of other sub-grids have other groups: gather all of them.

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from aggarray.errors import AggarrayError, ExchangeError
-from aggarray.maps.fields import brief, truth, whole
+from aggarray.maps.fields import as_bool, as_integer, short_repr
 from aggarray.mpi.schedule import neighbours, union
 from aggarray.mpi.schedule.groups import as_grid
 from aggarray.mpi.transport import Link, Section, agree, link_over
@@ -84,7 +84,7 @@ class ProcessGroup:
     def section(self) -> Link:
         """Link between the members; ExchangeError in an inactive group."""
         if not self.active:
-            raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {brief(list(self.ranks))}")
+            raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {short_repr(list(self.ranks))}")
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
     def _agreed(self, what: str, ask: Callable[[], _T]) -> _T:
@@ -99,7 +99,7 @@ class ProcessGroup:
         for rank, other in enumerate(said):
             if other != said[0]:
                 raise ExchangeError(
-                    f"{what}: {brief(said[0])} on process 0, {brief(other)} on process {rank}: give the same everywhere"
+                    f"{what}: {short_repr(said[0])} on process 0, {short_repr(other)} on process {rank}: give the same everywhere"
                 )
         return said[0]
 
@@ -110,9 +110,9 @@ class ProcessGroup:
         """
 
         def ask() -> list[int]:
-            numbers = [n for r in listed(ranks, "include") if (n := whole(r)) is not None and 0 <= n < self.size]
-            if len(numbers) < len(listed(ranks, "include")) or len(set(numbers)) < len(numbers):
-                raise ExchangeError(f"include {brief(ranks)}: give each rank once, of 0 to {self.size - 1}")
+            numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]
+            if len(numbers) < len(as_list(ranks, "include")) or len(set(numbers)) < len(numbers):
+                raise ExchangeError(f"include {short_repr(ranks)}: give each rank once, of 0 to {self.size - 1}")
             return numbers
 
         return ProcessGroup._of(self, (self.ranks[n] for n in self._agreed("include", ask)))
@@ -135,10 +135,10 @@ class ProcessGroup:
         """
 
         def ask() -> tuple[tuple[int, ...], tuple[bool, ...]]:
-            sizes = tuple(whole(n) or 0 for n in listed(shape, "shape"))
-            around = (False,) * len(sizes) if periodic is None else tuple(truth(p) for p in listed(periodic, "periodic"))
+            sizes = tuple(as_integer(n) or 0 for n in as_list(shape, "shape"))
+            around = (False,) * len(sizes) if periodic is None else tuple(as_bool(p) for p in as_list(periodic, "periodic"))
             if len(around) != len(sizes) or None in around:
-                raise ExchangeError(f"periodic {brief(periodic)}: give True or False for each of {len(sizes)} dimensions")
+                raise ExchangeError(f"periodic {short_repr(periodic)}: give True or False for each of {len(sizes)} dimensions")
             as_grid(self.ranks, sizes, "grid")
             return sizes, tuple(bool(p) for p in around)
 
@@ -162,7 +162,7 @@ class ProcessGroup:
 
     def __repr__(self) -> str:
         where = f"rank {self.rank}" if self.active else "inactive"
-        return f"<aggarray.mpi.{type(self).__name__} of {brief(list(self.ranks))}, {where}>"
+        return f"<aggarray.mpi.{type(self).__name__} of {short_repr(list(self.ranks))}, {where}>"
 
 
 class ProcessGrid(ProcessGroup):
@@ -240,12 +240,12 @@ def exchange_errors(make: Callable[[], _T]) -> _T:
         raise ExchangeError(str(error)) from error
 
 
-def listed(given: Any, what: str) -> list[Any]:
+def as_list(given: Any, what: str) -> list[Any]:
     """Return the items of an argument; ExchangeError if it is not iterable."""
     try:
         return list(given)
     except TypeError as error:
-        raise ExchangeError(f"{what} {brief(given)}: give a list") from error
+        raise ExchangeError(f"{what} {short_repr(given)}: give a list") from error
 
 
 def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
@@ -253,12 +253,12 @@ def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
 
     ``given``: numbers, or a truth value for each dimension. ExchangeError for anything else.
     """
-    items = [given] if whole(given) is not None else listed(given, what)
-    if items and all(truth(i) is not None for i in items):
+    items = [given] if as_integer(given) is not None else as_list(given, what)
+    if items and all(as_bool(i) is not None for i in items):
         if len(items) == count:
             return tuple(d for d, kept in enumerate(items) if kept)
     else:
-        numbers = [None if (n := whole(i)) is None or not -count <= n < count else n % count for i in items]
+        numbers = [None if (n := as_integer(i)) is None or not -count <= n < count else n % count for i in items]
         if None not in numbers and len(set(numbers)) == len(numbers):
             return tuple(sorted(n for n in numbers if n is not None))
-    raise ExchangeError(f"{what} {brief(given)}: give dimensions of 0 to {count - 1}, each once")
+    raise ExchangeError(f"{what} {short_repr(given)}: give dimensions of 0 to {count - 1}, each once")

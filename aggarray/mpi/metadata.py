@@ -11,8 +11,8 @@ from aggarray.arrays.local import LocalArray
 from aggarray.arrays.ragged_local import Samples
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
-from aggarray.maps.fields import brief, whole
-from aggarray.mpi.groups import listed
+from aggarray.maps.fields import as_integer, short_repr
+from aggarray.mpi.groups import as_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,16 @@ def axes_of(dimensions: Any, known: ArrayMetadata) -> tuple[int, ...]:
     """
     if dimensions is None:
         return tuple(range(len(known.dimensions)))
-    given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions, "dimensions")
+    given = (
+        [dimensions] if isinstance(dimensions, str) or as_integer(dimensions) is not None else as_list(dimensions, "dimensions")
+    )
     found = []
     for one in given:
-        number = known.dimensions.index(one) if one in known.dimensions else whole(one)
+        number = known.dimensions.index(one) if one in known.dimensions else as_integer(one)
         if number is None or not -len(known.dimensions) <= number < len(known.dimensions):
             names = ", ".join(known.dimensions) or "no dimensions"
-            raise ExchangeError(f"dimension {brief(one)}: the array has {names}")
+            raise ExchangeError(f"dimension {short_repr(one)}: the array has {names}")
         found.append(number % len(known.dimensions))
     if len(set(found)) < len(found):
-        raise ExchangeError(f"dimensions {brief(dimensions)} repeat: name each once")
+        raise ExchangeError(f"dimensions {short_repr(dimensions)} repeat: name each once")
     return tuple(sorted(found))

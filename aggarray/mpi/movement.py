@@ -7,7 +7,7 @@ import numpy as np
 
 from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, exchange_errors
 from aggarray.mpi.transport import Link, agree
 
@@ -78,8 +78,8 @@ class Movement:
             for member in {m for team in teams for m in team}:
                 if not {t for t in teams if member in t} <= set(said[member]):
                     raise ExchangeError(
-                        f"{self._name}: process {rank} has it between {brief(teams)}, process {member} "
-                        f"between {brief(said[member])}: give the same groups everywhere"
+                        f"{self._name}: process {rank} has it between {short_repr(teams)}, process {member} "
+                        f"between {short_repr(said[member])}: give the same groups everywhere"
                     )
         return made[0]
 

@@ -15,7 +15,7 @@ from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
 from aggarray.formats import own_formats
 from aggarray.maps import Distribution
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.memory.ragged import Ragged
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.metadata import metadata_of_array
@@ -65,7 +65,7 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
         if link.rank:
             _load()  # while the first one opens
         wanted = {key: value for key, value in named.items() if key != "progress"}
-        shared(link, scan, ("open", brief(source), brief(wanted)))
+        shared(link, scan, ("open", short_repr(source), short_repr(wanted)))
         sent = broadcast_object(link, packed(made[0]) if made else None)
     if made:
         _load()

@@ -14,7 +14,7 @@ from aggarray.arrays.local import LocalArray
 from aggarray.cf.units.temperature import DIFFERENCE, has_temperature
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.memory.selection import Range
 from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of
 from aggarray.mpi.reading import group_over
@@ -75,7 +75,7 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> t
 
     def check() -> None:
         if not isinstance(operation, str) or operation not in OPERATIONS:
-            raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
+            raise ExchangeError(f"operation {short_repr(operation)}: give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
             raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
         known = metadata_of(local)
@@ -83,7 +83,7 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> t
         local.buffer  # noqa: B018 (all processes raise an error of the read)
 
     found: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
-    agree(link, check, ("reduce", brief(operation), brief(dimensions)))
+    agree(link, check, ("reduce", short_repr(operation), short_repr(dimensions)))
     return found[0]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.mpi.metadata import metadata_of
 from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule import incoming, outgoing
@@ -40,7 +40,7 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
             _check(target_name, section.dtype)
             section.buffer  # noqa: B018 (read errors are raised before anything is written)
 
-        agree(link, check, ("write", brief(path), brief(target_name)))
+        agree(link, check, ("write", short_repr(path), short_repr(target_name)))
         source, labels = _numbered(section.distribution)
         dtype = section.dtype.newbyteorder("=")
         chunks, blocks = chunk_layout(source, max(dtype.itemsize, 1))
@@ -53,7 +53,7 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
 
 def _check(name: Any, dtype: np.dtype[Any]) -> None:
     if not isinstance(name, str) or not name or "/" in name:
-        raise ExchangeError(f"name {brief(name)}: give the array a name to be stored under, without '/'")
+        raise ExchangeError(f"name {short_repr(name)}: give the array a name to be stored under, without '/'")
     if dtype.kind not in "biufcM":
         raise ExchangeError(f"values of {dtype} cannot be written together: give numbers or times")
 

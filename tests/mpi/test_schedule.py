@@ -200,7 +200,7 @@ def test_halo_widths_by_hand() -> None:
     assert halo_widths(3, 4, 5) == [(0, 0)] * 4
     assert halo_widths(10, 1, 3) == [(0, 0)]
     wide = halo_widths(8, 4, 7, padding=3)
-    with pytest.raises(aa.ProtocolError, match="whose neighbours own"):
+    with pytest.raises(aa.ProtocolError, match="the neighbours own"):
         Block.even(8, 4, padding=wide)
     for wrong in ({"kernel_size": 0}, {"kernel_size": 2.5}, {"kernel_size": 2, "stride": 0}, {"kernel_size": True}):
         with pytest.raises(aa.ExchangeError, match="give an integer of at least 1"):

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from aggarray.maps import Distribution
-from aggarray.maps.balance import contiguous
+from aggarray.maps.balance import assign_contiguous
 from aggarray.memory.selection import Range
 from aggarray.mpi.schedule.groups import rank_at
 from aggarray.mpi.schedule.overlap import Box, Overlap, PlannedMessage, Run, box_of, held_runs, overlaps_of, owned_runs
@@ -54,7 +54,7 @@ def schedule_reads(units: Units, target: Distribution, count: int, most: int) ->
         return None
     order = np.lexsort([*boxes[first, :, 0].T[::-1], homes])
     sizes = np.bincount(group, (boxes[..., 1] - boxes[..., 0]).prod(axis=1)).astype(np.int64)
-    readers = contiguous(np.maximum(units.costs[kept][first][order], 1), count)
+    readers = assign_contiguous(np.maximum(units.costs[kept][first][order], 1), count)
     reader, turn = np.empty_like(readers), np.empty_like(readers)
     reader[order], turn[order] = readers, _rounds(sizes[order], readers, most)
     return [
