@@ -52,17 +52,17 @@ class ProcessGroup:
         return ProcessGroup(SerialLink())
 
     @classmethod
-    def _of(cls, parent: "ProcessGroup", ranks: Iterable[int]) -> Self:
-        found = cls.__new__(cls)
-        found._root, found.ranks = parent._root, tuple(ranks)
-        found._is_root = found._closed = False
-        return found
+    def _from_ranks(cls, parent: "ProcessGroup", ranks: Iterable[int]) -> Self:
+        group = cls.__new__(cls)
+        group._root, group.ranks = parent._root, tuple(ranks)
+        group._is_root = group._closed = False
+        return group
 
     @property
     def link(self) -> Link:
         """The link of the root group; ExchangeError if either group is closed."""
         if self._closed or self._root.closed:
-            raise ExchangeError("a process group that is closed: use it inside its with block, or before close()")
+            raise ExchangeError("the process group is closed", hint="use it inside its with block, or before close()")
         return self._root.link
 
     @property
@@ -87,21 +87,22 @@ class ProcessGroup:
             raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {short_repr(list(self.ranks))}")
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
-    def _agreed(self, what: str, ask: Callable[[], _T]) -> _T:
+    def _agree_on(self, what: str, check: Callable[[], _T]) -> _T:
         """Return the arguments of all members, which must be equal.
 
         Collective over the group.
         """
         self.link  # noqa: B018 (raises if it is closed)
         if not self.active:
-            return exchange_errors(ask)
-        said = agree(self.section, ask, (what,))
-        for rank, other in enumerate(said):
-            if other != said[0]:
+            return convert_errors(check)
+        results = agree(self.section, check, (what,))
+        for rank, other in enumerate(results):
+            if other != results[0]:
                 raise ExchangeError(
-                    f"{what}: {short_repr(said[0])} on process 0, {short_repr(other)} on process {rank}: give the same everywhere"
+                    f"{what}: {short_repr(results[0])} on process 0, {short_repr(other)} on process {rank}",
+                    hint="give the same values on all processes",
                 )
-        return said[0]
+        return results[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
         """Return the group of some members by their ranks here, in that order.
@@ -109,13 +110,15 @@ class ProcessGroup:
         Collective over this group.
         """
 
-        def ask() -> list[int]:
+        def check() -> list[int]:
             numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]
             if len(numbers) < len(as_list(ranks, "include")) or len(set(numbers)) < len(numbers):
-                raise ExchangeError(f"include {short_repr(ranks)}: give each rank once, of 0 to {self.size - 1}")
+                raise ExchangeError(
+                    f"invalid ranks {short_repr(ranks)}", hint=f"include each rank once, of 0 to {self.size - 1}"
+                )
             return numbers
 
-        return ProcessGroup._of(self, (self.ranks[n] for n in self._agreed("include", ask)))
+        return ProcessGroup._from_ranks(self, (self.ranks[n] for n in self._agree_on("include", check)))
 
     def union(self, other: "ProcessGroup") -> "ProcessGroup":
         """Return the group of the members of both groups, this one's first.
@@ -123,9 +126,9 @@ class ProcessGroup:
         ExchangeError unless both have one root group.
         """
         if not isinstance(other, ProcessGroup) or other._root is not self._root:
-            raise ExchangeError("union: give a group that descends from the same root group")
+            raise ExchangeError("union of groups of two root groups", hint="give groups that descend from one")
         self.link  # noqa: B018
-        return ProcessGroup._of(self, union(self.ranks, other.ranks))
+        return ProcessGroup._from_ranks(self, union(self.ranks, other.ranks))
 
     def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> "ProcessGrid":
         """Return all members as a grid of a shape, in C order.
@@ -134,15 +137,17 @@ class ProcessGroup:
         Raises ExchangeError unless the shape has as many elements as the group has members.
         """
 
-        def ask() -> tuple[tuple[int, ...], tuple[bool, ...]]:
+        def check() -> tuple[tuple[int, ...], tuple[bool, ...]]:
             sizes = tuple(as_integer(n) or 0 for n in as_list(shape, "shape"))
-            around = (False,) * len(sizes) if periodic is None else tuple(as_bool(p) for p in as_list(periodic, "periodic"))
-            if len(around) != len(sizes) or None in around:
-                raise ExchangeError(f"periodic {short_repr(periodic)}: give True or False for each of {len(sizes)} dimensions")
+            wraps = (False,) * len(sizes) if periodic is None else tuple(as_bool(p) for p in as_list(periodic, "periodic"))
+            if len(wraps) != len(sizes) or None in wraps:
+                raise ExchangeError(
+                    f"invalid periodic {short_repr(periodic)}", hint=f"give True or False for each of {len(sizes)} dimensions"
+                )
             as_grid(self.ranks, sizes, "grid")
-            return sizes, tuple(bool(p) for p in around)
+            return sizes, tuple(bool(p) for p in wraps)
 
-        return ProcessGrid._shaped(self, self.ranks, *self._agreed("grid", ask))
+        return ProcessGrid._shaped(self, self.ranks, *self._agree_on("grid", check))
 
     def close(self) -> None:
         """Close the group; closing the root group closes all groups made from it.
@@ -161,8 +166,8 @@ class ProcessGroup:
         self.close()
 
     def __repr__(self) -> str:
-        where = f"rank {self.rank}" if self.active else "inactive"
-        return f"<aggarray.mpi.{type(self).__name__} of {short_repr(list(self.ranks))}, {where}>"
+        state = f"rank {self.rank}" if self.active else "inactive"
+        return f"<aggarray.mpi.{type(self).__name__} of {short_repr(list(self.ranks))}, {state}>"
 
 
 class ProcessGrid(ProcessGroup):
@@ -183,9 +188,9 @@ class ProcessGrid(ProcessGroup):
     def _shaped(
         cls, parent: ProcessGroup, ranks: Iterable[int], shape: tuple[int, ...], periodic: tuple[bool, ...]
     ) -> "ProcessGrid":
-        found = cls._of(parent, ranks)
-        found.shape, found.periodic = shape, periodic
-        return found
+        group = cls._from_ranks(parent, ranks)
+        group.shape, group.periodic = shape, periodic
+        return group
 
     @property
     def dim(self) -> int:
@@ -198,11 +203,11 @@ class ProcessGrid(ProcessGroup):
         number = self.rank
         if number is None:
             return None
-        found = []
+        coords = []
         for size in reversed(self.shape):
-            number, place = divmod(number, size)
-            found.append(place)
-        return tuple(found[::-1])
+            number, coordinate = divmod(number, size)
+            coords.append(coordinate)
+        return tuple(coords[::-1])
 
     def neighbor_ranks(self) -> list[tuple[int | None, int | None]] | None:
         """Return the left and right neighbour's rank in the grid per dimension.
@@ -220,45 +225,47 @@ class ProcessGrid(ProcessGroup):
         range.
         """
         self.link  # noqa: B018
-        kept = dimensions_of(keep, self.dim, "keep")
+        kept = as_dimensions(keep, self.dim, "keep")
         shape, periodic = tuple(self.shape[d] for d in kept), tuple(self.periodic[d] for d in kept)
         index = self.index
         if index is None:
             return ProcessGrid._shaped(self, (), shape, periodic)
-        chosen = tuple(slice(None) if d in kept else index[d] for d in range(self.dim))
-        members = as_grid(self.ranks, self.shape, "grid")[chosen]
+        selection = tuple(slice(None) if d in kept else index[d] for d in range(self.dim))
+        members = as_grid(self.ranks, self.shape, "grid")[selection]
         return ProcessGrid._shaped(self, members.ravel().tolist(), shape, periodic)
 
 
-def exchange_errors(make: Callable[[], _T]) -> _T:
+def convert_errors(call: Callable[[], _T]) -> _T:
     """Return the result of a call, with its errors as ExchangeErrors."""
     try:
-        return make()
+        return call()
     except ExchangeError:
         raise
-    except (AggarrayError, TypeError, ValueError) as error:
+    except AggarrayError as error:
+        raise ExchangeError(*error.args, path=error.path, variable=error.variable, hint=error.hint) from error
+    except (TypeError, ValueError) as error:
         raise ExchangeError(str(error)) from error
 
 
-def as_list(given: Any, what: str) -> list[Any]:
+def as_list(items: Any, what: str) -> list[Any]:
     """Return the items of an argument; ExchangeError if it is not iterable."""
     try:
-        return list(given)
+        return list(items)
     except TypeError as error:
-        raise ExchangeError(f"{what} {short_repr(given)}: give a list") from error
+        raise ExchangeError(f"invalid {what} {short_repr(items)}", hint="give a list") from error
 
 
-def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
+def as_dimensions(dimensions: Any, count: int, what: str) -> tuple[int, ...]:
     """Return dimensions as ascending, distinct numbers.
 
-    ``given``: numbers, or a truth value for each dimension. ExchangeError for anything else.
+    ``dimensions``: numbers, or a truth value for each dimension. ExchangeError for anything else.
     """
-    items = [given] if as_integer(given) is not None else as_list(given, what)
+    items = [dimensions] if as_integer(dimensions) is not None else as_list(dimensions, what)
     if items and all(as_bool(i) is not None for i in items):
         if len(items) == count:
-            return tuple(d for d, kept in enumerate(items) if kept)
+            return tuple(d for d, is_kept in enumerate(items) if is_kept)
     else:
         numbers = [None if (n := as_integer(i)) is None or not -count <= n < count else n % count for i in items]
         if None not in numbers and len(set(numbers)) == len(numbers):
             return tuple(sorted(n for n in numbers if n is not None))
-    raise ExchangeError(f"{what} {short_repr(given)}: give dimensions of 0 to {count - 1}, each once")
+    raise ExchangeError(f"invalid {what} {short_repr(dimensions)}", hint=f"give dimensions of 0 to {count - 1}, each once")

@@ -31,7 +31,7 @@ class ArrayMetadata:
     coords: Mapping[str, MasterArray] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Name, dimensions and units, which processes compare."""
         return f"{self.name} ({', '.join(self.dimensions)}) in {self.units}"
 
@@ -56,9 +56,9 @@ class ReducedArray(LocalArray):
     @classmethod
     def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> "ReducedArray":
         """Return a section with values in memory."""
-        found = cls.holding(values, distribution, rank)
-        found.metadata = metadata
-        return found
+        local = cls.holding(values, distribution, rank)
+        local.metadata = metadata
+        return local
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ReducedArray.of, (self.buffer, self.distribution, self.rank, self.metadata)
@@ -80,23 +80,23 @@ def metadata_of(local: LocalArray) -> ArrayMetadata:
     return ArrayMetadata(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
 
 
-def axes_of(dimensions: Any, known: ArrayMetadata) -> tuple[int, ...]:
-    """Return the axes of dimensions given by name or number, None for all.
+def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
+    """Return the axes of dimensions requested by name or number, None for all.
 
     Raises ExchangeError for a dimension that the array does not have.
     """
     if dimensions is None:
-        return tuple(range(len(known.dimensions)))
-    given = (
+        return tuple(range(len(metadata.dimensions)))
+    requested = (
         [dimensions] if isinstance(dimensions, str) or as_integer(dimensions) is not None else as_list(dimensions, "dimensions")
     )
-    found = []
-    for one in given:
-        number = known.dimensions.index(one) if one in known.dimensions else as_integer(one)
-        if number is None or not -len(known.dimensions) <= number < len(known.dimensions):
-            names = ", ".join(known.dimensions) or "no dimensions"
-            raise ExchangeError(f"dimension {short_repr(one)}: the array has {names}")
-        found.append(number % len(known.dimensions))
-    if len(set(found)) < len(found):
-        raise ExchangeError(f"dimensions {short_repr(dimensions)} repeat: name each once")
-    return tuple(sorted(found))
+    axes = []
+    for dimension in requested:
+        number = metadata.dimensions.index(dimension) if dimension in metadata.dimensions else as_integer(dimension)
+        if number is None or not -len(metadata.dimensions) <= number < len(metadata.dimensions):
+            names = ", ".join(metadata.dimensions) or "no dimensions"
+            raise ExchangeError(f"unknown dimension {short_repr(dimension)}", hint=f"the array has {names}")
+        axes.append(number % len(metadata.dimensions))
+    if len(set(axes)) < len(axes):
+        raise ExchangeError(f"dimensions {short_repr(dimensions)} repeat", hint="give each once")
+    return tuple(sorted(axes))

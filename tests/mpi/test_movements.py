@@ -103,7 +103,7 @@ def test_halo_takes_two_messages_per_dimension() -> None:
 
 
 def test_large_parcels_go_in_several_messages_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "LARGEST", 40)
+    monkeypatch.setattr(moving, "MAX_MESSAGE", 40)
     monkeypatch.setattr(moving, "_IN_FLIGHT", 1)
     for check in CHECKS[1:5]:
         run(4, check)

@@ -5,7 +5,7 @@ The functions are pure: processes are ranks, and messages are selections of buff
 
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours, union
 from aggarray.mpi.schedule.halo import halo_steps, halo_widths
-from aggarray.mpi.schedule.overlap import Box, PlannedMessage, incoming, outgoing
+from aggarray.mpi.schedule.overlap import Box, PlannedMessage, plan_receives, plan_sends
 
 __all__ = [
     "Box",
@@ -13,9 +13,9 @@ __all__ = [
     "broadcast_groups",
     "halo_steps",
     "halo_widths",
-    "incoming",
     "kept_groups",
     "neighbours",
-    "outgoing",
+    "plan_receives",
+    "plan_sends",
     "union",
 ]

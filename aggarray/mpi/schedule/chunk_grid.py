@@ -10,7 +10,7 @@ import numpy as np
 from aggarray.maps import Block, Distribution, Map
 
 #: Maximum bytes of a chunk. Cuts are kept if chunks have at least 1 / _FINEST of the size of an even block.
-_MOST, _FINEST = 16 << 20, 2
+_MAX_BYTES, _FINEST = 16 << 20, 2
 
 
 def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, ...], Distribution]:
@@ -22,49 +22,53 @@ def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, 
     >>> chunks, [m.bounds.tolist() for m in blocks.maps]
     ((3, 2), [[0, 3, 6, 9, 10], [0, 2, 4]])
     """
-    cuts = [_cuts(one) for one in distribution.maps]
-    whole = [_common(one) for one in cuts]
-    sides = list(whole)
-    while prod(sides) * itemsize > _MOST and max(sides) > 1:
+    cuts = [_cuts(axis_cuts) for axis_cuts in distribution.maps]
+    common_sides = [_common_side(axis_cuts) for axis_cuts in cuts]
+    sides = list(common_sides)
+    while prod(sides) * itemsize > _MAX_BYTES and max(sides) > 1:
         longest = sides.index(max(sides))
         sides[longest] = -(-sides[longest] // 2)
-    sides = [_fitting(side, most, len(one) > 2) for side, most, one in zip(sides, whole, cuts, strict=True)]
-    return tuple(sides), Distribution(tuple(Block(_moved(one, side)) for one, side in zip(cuts, sides, strict=True)))
+    sides = [
+        _fit_side(side, common, len(axis_cuts) > 2) for side, common, axis_cuts in zip(sides, common_sides, cuts, strict=True)
+    ]
+    return tuple(sides), Distribution(
+        tuple(Block(_align_cuts(axis_cuts, side)) for axis_cuts, side in zip(cuts, sides, strict=True))
+    )
 
 
-def _cuts(one: Map) -> np.ndarray:
+def _cuts(map_: Map) -> np.ndarray:
     """Return the cuts of blocks, or even cuts where chunks would be too small."""
-    even = max(-(-one.size // one.nprocs), 1)
-    if isinstance(one, Block) and _common(np.asarray(one.bounds)) * _FINEST >= min(even, one.size):
-        return np.asarray(one.bounds)
-    return np.minimum(np.arange(one.nprocs + 1) * even, one.size)
+    even = max(-(-map_.size // map_.nprocs), 1)
+    if isinstance(map_, Block) and _common_side(np.asarray(map_.bounds)) * _FINEST >= min(even, map_.size):
+        return np.asarray(map_.bounds)
+    return np.minimum(np.arange(map_.nprocs + 1) * even, map_.size)
 
 
-def _common(cuts: np.ndarray) -> int:
+def _common_side(cuts: np.ndarray) -> int:
     """Return the largest side of which all inner cuts are multiples."""
     size = int(cuts[-1])
     return gcd(*(int(c) for c in cuts[1:-1] if 0 < c < size)) or max(size, 1)
 
 
-def _fitting(side: int, whole: int, cut: bool) -> int:
+def _fit_side(side: int, whole: int, cut: bool) -> int:
     """Return the side, or a slightly smaller one that divides ``whole``.
 
     ``cut``: whether there are inner cuts to keep.
 
-    >>> _fitting(6, 12, True), _fitting(50, 101, True), _fitting(50, 99, True), _fitting(50, 99, False)
+    >>> _fit_side(6, 12, True), _fit_side(50, 101, True), _fit_side(50, 99, True), _fit_side(50, 99, False)
     (6, 50, 33, 50)
     """
     divisors = (n for n in range(side, side // 2, -1) if whole % n == 0) if cut else iter(())
     return next(divisors, side)
 
 
-def _moved(cuts: np.ndarray, side: int) -> np.ndarray:
+def _align_cuts(cuts: np.ndarray, side: int) -> np.ndarray:
     """Return cuts at the nearest multiples of a side.
 
-    >>> _moved(np.array([0, 101, 202, 230]), 50).tolist()
+    >>> _align_cuts(np.array([0, 101, 202, 230]), 50).tolist()
     [0, 100, 200, 230]
     """
     size = int(cuts[-1])
-    found: np.ndarray = np.minimum((cuts + side // 2) // side * side, size)
-    found[-1] = size
-    return found
+    aligned: np.ndarray = np.minimum((cuts + side // 2) // side * side, size)
+    aligned[-1] = size
+    return aligned

@@ -28,22 +28,22 @@ def neighbours(shape: Sequence[int], periodic: Sequence[bool], index: Sequence[i
     >>> neighbours((2, 3), (False, True), (0, 0))
     [(None, 3), (2, 1)]
     """
-    found = []
-    for d, (size, around) in enumerate(zip(shape, periodic, strict=True)):
+    pairs = []
+    for d, (size, wraps) in enumerate(zip(shape, periodic, strict=True)):
         pair: list[int | None] = []
-        for place in (index[d] - 1, index[d] + 1):
-            there = [*index[:d], place % size, *index[d + 1 :]]
-            inside = around or 0 <= place < size
-            pair.append(rank_at(shape, there) if inside else None)
-        found.append((pair[0], pair[1]))
-    return found
+        for coordinate in (index[d] - 1, index[d] + 1):
+            neighbour = [*index[:d], coordinate % size, *index[d + 1 :]]
+            inside = wraps or 0 <= coordinate < size
+            pair.append(rank_at(shape, neighbour) if inside else None)
+        pairs.append((pair[0], pair[1]))
+    return pairs
 
 
 def rank_at(shape: Sequence[int], index: Sequence[int]) -> int:
     """Return the rank at coordinates of a grid, in C order."""
     rank = 0
-    for size, place in zip(shape, index, strict=True):
-        rank = rank * size + place
+    for size, coordinate in zip(shape, index, strict=True):
+        rank = rank * size + coordinate
     return rank
 
 
@@ -68,18 +68,18 @@ def broadcast_groups(
     source, dest = as_grid(x_ranks, x_shape, "source"), as_grid(y_ranks, y_shape, "destination")
     source, dest = source.T if transpose_src else source, dest.T if transpose_dest else dest
     fits = source.ndim <= dest.ndim
-    wide = source.reshape((1,) * (dest.ndim - source.ndim) + source.shape) if fits else source
-    if not fits or any(n not in (1, m) for n, m in zip(wide.shape, dest.shape, strict=True)):
+    padded = source.reshape((1,) * (dest.ndim - source.ndim) + source.shape) if fits else source
+    if not fits or any(n not in (1, m) for n, m in zip(padded.shape, dest.shape, strict=True)):
         raise ExchangeError(
-            f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}: from the last dimension on, "
-            "each has to be equal, or 1 in the source"
+            f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}",
+            hint="make each dimension, from the last on, equal in both grids, or 1 in the source",
         )
     # The source of each destination, by the broadcasting rules of NumPy.
-    roots = np.broadcast_to(wide, dest.shape).ravel()
+    roots = np.broadcast_to(padded, dest.shape).ravel()
     members: dict[int, list[int]] = {int(root): [] for root in x_ranks}
     for root, member in zip(roots.tolist(), dest.ravel().tolist(), strict=True):
         members[root].append(member)
-    return [[root, *(m for m in found if m != root)] for root, found in members.items()]
+    return [[root, *(m for m in group if m != root)] for root, group in members.items()]
 
 
 def as_grid(ranks: Sequence[int], shape: Sequence[int], what: str) -> np.ndarray:
@@ -89,9 +89,9 @@ def as_grid(ranks: Sequence[int], shape: Sequence[int], what: str) -> np.ndarray
     """
     numbers = np.array(list(ranks), np.int64)
     if any(n < 1 for n in shape) or prod(shape) != len(numbers):
-        raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} for {len(numbers)} workers: give a shape of as many")
+        raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} does not fit {len(numbers)} processes")
     if len(set(numbers.tolist())) < len(numbers):
-        raise ExchangeError(f"{what}: ranks {numbers.tolist()} repeat: name each worker once")
+        raise ExchangeError(f"{what}: ranks {numbers.tolist()} repeat", hint="give each rank once")
     return numbers.reshape(tuple(shape))
 
 
@@ -105,6 +105,5 @@ def kept_groups(ranks: Sequence[int], shape: Sequence[int], keep: Sequence[int])
     """
     grid = as_grid(ranks, shape, "grid")
     others = [d for d in range(grid.ndim) if d not in keep]
-    groups = grid.transpose([*keep, *others]).reshape(prod(shape[d] for d in keep), -1)
-    found: list[list[int]] = groups.tolist()
-    return found
+    groups: list[list[int]] = grid.transpose([*keep, *others]).reshape(prod(shape[d] for d in keep), -1).tolist()
+    return groups

@@ -17,12 +17,12 @@ from aggarray.mpi.schedule.groups import rank_at
 class Slab:
     """Part of a buffer that fills, or is, the halo of another process.
 
-    ``here``: the elements in the own buffer.
+    ``region``: the elements in the own buffer.
     """
 
-    peer: int
-    way: int
-    here: tuple[slice, ...]
+    rank: int
+    direction: int
+    region: tuple[slice, ...]
     shape: tuple[int, ...]
 
 
@@ -30,7 +30,7 @@ class Slab:
 class HaloStep:
     """The exchange along one dimension: slabs to send, halos to fill."""
 
-    given: tuple[Slab, ...]
+    sent: tuple[Slab, ...]
     filled: tuple[Slab, ...]
 
 
@@ -48,14 +48,14 @@ def halo_widths(
     >>> halo_widths(11, 3, 2, stride=2)
     [(0, 0), (0, 0), (0, 0)]
     """
-    given = {"size": size, "nprocs": nprocs, "kernel_size": kernel_size, "stride": stride}
-    given |= {"padding": padding, "dilation": dilation}
-    for name, value in given.items():
+    arguments = {"size": size, "nprocs": nprocs, "kernel_size": kernel_size, "stride": stride}
+    arguments |= {"padding": padding, "dilation": dilation}
+    for name, value in arguments.items():
         least = 0 if name in ("size", "padding") else 1
         if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < least:
-            raise ExchangeError(f"{name}={value!r}: give an integer of at least {least}")
+            raise ExchangeError(f"invalid {name}={value!r}", hint=f"give an integer of at least {least}")
     # Python integers: NumPy's may overflow below.
-    size, nprocs, kernel_size, stride, padding, dilation = (index(value) for value in given.values())
+    size, nprocs, kernel_size, stride, padding, dilation = (index(value) for value in arguments.values())
     reach = dilation * (kernel_size - 1)
     outputs = max((size + 2 * padding - reach - 1) // stride + 1, 0)
     ins, outs = Block.even(size, nprocs).bounds, Block.even(outputs, nprocs).bounds
@@ -77,29 +77,34 @@ def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
     owned = distribution.owned_slices(rank)
     extents = distribution.local_shape(rank)
     steps = []
-    for d, (one, place) in enumerate(zip(distribution.maps, coords, strict=True)):
-        if not any(_widths(one, p) != (0, 0) for p in range(one.nprocs)):
+    for d, (map_, coordinate) in enumerate(zip(distribution.maps, coords, strict=True)):
+        if not any(_widths(map_, p) != (0, 0) for p in range(map_.nprocs)):
             continue
 
-        def slab(other: int, way: int, low: int, count: int, d: int = d) -> Slab:
-            there = [*coords[:d], other % distribution.grid[d], *coords[d + 1 :]]
-            here = [*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :]]
-            return Slab(rank_at(distribution.grid, there), way, tuple(here), tuple(s.stop - s.start for s in here))
+        def slab(other: int, direction: int, low: int, count: int, d: int = d) -> Slab:
+            other_coords = [*coords[:d], other % distribution.grid[d], *coords[d + 1 :]]
+            region = [*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :]]
+            return Slab(
+                rank_at(distribution.grid, other_coords), direction, tuple(region), tuple(s.stop - s.start for s in region)
+            )
 
-        left, right = _widths(one, place)
-        wanted_right, wanted_left = _widths(one, (place + 1) % one.nprocs)[0], _widths(one, (place - 1) % one.nprocs)[1]
+        left, right = _widths(map_, coordinate)
+        right_needs, left_needs = (
+            _widths(map_, (coordinate + 1) % map_.nprocs)[0],
+            _widths(map_, (coordinate - 1) % map_.nprocs)[1],
+        )
         begin, end = owned[d].start, owned[d].stop
-        given = [slab(place + 1, 0, end - wanted_right, wanted_right), slab(place - 1, 1, begin, wanted_left)]
-        filled = [slab(place - 1, 0, 0, left), slab(place + 1, 1, end, right)]
-        steps.append(HaloStep(_real(given), _real(filled)))
+        sent = [slab(coordinate + 1, 0, end - right_needs, right_needs), slab(coordinate - 1, 1, begin, left_needs)]
+        filled = [slab(coordinate - 1, 0, 0, left), slab(coordinate + 1, 1, end, right)]
+        steps.append(HaloStep(_nonempty(sent), _nonempty(filled)))
     return steps
 
 
-def _real(slabs: Sequence[Slab]) -> tuple[Slab, ...]:
+def _nonempty(slabs: Sequence[Slab]) -> tuple[Slab, ...]:
     return tuple(s for s in slabs if all(s.shape))
 
 
-def _widths(one: Map, place: int) -> tuple[int, int]:
+def _widths(map_: Map, coordinate: int) -> tuple[int, int]:
     """Return the communication padding of a process along a dimension."""
-    whole = one.owned_slice(place)
-    return whole.start, one.extent(place) - whole.stop
+    owned = map_.owned_slice(coordinate)
+    return owned.start, map_.extent(coordinate) - owned.stop

@@ -40,7 +40,7 @@ class Box(NamedTuple):
 class PlannedMessage:
     """Boxes to send to, or receive from, a rank of the distribution, in order."""
 
-    peer: int
+    rank: int
     boxes: tuple[Box, ...]
 
     @property
@@ -73,31 +73,31 @@ class Lookup:
         order = np.argsort(self._listed, kind="stable")
         return self._listed[order], order
 
-    def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def find(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions of the listed indices, and theirs in the list.
 
-        >>> [found.tolist() for found in Lookup(np.array([7, 3, 5])).find(np.array([4, 5, 7]))]
+        >>> [positions.tolist() for positions in Lookup(np.array([7, 3, 5])).find(np.array([4, 5, 7]))]
         [[1, 2], [2, 0]]
         """
-        if not len(self._listed) or not len(wanted):
+        if not len(self._listed) or not len(indices):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self._table is not None:
             low, table = self._table
-            near = np.flatnonzero((wanted >= low) & (wanted < low + len(table)))
-            places = table[wanted[near] - low]
-            there = places >= 0
-            return near[there], places[there].astype(np.int64)
+            candidates = np.flatnonzero((indices >= low) & (indices < low + len(table)))
+            positions = table[indices[candidates] - low]
+            is_listed = positions >= 0
+            return candidates[is_listed], positions[is_listed].astype(np.int64)
         ascending, order = self._sorted
-        number = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-        found = np.flatnonzero(ascending[number] == wanted)
-        return found, order[number[found]]
+        number = np.minimum(np.searchsorted(ascending, indices), len(ascending) - 1)
+        matches = np.flatnonzero(ascending[number] == indices)
+        return matches, order[number[matches]]
 
 
 class Run(NamedTuple):
     """Global indices of a dimension and their positions in a buffer."""
 
     indices: Indices
-    places: Indices
+    positions: Indices
     #: Lookup of listed indices that are compared with those of many processes.
     lookup: Lookup | None = None
 
@@ -110,82 +110,88 @@ class Overlap(NamedTuple):
     size: int
 
 
-def owned_runs(one: Map, place: int) -> list[Run]:
+def owned_runs(map_: Map, coordinate: int) -> list[Run]:
     """Return the elements that a process owns along a dimension.
 
     The lowest rank owns elements that several processes hold.
     """
-    whole = one.owned_slice(place)
-    found = []
-    for run in held_runs(one, place):
-        if isinstance(run.indices, Range) and isinstance(run.places, Range):
-            low, high = max(run.places.start, whole.start), min(run.places.start + len(run.places), whole.stop)
+    owned = map_.owned_slice(coordinate)
+    runs = []
+    for run in held_runs(map_, coordinate):
+        if isinstance(run.indices, Range) and isinstance(run.positions, Range):
+            low, high = max(run.positions.start, owned.start), min(run.positions.start + len(run.positions), owned.stop)
             if low < high:
-                skipped = low - run.places.start
+                skipped = low - run.positions.start
                 start = run.indices.start + skipped * run.indices.step
-                found.append(Run(Range(start, high - low, run.indices.step), Range(low, high - low)))
+                runs.append(Run(Range(start, high - low, run.indices.step), Range(low, high - low)))
             continue
-        mine = one.owns(place)[run.places.as_slice() if isinstance(run.places, Range) else run.places]
-        found.append(run if mine.all() else Run(_taken(run.indices, mine), _taken(run.places, mine)))
-    return found
+        mine = map_.owns(coordinate)[run.positions.as_slice() if isinstance(run.positions, Range) else run.positions]
+        runs.append(run if mine.all() else Run(_select(run.indices, mine), _select(run.positions, mine)))
+    return runs
 
 
-def held_runs(one: Map, place: int) -> list[Run]:
+def held_runs(map_: Map, coordinate: int) -> list[Run]:
     """Return all elements of a process's buffer, padding included."""
-    segments = one.segments(place)
+    segments = map_.segments(coordinate)
     starts = accumulate(map(len, segments), initial=0)
     runs = [Run(s, Range(start, len(s))) for s, start in zip(segments, starts, strict=False) if len(s)]
-    return [r if not isinstance(r.indices, Range) or r.indices.step > 0 else Run(r.indices.indices(), r.places) for r in runs]
+    return [
+        r if not isinstance(r.indices, Range) or r.indices.step > 0 else Run(r.indices.indices(), r.positions) for r in runs
+    ]
 
 
-def _taken(items: Indices, chosen: np.ndarray) -> np.ndarray:
-    return np.asarray((items.indices() if isinstance(items, Range) else items)[chosen])
+def _select(items: Indices, selection: np.ndarray) -> np.ndarray:
+    return np.asarray((items.indices() if isinstance(items, Range) else items)[selection])
 
 
-def overlaps_of(source: Run, target: Run) -> Overlap | None:
+def find_overlap(source: Run, target: Run) -> Overlap | None:
     """Return the common elements of two runs, in one order; None without any.
 
     The result is the same on both processes, whichever run has a lookup.
 
-    >>> overlaps_of(Run(Range(0, 10), Range(2, 10)), Run(Range(4, 5, 3), Range(0, 5)))
+    >>> find_overlap(Run(Range(0, 10), Range(2, 10)), Run(Range(4, 5, 3), Range(0, 5)))
     Overlap(source=slice(6, 10, 3), target=slice(0, 2, 1), size=2)
     """
     a, b = source.indices, target.indices
     if isinstance(a, Range) and isinstance(b, Range):
-        common = _progression(a, b)
+        common = _intersect_ranges(a, b)
         if not common.count:
             return None
-        mine, yours = (Range((common.start - r.start) // r.step, len(common), max(common.step // r.step, 1)) for r in (a, b))
-        return Overlap(_at(source.places, mine), _at(target.places, yours), len(common))
-    places: tuple[np.ndarray, np.ndarray]
+        first, second = (Range((common.start - r.start) // r.step, len(common), max(common.step // r.step, 1)) for r in (a, b))
+        return Overlap(_select_positions(source.positions, first), _select_positions(target.positions, second), len(common))
+    positions: tuple[np.ndarray, np.ndarray]
     if isinstance(a, Range):
-        listed = _within(b, a)
-        places = (_taken(b, listed) - a.start) // a.step, listed
+        matches = _positions_in_range(b, a)
+        positions = (_select(b, matches) - a.start) // a.step, matches
     elif isinstance(b, Range):
-        listed = _within(a, b)
-        places = listed, (_taken(a, listed) - b.start) // b.step
+        matches = _positions_in_range(a, b)
+        positions = matches, (_select(a, matches) - b.start) // b.step
     else:
-        places = _listed_twice(a, b, source.lookup, target.lookup)
-    size = len(places[0])
-    return Overlap(_at(source.places, places[0]), _at(target.places, places[1]), size) if size else None
+        positions = _match_listed(a, b, source.lookup, target.lookup)
+    size = len(positions[0])
+    if not size:
+        return None
+    return Overlap(_select_positions(source.positions, positions[0]), _select_positions(target.positions, positions[1]), size)
 
 
-def _listed_twice(a: np.ndarray, b: np.ndarray, known: Lookup | None, other: Lookup | None) -> tuple[np.ndarray, np.ndarray]:
+def _match_listed(
+    a: np.ndarray, b: np.ndarray, lookup_a: Lookup | None, lookup_b: Lookup | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of indices in both lists, in the second's order."""
-    if known is None and other is not None:
-        first, second = other.find(a)
+    if lookup_a is None and lookup_b is not None:
+        first, second = lookup_b.find(a)
         order = np.argsort(second, kind="stable")
         return first[order], second[order]
-    second, first = (Lookup(a) if known is None else known).find(b)
+    second, first = (Lookup(a) if lookup_a is None else lookup_a).find(b)
     return first, second
 
 
-def _prepared(runs: Sequence[Run]) -> list[Run]:
+def _with_lookups(runs: Sequence[Run]) -> list[Run]:
     """Return runs with lookups, to compare them with those of many processes."""
     return [r if isinstance(r.indices, Range) else r._replace(lookup=Lookup(r.indices)) for r in runs]
 
 
-def _progression(a: Range, b: Range) -> Range:
+def _intersect_ranges(a: Range, b: Range) -> Range:
     """Return the common numbers of two ascending progressions."""
     common = gcd(a.step, b.step)
     if not a.count or not b.count or (b.start - a.start) % common:
@@ -199,67 +205,69 @@ def _progression(a: Range, b: Range) -> Range:
     return Range(first, (last - first) // step + 1, step) if first <= last else Range(0, 0)
 
 
-def _within(indices: Indices, one: Range) -> np.ndarray:
+def _positions_in_range(indices: Indices, range_: Range) -> np.ndarray:
     """Return the positions of listed indices that lie in a range."""
     listed = np.asarray(indices)
-    inside = (listed >= one.start) & (listed <= one.last)
-    return np.flatnonzero(inside & ((listed - one.start) % one.step == 0) if one.step > 1 else inside)
+    inside = (listed >= range_.start) & (listed <= range_.last)
+    return np.flatnonzero(inside & ((listed - range_.start) % range_.step == 0) if range_.step > 1 else inside)
 
 
-def _at(places: Indices, chosen: Indices) -> Index:
+def _select_positions(positions: Indices, selection: Indices) -> Index:
     """Return some positions of a run, as a slice where they are evenly spaced."""
-    if isinstance(places, Range) and isinstance(chosen, Range):
-        return Range(places.start + chosen.start, chosen.count, chosen.step).as_slice()
-    found = _taken(places, chosen.indices() if isinstance(chosen, Range) else chosen)
-    steps = np.diff(found[:2]).item() if len(found) > 1 else 1
-    if steps > 0 and (np.diff(found) == steps).all():
-        return Range(int(found[0]), len(found), steps).as_slice()
-    return found
+    if isinstance(positions, Range) and isinstance(selection, Range):
+        return Range(positions.start + selection.start, selection.count, selection.step).as_slice()
+    selected = _select(positions, selection.indices() if isinstance(selection, Range) else selection)
+    steps = np.diff(selected[:2]).item() if len(selected) > 1 else 1
+    if steps > 0 and (np.diff(selected) == steps).all():
+        return Range(int(selected[0]), len(selected), steps).as_slice()
+    return selected
 
 
-def _meetings(sources: Sequence[Run], targets: Sequence[Run]) -> list[Overlap]:
-    return [m for a in sources for b in targets if (m := overlaps_of(a, b)) is not None]
+def _overlaps(sources: Sequence[Run], targets: Sequence[Run]) -> list[Overlap]:
+    return [m for a in sources for b in targets if (m := find_overlap(a, b)) is not None]
 
 
 #: Along one dimension: the coordinates of other processes, and the overlaps with each.
 Row = list[tuple[int, list[Overlap]]]
 
 
-def outgoing(source: Distribution, rank: int, target: Distribution) -> list[PlannedMessage]:
+def plan_sends(source: Distribution, rank: int, target: Distribution) -> list[PlannedMessage]:
     """Return the messages of a process of the source to the target.
 
     Raises ExchangeError for different shapes.
     """
     require_same_shape(source, target)
     rows: list[Row] = []
-    for one, place, other in zip(source.maps, source.coords(rank), target.maps, strict=True):
-        mine = _prepared(owned_runs(one, place))
-        met = ((p, _meetings(mine, held_runs(other, p))) for p in range(other.nprocs)) if mine else iter(())
-        rows.append([(p, found) for p, found in met if found])
+    for map_, coordinate, other_map in zip(source.maps, source.coords(rank), target.maps, strict=True):
+        runs = _with_lookups(owned_runs(map_, coordinate))
+        overlaps = ((p, _overlaps(runs, held_runs(other_map, p))) for p in range(other_map.nprocs)) if runs else iter(())
+        rows.append([(p, common) for p, common in overlaps if common])
     return list(_messages(rows, target.grid))
 
 
-def incoming(source: Distribution, target: Distribution, rank: int) -> list[PlannedMessage]:
+def plan_receives(source: Distribution, target: Distribution, rank: int) -> list[PlannedMessage]:
     """Return the messages to a process of the target from the source.
 
-    The boxes are those of `outgoing`. Raises ExchangeError for different shapes, and for elements that no process of the source
-    owns.
+    The boxes are those of `plan_sends`. Raises ExchangeError for different shapes, and for elements that the source does not
+    have.
     """
     require_same_shape(source, target)
     rows: list[Row] = []
-    for d, (other, one, place) in enumerate(zip(source.maps, target.maps, target.coords(rank), strict=True)):
-        mine = _prepared(held_runs(one, place))
-        met = ((p, _meetings(owned_runs(other, p), mine)) for p in range(other.nprocs)) if mine else iter(())
-        rows.append([(p, found) for p, found in met if found])
-        if sum(m.size for _, found in rows[-1] for m in found) != one.extent(place):
-            raise ExchangeError(f"dimension {d}: process {rank} of the target holds indices that nobody has in the source")
+    for d, (other_map, map_, coordinate) in enumerate(zip(source.maps, target.maps, target.coords(rank), strict=True)):
+        runs = _with_lookups(held_runs(map_, coordinate))
+        overlaps = ((p, _overlaps(owned_runs(other_map, p), runs)) for p in range(other_map.nprocs)) if runs else iter(())
+        rows.append([(p, common) for p, common in overlaps if common])
+        if sum(m.size for _, common in rows[-1] for m in common) != map_.extent(coordinate):
+            raise ExchangeError(
+                f"dimension {d}: process {rank} of the target holds indices that the source does not have"
+            )
     return list(_messages(rows, source.grid))
 
 
 def _messages(rows: Sequence[Row], grid: Sequence[int]) -> Iterator[PlannedMessage]:
     for combination in product(*rows):
-        peer = rank_at(grid, [place for place, _ in combination])
-        yield PlannedMessage(peer, tuple(map(box_of, product(*(found for _, found in combination)))))
+        rank = rank_at(grid, [coordinate for coordinate, _ in combination])
+        yield PlannedMessage(rank, tuple(map(box_of, product(*(overlaps for _, overlaps in combination)))))
 
 
 def box_of(along: Sequence[Overlap], array: int = 0) -> Box:
@@ -270,4 +278,6 @@ def box_of(along: Sequence[Overlap], array: int = 0) -> Box:
 def require_same_shape(source: Distribution, target: Distribution) -> None:
     """Raise ExchangeError unless two distributions have one shape."""
     if source.shape != target.shape:
-        raise ExchangeError(f"source of shape {source.shape}, target of shape {target.shape}: give distributions of one array")
+        raise ExchangeError(
+            f"source of shape {source.shape}, target of shape {target.shape}", hint="give distributions of one array"
+        )

@@ -9,7 +9,7 @@ import pkgutil
 from typing import Any
 
 from aggarray.errors import ExchangeError
-from aggarray.mpi.transport.agreement import agree, shared
+from aggarray.mpi.transport.agreement import agree, call_on_root
 from aggarray.mpi.transport.base import Link, Section
 from aggarray.mpi.transport.moving import BufferPool, Message, Part, move
 from aggarray.mpi.transport.trees import allreduce_tree, broadcast_object, broadcast_tree, reduce_tree
@@ -24,17 +24,17 @@ __all__ = [
     "allreduce_tree",
     "broadcast_object",
     "broadcast_tree",
+    "call_on_root",
     "link_over",
     "move",
     "reduce_tree",
-    "shared",
 ]
 
 
 @functools.cache
 def _back_ends() -> tuple[type[Link], ...]:
-    found = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
-    return tuple(module.LINK for module in found if hasattr(module, "LINK"))
+    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    return tuple(module.LINK for module in modules if hasattr(module, "LINK"))
 
 
 def link_over(comm: Any) -> Link:
@@ -47,4 +47,6 @@ def link_over(comm: Any) -> Link:
     for back_end in _back_ends():
         if back_end.accepts(comm):
             return back_end.over(comm)
-    raise ExchangeError(f"{type(comm).__name__} is no communicator: give one of mpi4py (MPI.COMM_WORLD), or a ProcessGroup")
+    raise ExchangeError(
+        f"{type(comm).__name__} is not a communicator", hint="give one of mpi4py (MPI.COMM_WORLD), or a ProcessGroup"
+    )

@@ -33,32 +33,32 @@ class MPILink(Link):
     def over(cls, comm: Any) -> Self:
         """Return a link over a duplicate of the communicator."""
         if not comm or comm.Is_inter():
-            raise ExchangeError("a null communicator or one between two groups: give an intracommunicator")
+            raise ExchangeError("the communicator is null or an intercommunicator", hint="give an intracommunicator")
         return cls(comm.Dup())
 
     def allgather(self, item: Any) -> list[Any]:
         """Return the objects of all processes, sleeping until all have entered."""
-        _wait_for(self._comm.Ibarrier().Test)
-        found: list[Any] = self._comm.allgather(item)
-        return found
+        _wait_until(self._comm.Ibarrier().Test)
+        items: list[Any] = self._comm.allgather(item)
+        return items
 
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
+    def send(self, data: np.ndarray, rank: int, tag: int) -> Any:
         """Start to send."""
-        return self._comm.Isend([data, self._byte], peer, tag)
+        return self._comm.Isend([data, self._byte], rank, tag)
 
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
+    def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
         """Start to receive."""
-        return self._comm.Irecv([into, self._byte], peer, tag)
+        return self._comm.Irecv([into, self._byte], rank, tag)
 
-    def first(self, pending: Sequence[Any]) -> int:
+    def wait_any(self, requests: Sequence[Any]) -> int:
         """Wait for one request."""
-        requests, done = list(pending), [0]
+        pending, done = list(requests), [0]
 
         def ready() -> bool:
-            done[0], found = self._testany(requests)
-            return bool(found)
+            done[0], is_done = self._testany(pending)
+            return bool(is_done)
 
-        _wait_for(ready)
+        _wait_until(ready)
         return int(done[0])
 
     def close(self) -> None:
@@ -68,16 +68,16 @@ class MPILink(Link):
 
 
 #: Seconds of polling without a pause, and the longest pause.
-_BUSY, _BREAK = 5e-4, 1e-3
+_POLLING, _MAX_PAUSE = 5e-4, 1e-3
 
 
-def _wait_for(ready: Callable[[], bool]) -> None:
+def _wait_until(ready: Callable[[], bool]) -> None:
     """Wait until a condition is true."""
-    until, pause = time.perf_counter() + _BUSY, 2e-5
+    deadline, pause = time.perf_counter() + _POLLING, 2e-5
     while not ready():
-        if time.perf_counter() > until:
+        if time.perf_counter() > deadline:
             time.sleep(pause)
-            pause = min(2 * pause, _BREAK)
+            pause = min(2 * pause, _MAX_PAUSE)
 
 
 LINK = MPILink

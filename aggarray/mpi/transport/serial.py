@@ -20,28 +20,28 @@ class SerialLink(Link):
         """Return the object of this process."""
         return [item]
 
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
+    def send(self, data: np.ndarray, rank: int, tag: int) -> Any:
         """Keep a copy until it is received."""
         self._sent[tag].append(data.copy())
         return None
 
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
+    def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
         """Return the target of the next message as the request."""
         return into, tag
 
-    def first(self, pending: Sequence[Any]) -> int:
+    def wait_any(self, requests: Sequence[Any]) -> int:
         """Return the first request that is done.
 
         Sends are done at once, receives once a message was sent.
         """
-        for number, one in enumerate(pending):
-            if one is None:
+        for number, request in enumerate(requests):
+            if request is None:
                 return number
-            into, tag = one
+            into, tag = request
             if self._sent[tag]:
                 into[...] = self._sent[tag].popleft()
                 return number
-        raise RuntimeError("a single process waits for a message that it has not sent")
+        raise RuntimeError("deadlock: a single process waits for a message that it has not sent")
 
     def close(self) -> None:
         """Do nothing."""
