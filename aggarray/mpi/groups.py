@@ -113,9 +113,8 @@ class ProcessGroup:
         def check() -> list[int]:
             numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]
             if len(numbers) < len(as_list(ranks, "include")) or len(set(numbers)) < len(numbers):
-                raise ExchangeError(
-                    f"invalid ranks {short_repr(ranks)}", hint=f"include each rank once, of 0 to {self.size - 1}"
-                )
+                hint = f"give each rank once, of 0 to {self.size - 1}"
+                raise ExchangeError(f"include: invalid ranks {short_repr(ranks)}", hint=hint)
             return numbers
 
         return ProcessGroup._from_ranks(self, (self.ranks[n] for n in self._agree_on("include", check)))

@@ -342,7 +342,7 @@ def check_writing(root: ProcessGroup) -> None:
         mpi.write(exporter, root, folder / "plain.zarr", "numbers")
         back = zarr.open_group(folder / "plain.zarr", mode="r")["numbers"]
         assert np.array_equal(back[:], values) and back.metadata.dimension_names == ("dim_0", "dim_1")
-        refuses(root, "variable 'cells': exists", lambda: mpi.write(total, root, store, "cells"))
+        refuses(root, "variable 'cells': .*exists", lambda: mpi.write(total, root, store, "cells"))
         refuses(root, "invalid name .*; give the array a name", lambda: mpi.write(exporter, root, folder / "x.zarr"))
         refuses(root, "has no method __distarray__", lambda: mpi.write(values, root, folder / "x.zarr", "x"))
         refuses(root, "not a Zarr store", lambda: mpi.write(total, root, folder, "x"))

@@ -126,12 +126,12 @@ def check_stores(root: ProcessGroup) -> None:
         local = {name: mpi.local(a, even, root) for name, a in arrays.items()}
         store = folder / "out.zarr"
         mpi.write(local["tas"], root, store)
-        refuses(root, "variable 'later': the stored coordinate 'time' differs", lambda: mpi.write(local["later"], root, store))
+        refuses(root, "variable 'later': .*the stored coordinate 'time' differs", lambda: mpi.write(local["later"], root, store))
         mpi.write(local["pr"], root, store)
         short = mpi.local(arrays["pr"].lazy[:3], Distribution.regular((3,), "b", (size,)), root)
         refuses(
             root,
-            "variable 'short': dimension 'time' has size 3, that of '.*' has size 6",
+            "variable 'short': .*dimension 'time' has size 3, that of '.*' has size 6",
             lambda: mpi.write(short, root, store, "short"),
         )
         refuses(root, "not a Zarr group", lambda: mpi.write(local["pr"], root, store / "pr"))

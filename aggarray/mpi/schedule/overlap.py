@@ -258,9 +258,7 @@ def plan_receives(source: Distribution, target: Distribution, rank: int) -> list
         overlaps = ((p, _overlaps(owned_runs(other_map, p), runs)) for p in range(other_map.nprocs)) if runs else iter(())
         rows.append([(p, common) for p, common in overlaps if common])
         if sum(m.size for _, common in rows[-1] for m in common) != map_.extent(coordinate):
-            raise ExchangeError(
-                f"dimension {d}: process {rank} of the target holds indices that the source does not have"
-            )
+            raise ExchangeError(f"dimension {d}: process {rank} of the target holds indices that the source does not have")
     return list(_messages(rows, source.grid))
 
 
