@@ -1,6 +1,6 @@
-"""What speaks the Distributed Array Protocol? Maps, distributions, exports and their validation, handed on from their modules.
+"""Distributed Array Protocol: maps, distributions, exports and validation.
 
-`MasterArray.local` gives a process its section; anything with ``__distarray__`` comes in by `LocalArray.from_distarray`.
+`MasterArray.local` returns the section of a process. `LocalArray.from_distarray` imports any object with ``__distarray__``.
 """
 
 from aggarray.arrays.local import LocalArray

@@ -1,4 +1,7 @@
-"""Geometry of exchanges between processes, without MPI: widths of halos, groups of a broadcast."""
+"""Geometry of exchanges between processes: halo widths, broadcast groups.
+
+Needs no MPI.
+"""
 
 from aggarray.mpi.schedule import broadcast_groups, halo_widths
 

@@ -10,8 +10,8 @@ from aggarray.arrays.local import LocalArray
 from aggarray.arrays.subarray import SubArray
 from aggarray.errors import ProtocolError
 from aggarray.maps import validate_all
-from aggarray.maps.fields import OLD, joined
-from aggarray.maps.validation import listed
+from aggarray.maps.fields import OLD, concatenate_labels
+from aggarray.maps.validation import as_list
 
 
 class Sections(NamedTuple):
@@ -32,7 +32,7 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
 
     ``dimensions``: their names in the order of the result, None for those of the first section.
     """
-    locals_ = [one if isinstance(one, LocalArray) else LocalArray.from_distarray(one) for one in listed(exports, "exports")]
+    locals_ = [one if isinstance(one, LocalArray) else LocalArray.from_distarray(one) for one in as_list(exports, "exports")]
     _check(locals_)
     grid = locals_[0].distribution.grid
     coords = list(product(*map(range, grid)))
@@ -42,7 +42,7 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
         owned: list[np.ndarray] = [np.zeros(0, np.int64)] * count
         for local, place in zip(locals_, coords, strict=True):
             owned[place[d]] = local.distribution.maps[d].owned(place[d])
-        labels = joined(owned)
+        labels = concatenate_labels(owned)
         # Of labels that several have, the lowest rank's counts.
         _, order = np.unique(labels, return_index=True)
         key.append(slice(None) if np.array_equal(order, np.arange(len(labels))) else order)

@@ -1,7 +1,8 @@
-"""Which process has which part of an array? Maps, distributions and the Distributed Array Protocol (0.10.0 and 0.9.0).
+"""Maps and distributions of arrays over processes, and their DAP exports.
 
-Pure: nothing here reads data or knows a communication library. One module per distribution type (`base` says what it has);
-`distribution` puts maps together; `dimdata`, `export` and `validation` read what other programs write.
+Implements the Distributed Array Protocol (DAP) 0.10.0 and 0.9.0. The package reads no data and uses no communication library.
+Each distribution type has a module of its own; `base` defines its interface. `distribution` combines maps; `dim_data`, `export`
+and `validation` read what other programs export.
 """
 
 from aggarray.maps.base import Map

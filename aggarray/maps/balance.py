@@ -1,8 +1,9 @@
-"""Which process gets which partitions? Whole ones, so that each file is read by as few processes as can be.
+"""Assignment of whole partitions to processes, balanced by cost.
 
-Decided along each dimension by itself: its slabs of partitions have costs, and go to processes as contiguous blocks whose
-costliest is as cheap as can be, or one by one, the costliest first, to whoever has least. Of a ragged array the instances are
-the slabs, and their samples what they cost.
+Each partition stays on one process, so that few processes read each file. Each dimension is balanced separately: its slabs of
+partitions have costs. They become contiguous blocks with the lowest maximum cost, or go one by one, the costliest first, to the
+process with the lowest cost so far. The slabs of a ragged array are its instances; the cost of an instance is its number of
+samples.
 """
 
 import heapq
@@ -15,51 +16,61 @@ import numpy as np
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, count_of
 from aggarray.maps.block import Block
-from aggarray.maps.fields import brief, integers, whole
+from aggarray.maps.fields import as_integer, as_integers, short_repr
 from aggarray.maps.unstructured import Unstructured
 
 
-def shared(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> tuple[Map, ...]:
-    """Return one map per dimension of a master array; arguments and errors as `Distribution.from_partitions`."""
+def partition_maps(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> tuple[Map, ...]:
+    """Return one map per dimension of a master array.
+
+    The arguments and errors are those of `Distribution.from_partitions`.
+    """
     if balance not in ("contiguous", "cost"):
-        raise ProtocolError(f"balance {brief(balance)}: give 'contiguous' or 'cost'")
+        raise ProtocolError(f"unknown balance {short_repr(balance)}", hint="give 'contiguous' or 'cost'")
     if not hasattr(array, "partitions"):
-        raise ProtocolError(f"{type(array).__name__} has no partitions: give a master array")
+        raise ProtocolError(f"{type(array).__name__} has no partitions", hint="give a master array")
     if not isinstance(assignment, Mapping):
-        raise ProtocolError(f"assignment {brief(assignment)}: give the ranks by dimension, such as {{'time': [0, 0, 1]}}")
+        raise ProtocolError(
+            f"assignment {short_repr(assignment)} is not a mapping",
+            hint="give the ranks by dimension, such as {'time': [0, 0, 1]}",
+        )
     if isinstance(offsets := getattr(array, "offsets", None), np.ndarray):
-        return (_by_samples(offsets, nprocs, assignment, balance),)
+        return (_balance_samples(offsets, nprocs, assignment, balance),)
     edges = array.partitions.edges
-    by_hand = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
-    grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(by_hand))
+    assigned = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
+    grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(assigned))
     costs: Sequence[np.ndarray] | None = None
     maps: list[Map] = []
     for axis, (cuts, count) in enumerate(zip(edges, grid, strict=True)):
-        if axis in by_hand:
-            ranks = _given(by_hand[axis], len(cuts) - 1, count, array.dimensions[axis])
+        if axis in assigned:
+            ranks = _assigned_ranks(assigned[axis], len(cuts) - 1, count, array.dimensions[axis])
         elif count == 1:
             ranks = np.zeros(len(cuts) - 1, np.int64)
         else:
             costs = array.partitions.costs() if costs is None else costs
-            ranks = (contiguous if balance == "contiguous" else longest_first)(costs[axis], count)
-        together = axis in by_hand or count == 1 or balance == "contiguous"
-        maps.append(_map(cuts, ranks, count, together))
+            ranks = (assign_contiguous if balance == "contiguous" else assign_longest_first)(costs[axis], count)
+        as_blocks = axis in assigned or count == 1 or balance == "contiguous"
+        maps.append(_map(cuts, ranks, count, as_blocks))
     return tuple(maps)
 
 
-def _by_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
-    """Return blocks of the instances of a ragged array, cut so that the most samples of a process are as few as can be."""
+def _balance_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
+    """Return blocks of instances with the lowest maximum number of samples."""
     if assignment or balance != "contiguous":
         raise ProtocolError(
-            "a ragged array: its instances stay in order; give balance='contiguous' and no assignment, or a Block"
+            "the instances of a ragged array cannot be reordered",
+            hint="give balance='contiguous' and no assignment, or a Block",
         )
     (count,) = _grid(nprocs, [len(offsets) - 1], [0])
-    return _map(np.arange(len(offsets)), contiguous(np.diff(offsets), count), count, together=True)
+    return _map(np.arange(len(offsets)), assign_contiguous(np.diff(offsets), count), count, as_blocks=True)
 
 
-def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, together: bool) -> Map:
-    """Return the map that gives each slab between cuts to its rank; ``together``: blocks where these ascend."""
-    if together and (np.diff(ranks) >= 0).all():
+def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Map:
+    """Return the map that gives each slab between cuts to its rank.
+
+    ``as_blocks``: return blocks where the ranks ascend.
+    """
+    if as_blocks and (np.diff(ranks) >= 0).all():
         return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
     lists = []
     for rank in range(count):
@@ -68,50 +79,52 @@ def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, together: bool) -> Map
     return Unstructured(int(cuts[-1]), lists, one_to_one=True)
 
 
-def contiguous(costs: np.ndarray, count: int) -> np.ndarray:
-    """Return the rank of each slab, ascending, such that the highest sum of costs of a rank is as low as can be.
+def assign_contiguous(costs: np.ndarray, count: int) -> np.ndarray:
+    """Return the rank of each slab, ascending, with the lowest maximum cost.
 
-    As far as that allows, the others get equal shares. Every rank gets a slab where there are enough.
+    Within that limit, the other ranks get equal shares. Every rank gets a slab if there are enough slabs.
 
-    >>> contiguous(np.array([1, 1, 1, 5, 1, 1]), 3).tolist()
+    >>> assign_contiguous(np.array([1, 1, 1, 5, 1, 1]), 3).tolist()
     [0, 0, 0, 1, 2, 2]
     """
     total, slabs = np.concatenate([[0], np.cumsum(costs)]), len(costs)
-    most, ranks = _least_most(total, int(costs.max(initial=0)), count), min(count, slabs)
-    # From where on slabs are few enough for none, one, two, ... ranks.
+    maximum, ranks = _lowest_maximum(total, int(costs.max(initial=0)), count), min(count, slabs)
+    # enough[n]: the first slab from which on n ranks hold the remaining slabs.
     enough = [slabs]
     for _ in range(1, ranks):
-        enough.append(int(np.searchsorted(total, total[enough[-1]] - most)))
+        enough.append(int(np.searchsorted(total, total[enough[-1]] - maximum)))
     starts = [0]
     for others in reversed(range(1, ranks)):
         start = starts[-1]
         share = (int(total[-1]) - int(total[start])) / (others + 1) + int(total[start])
         after = int(np.searchsorted(total, share))
         after -= int(share - total[after - 1] < total[after] - share)
-        last = min(int(np.searchsorted(total, total[start] + most, side="right")) - 1, slabs - others)
+        last = min(int(np.searchsorted(total, total[start] + maximum, side="right")) - 1, slabs - others)
         starts.append(min(max(after, start + 1, enough[others]), last))
     return np.repeat(np.arange(len(starts)), np.diff([*starts, slabs]))
 
 
-def _least_most(total: np.ndarray, dearest: int, count: int) -> int:
-    """Return the lowest highest cost of a rank: with less, the ranks are not enough."""
+def _lowest_maximum(total: np.ndarray, highest: int, count: int) -> int:
+    """Return the lowest possible maximum cost of a rank."""
     share = -(int(total[-1]) // -count)
-    low, high = max(dearest, share), min(int(total[-1]), share + dearest)
+    low, high = max(highest, share), min(int(total[-1]), share + highest)
     while low < high:
         middle = (low + high) // 2
-        place = 0
+        end = 0
         for _ in range(count):
-            place = int(np.searchsorted(total, total[place] + middle, side="right")) - 1
-            if place == len(total) - 1:
+            end = int(np.searchsorted(total, total[end] + middle, side="right")) - 1
+            if end == len(total) - 1:
                 break
-        low, high = (low, middle) if place == len(total) - 1 else (middle + 1, high)
+        low, high = (low, middle) if end == len(total) - 1 else (middle + 1, high)
     return low
 
 
-def longest_first(costs: np.ndarray, count: int) -> np.ndarray:
-    """Return the rank of each slab: the costliest slab first, to the rank that has least so far (the lowest of several).
+def assign_longest_first(costs: np.ndarray, count: int) -> np.ndarray:
+    """Return the rank of each slab, assigning the costliest slab first.
 
-    >>> longest_first(np.array([1, 4, 2, 3]), 2).tolist()
+    Each slab goes to the rank with the lowest cost so far, the lowest rank of several.
+
+    >>> assign_longest_first(np.array([1, 4, 2, 3]), 2).tolist()
     [0, 0, 1, 1]
     """
     ranks = np.zeros(len(costs), np.int64)
@@ -119,54 +132,63 @@ def longest_first(costs: np.ndarray, count: int) -> np.ndarray:
     for slab in np.argsort(-costs, kind="stable").tolist():
         cost, slabs, rank = heapq.heappop(least)
         ranks[slab] = rank
-        # Of ranks that have the same, the one with fewer slabs is next: slabs may cost nothing.
+        # Ranks of equal cost are ordered by their number of slabs, because slabs may cost nothing.
         heapq.heappush(least, (cost + int(costs[slab]), slabs + 1, rank))
     return ranks
 
 
-def _given(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:
-    """Return ranks given by hand; ProtocolError unless there is one for each slab."""
-    found = integers(ranks, f"assignment of {dimension!r}")
-    if found.shape != (slabs,) or (found.size and not (int(found.min()) >= 0 and int(found.max()) < count)):
+def _assigned_ranks(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:
+    """Return the ranks of an assignment, which must have one for each slab."""
+    assigned = as_integers(ranks, f"assignment of {dimension!r}")
+    if assigned.shape != (slabs,) or (assigned.size and not (int(assigned.min()) >= 0 and int(assigned.max()) < count)):
         raise ProtocolError(
-            f"assignment of {dimension!r}: {brief(ranks)}: give a rank of 0 to {count - 1} for each of its {slabs} partitions"
+            f"invalid assignment of {dimension!r}: {short_repr(ranks)}",
+            hint=f"give a rank of 0 to {count - 1} for each of its {slabs} partitions",
         )
-    return found
+    return assigned
 
 
 def _axis(dimension: Any, names: Sequence[str]) -> int:
-    number = whole(dimension)
+    number = as_integer(dimension)
     if dimension in names:
         return names.index(dimension)
     if number is None or not 0 <= number < len(names):
-        raise ProtocolError(f"assignment of dimension {brief(dimension)}: the array has {', '.join(names) or 'no dimensions'}")
+        raise ProtocolError(
+            f"assignment of unknown dimension {short_repr(dimension)}",
+            hint=f"the array has {', '.join(names) or 'no dimensions'}",
+        )
     return number
 
 
-def _grid(nprocs: Any, slabs: Sequence[int], by_hand: Sequence[int]) -> tuple[int, ...]:
-    """Return the processes along each dimension: as given, or of a number all of them along one dimension if that will do."""
-    if whole(nprocs) is None:
-        counts = integers(nprocs, "nprocs")
+def _grid(nprocs: Any, slabs: Sequence[int], assigned: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of processes along each dimension.
+
+    A sequence is returned as it is. A single number is placed along one dimension if that has enough slabs, and is otherwise
+    factorized.
+    """
+    if as_integer(nprocs) is None:
+        counts = as_integers(nprocs, "nprocs")
         if counts.shape != (len(slabs),) or (counts < 1).any():
             raise ProtocolError(
-                f"nprocs {brief(nprocs)}: give a number of at least 1, or one for each of {len(slabs)} dimensions"
+                f"nprocs {short_repr(nprocs)} is out of range",
+                hint=f"give a number of at least 1, or one for each of {len(slabs)} dimensions",
             )
         return tuple(counts.tolist())
     count = count_of(nprocs, "nprocs", 1)
     if not slabs:
         if count > 1:
-            raise ProtocolError(f"nprocs {count}: an array without dimensions has one process only")
+            raise ProtocolError(f"nprocs {count} is out of range: an array without dimensions has one process only")
         return ()
-    candidates = by_hand or range(len(slabs))
-    if len(by_hand) > 1:
-        raise ProtocolError(f"nprocs {count} with several assignments: give the grid, one number per dimension")
+    candidates = assigned or range(len(slabs))
+    if len(assigned) > 1:
+        raise ProtocolError(f"nprocs {count} is ambiguous with several assignments", hint="give one number per dimension")
     best = max(candidates, key=lambda d: slabs[d])
     grid = [1] * len(slabs)
-    if by_hand or slabs[best] >= count or prod(slabs) == slabs[best]:
+    if assigned or slabs[best] >= count or prod(slabs) == slabs[best]:
         grid[best] = count
         return tuple(grid)
     for factor in _factors(count):
-        # The dimension with most partitions left for each process is divided.
+        # Divide the dimension with the most partitions per process.
         grid[max(range(len(slabs)), key=lambda d: slabs[d] / grid[d])] *= factor
     return tuple(grid)
 
@@ -177,10 +199,10 @@ def _factors(count: int) -> list[int]:
     >>> _factors(12)
     [3, 2, 2]
     """
-    found, divisor = [], 2
+    factors, divisor = [], 2
     while divisor * divisor <= count:
         while count % divisor == 0:
-            found.append(divisor)
+            factors.append(divisor)
             count //= divisor
         divisor += 1
-    return sorted([*found, *([count] if count > 1 else [])], reverse=True)
+    return sorted([*factors, *([count] if count > 1 else [])], reverse=True)

@@ -1,8 +1,8 @@
-"""What is a map: which process has which elements of one dimension, and where?
+"""Base classes of maps: which process holds which elements of a dimension.
 
-A `Map` knows how its elements lie, for arrays of indices at a time. A distribution type is one module of this folder with a
-class derived from `MapType` under the name ``MAP``, there is no list to edit: it also knows how its dimension dictionaries
-read, parses one into a `Part`, says what is wrong between the parts of all processes, and makes a map of parts.
+A `Map` answers for arrays of indices at a time. A distribution type is one module of this folder that defines a class derived
+from `MapType` under the name ``MAP``; `registry` finds it. The class also reads the dimension dictionaries of its type: it
+parses each one into a `Part`, yields the conflicts between the parts of all processes, and builds a map from parts.
 """
 
 from abc import ABC, abstractmethod
@@ -13,12 +13,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.fields import NEWEST, DimDictReader, brief, whole
+from aggarray.maps.fields import NEWEST, DimDictReader, as_integer, short_repr
 from aggarray.memory.selection import Range
 
 
-class Clash(NamedTuple):
-    """What is wrong between the processes of an axis: found at the process ``rank`` of it."""
+class Conflict(NamedTuple):
+    """A conflict between the processes of an axis, found at one ``rank``."""
 
     rank: int
     key: str
@@ -28,7 +28,10 @@ class Clash(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What one process says about a dimension: common keys, all checked. Each distribution type adds its own."""
+    """What one process exports about a dimension: the common keys, checked.
+
+    Each distribution type adds keys of its own.
+    """
 
     size: int
     nprocs: int
@@ -37,24 +40,30 @@ class Part:
 
     @property
     def count(self) -> int:
-        """How many elements the process owns."""
+        """Number of elements that the process owns."""
         raise NotImplementedError
 
     def constants(self) -> dict[str, Any]:
-        """Return what has to be the same on all processes of an axis, by key."""
+        """Return the values that all processes of an axis must share, by key."""
         return {"size": self.size, "proc_grid_size": self.nprocs, "periodic": self.periodic}
 
-    def own(self) -> dict[str, Any]:
-        """Return what has to be the same on all processes that share a rank on the axis, by key."""
+    def rank_constants(self) -> dict[str, Any]:
+        """Return the values that processes of one rank on the axis must share."""
         return {}
 
-    def free(self) -> dict[str, Any]:
-        """Return what these may have differently, though a map has one value for all of them, by key."""
+    def rank_variables(self) -> dict[str, Any]:
+        """Return the values in which processes of one rank may differ.
+
+        A map still has one value for all of these processes.
+        """
         return {}
 
 
 class Map(ABC):
-    """One dimension, shared out to ``nprocs`` processes. Global and local indices are int64, ranks count along the axis."""
+    """Distribution of one dimension over ``nprocs`` processes.
+
+    Global and local indices are int64; ranks count along the axis.
+    """
 
     __slots__ = ()
     #: The ``dist_type`` of the protocol.
@@ -64,52 +73,61 @@ class Map(ABC):
 
     @property
     def dist_type(self) -> str:
-        """The distribution type as the protocol names it."""
+        """The ``dist_type`` of the protocol."""
         return self.letter
 
     @abstractmethod
     def segments(self, rank: int) -> list[Range | np.ndarray]:
-        """Return what the local buffer holds, one part after the other, as selectors of the dimension."""
+        """Return the elements of the local buffer as consecutive selectors."""
 
     @abstractmethod
     def num_owned(self, rank: int) -> int:
-        """Return how many elements a process owns: communication padding does not count."""
+        """Return the number of elements a process owns.
+
+        Communication padding does not count.
+        """
 
     @abstractmethod
     def owner(self, g: Any) -> Any:
-        """Return the rank that owns each global index (the lowest where there are several); int64, shaped as ``g``.
+        """Return the rank that owns each global index, the lowest of several.
 
-        Raises SelectionError, an IndexError, for indices that are not there.
+        The result is int64 and has the shape of ``g``. Raises SelectionError, an IndexError, for indices out of range.
         """
 
     @abstractmethod
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Return the owner of each global index and the position in its buffer, padding included; errors as `owner`."""
+        """Return the owner of each global index and the position in its buffer.
 
-    @abstractmethod
-    def to_global(self, rank: Any, local: Any) -> Any:
-        """Return the global index at positions of the buffers of processes; SelectionError for positions beyond them."""
-
-    @abstractmethod
-    def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dimension dictionary of a process (DAP 0.10.0, section 1.6; 0.9.0, chapter 6).
-
-        ProtocolError where that version cannot say it.
+        Positions include padding; errors as `owner`.
         """
 
     @abstractmethod
-    def sliced(self, chosen: Range) -> "Map":
-        """Return the map of a slice of the dimension: every element stays on its process."""
+    def to_global(self, rank: Any, local: Any) -> Any:
+        """Return the global index at positions of the buffers of processes.
+
+        Raises SelectionError for positions out of range.
+        """
+
+    @abstractmethod
+    def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
+        """Return the dimension dictionary of a process.
+
+        See DAP 0.10.0, section 1.6, and 0.9.0, chapter 6. ProtocolError if the version cannot express the map.
+        """
+
+    @abstractmethod
+    def sliced(self, selection: Range) -> "Map":
+        """Return the map of a slice; elements stay on their process."""
 
     @abstractmethod
     def _arguments(self) -> tuple[Any, ...]:
-        """Return what the map is made of again."""
+        """Return the arguments from which `_again` rebuilds the map."""
 
     @abstractmethod
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
-        """Return the ranks that hold each of some global indices, which are there."""
+        """Return the ranks that hold each of some valid global indices."""
 
-    # What follows from these
+    # Derived from the abstract methods
 
     def extent(self, rank: int) -> int:
         """Return the size of a process's buffer, padding included."""
@@ -117,66 +135,80 @@ class Map(ABC):
 
     def indices(self, rank: int) -> np.ndarray:
         """Return the global indices of a process's buffer, padding included."""
-        found = [s.indices() if isinstance(s, Range) else s for s in self.segments(rank)]
-        return np.concatenate([np.zeros(0, np.int64), *found]) if len(found) != 1 else found[0]
+        parts = [segment.indices() if isinstance(segment, Range) else segment for segment in self.segments(rank)]
+        return np.concatenate([np.zeros(0, np.int64), *parts]) if len(parts) != 1 else parts[0]
 
     def fits(self, size: int) -> bool:
-        """Tell whether the global indices are positions of a dimension of that size."""
+        """Return whether the indices are positions of a dimension of a size."""
         return self.size == size
 
     def owned_slice(self, rank: int) -> slice:
-        """Return which part of its buffer a process owns."""
+        """Return the slice of its buffer that a process owns."""
         return slice(0, self.extent(rank))
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return for each element of a process, padding included, whether it is the owner."""
+        """Return for each element of a process whether it is the owner.
+
+        Padding is included.
+        """
         return np.asarray(self.owner(self.indices(rank)) == rank)
 
     def owned(self, rank: int) -> np.ndarray:
-        """Return the global indices that a process owns: those of its buffer without communication padding."""
+        """Return the global indices that a process owns.
+
+        These are those of its buffer without communication padding.
+        """
         return self.indices(rank)[self.owned_slice(rank)]
 
     def holders(self, g: Any) -> Any:
-        """Return all ranks that hold a global index, padding included: ascending int64; of an array, an array of these."""
-        asked = self._present(g)
-        found = self._holders(asked.ravel())
-        if asked.ndim == 0:
-            return found[0]
-        result = np.empty(asked.size, object)
-        result[:] = found
-        return result.reshape(asked.shape)
+        """Return all ranks that hold a global index, padding included.
 
-    def _present(self, g: Any) -> np.ndarray:
-        """Return global indices as int64; SelectionError where one is not in 0 to size - 1."""
-        found = positions(g, "global index")
-        if found.size and (int(found.min()) < 0 or int(found.max()) >= self.size):
-            wrong = found.min() if found.min() < 0 else found.max()
-            allowed = f"give 0 to {self.size - 1}" if self.size else "it has no elements"
-            raise SelectionError(f"global index {wrong} of a dimension of size {self.size}: {allowed}")
-        return found
+        The ranks are ascending int64. An array of indices gives an object array of such arrays.
+        """
+        indices = self._check_indices(g)
+        ranks = self._holders(indices.ravel())
+        if indices.ndim == 0:
+            return ranks[0]
+        result = np.empty(indices.size, object)
+        result[:] = ranks
+        return result.reshape(indices.shape)
 
-    def _checked(self, rank: Any) -> int:
-        """Return a rank; ProtocolError where there is no such process."""
-        found = whole(rank)
-        if found is None or not 0 <= found < self.nprocs:
-            raise ProtocolError(f"rank {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
-        return found
+    def _check_indices(self, g: Any) -> np.ndarray:
+        """Return global indices as int64; SelectionError for one out of range."""
+        indices = as_positions(g, "global index")
+        if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= self.size):
+            invalid = indices.min() if indices.min() < 0 else indices.max()
+            hint = f"give 0 to {self.size - 1}" if self.size else None
+            raise SelectionError(f"global index {invalid} is out of range for a dimension of size {self.size}", hint=hint)
+        return indices
 
-    def _local(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return ranks and local positions as arrays of one shape, after checking them; ``extents(ranks)``: buffer sizes."""
-        ranks, places = np.broadcast_arrays(positions(rank, "rank"), positions(local, "local index"))
+    def _check_rank(self, rank: Any) -> int:
+        """Return a rank; ProtocolError if it is out of range."""
+        number = as_integer(rank)
+        if number is None or not 0 <= number < self.nprocs:
+            raise ProtocolError(f"rank {short_repr(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
+        return number
+
+    def _check_positions(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return ranks and local positions, checked and broadcast to one shape.
+
+        ``extents(ranks)``: the sizes of the buffers.
+        """
+        ranks, locals_ = np.broadcast_arrays(as_positions(rank, "rank"), as_positions(local, "local index"))
         if ranks.size and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.nprocs):
-            raise ProtocolError(f"ranks {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
-        beyond = (places < 0) | (places >= extents(ranks))
-        if beyond.any():
-            where = int(np.flatnonzero(beyond.ravel())[0])
-            raise SelectionError(
-                f"local index {places.ravel()[where]} of rank {ranks.ravel()[where]}, "
-                f"whose buffer has {self.extent(int(ranks.ravel()[where]))} elements: give one of them"
+            raise ProtocolError(
+                f"ranks {short_repr(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})"
             )
-        return ranks, places
+        invalid = (locals_ < 0) | (locals_ >= extents(ranks))
+        if invalid.any():
+            i = int(np.flatnonzero(invalid.ravel())[0])
+            raise SelectionError(
+                f"local index {locals_.ravel()[i]} is out of range for rank {ranks.ravel()[i]}, "
+                f"whose buffer has {self.extent(int(ranks.ravel()[i]))} elements"
+            )
+        return ranks, locals_
 
-    def _common(self, rank: int) -> dict[str, Any]:
+    def _common_keys(self, rank: int) -> dict[str, Any]:
         return {
             "dist_type": self.letter,
             "size": int(self.size),
@@ -198,41 +230,53 @@ class Map(ABC):
 
     @classmethod
     def _again(cls, *arguments: Any) -> "Map":
-        """Make a map of what `_arguments` gave."""
+        """Rebuild a map from the result of `_arguments`."""
         return cls(*arguments)
 
 
 class MapType(Map):
-    """A distribution type: a map, and how the dimension dictionaries of its type are read."""
+    """A distribution type: a map and the reader of its dimension dictionaries."""
 
     __slots__ = ()
-    #: Whether the dictionary of one process says all there is to say.
-    told_by_one: ClassVar[bool] = False
+    #: Whether the dictionary of one process describes the complete map.
+    one_part_suffices: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> Part | None:
-        """Return what a dictionary says, ``common``: size, proc_grid_size, proc_grid_rank; None where it cannot be told."""
+        """Return the part that a dictionary describes, None if it is incomplete.
+
+        ``common``: size, proc_grid_size, proc_grid_rank.
+        """
 
     @classmethod
     @abstractmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with the keys of the type, each by itself: what is common to all types cannot be told."""
+        """Note faults of the keys of the type, each key by itself.
+
+        Called where the keys common to all types are invalid.
+        """
 
     @classmethod
     @abstractmethod
-    def clashes(cls, parts: Sequence[Any], version: str) -> Iterator[Clash]:
-        """Yield what is wrong between the parts of the processes of an axis, by rank; those that are not known are None."""
+    def conflicts(cls, parts: Sequence[Any], version: str) -> Iterator[Conflict]:
+        """Yield the conflicts between the parts of the processes of an axis.
+
+        ``parts``: by rank, None where unknown.
+        """
 
     @classmethod
     @abstractmethod
     def from_parts(cls, parts: Sequence[Any]) -> Self:
-        """Return the map that the parts of all processes of an axis describe; there are no clashes."""
+        """Return the map of the parts of all processes, without conflicts."""
 
     @classmethod
     @abstractmethod
     def from_part(cls, part: Any) -> Self:
-        """Return a map in which one process is what its part says; of the others it says what is possible."""
+        """Return a map in which one process is as its part describes.
+
+        The elements of the other processes are one of the possible choices.
+        """
 
 
 def _hashable(value: Any) -> Any:
@@ -241,32 +285,35 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
-def positions(values: Any, what: str) -> np.ndarray:
-    """Return integers, one or an array of them, as int64; SelectionError for anything else."""
+def as_positions(values: Any, what: str) -> np.ndarray:
+    """Return integers, one or an array of them, as int64.
+
+    Raises SelectionError for anything else.
+    """
     if type(values) is np.ndarray and values.dtype == np.int64:
         return values
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except (ValueError, OverflowError):
-        found = np.array(None)
-    if found.size == 0 and found.dtype.kind == "f":
-        found = found.astype(np.int64)  # NumPy takes [] for floats
-    large = found.dtype.kind == "u" and found.size and int(found.max()) > np.iinfo(np.int64).max
-    if found.dtype.kind not in "iu" or large:
-        raise SelectionError(f"{what} {brief(values)} ({found.dtype}): give integers of at most 64 bits")
-    return found.astype(np.int64)
+        array = np.array(None)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)  # NumPy reads [] as floats
+    large = array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max
+    if array.dtype.kind not in "iu" or large:
+        raise SelectionError(f"{what} {short_repr(values)} has dtype {array.dtype}", hint="give integers of at most 64 bits")
+    return array.astype(np.int64)
 
 
 def count_of(value: Any, what: str, least: int) -> int:
-    """Return an integer of at least ``least``; ProtocolError for anything else."""
-    found = whole(value)
-    if found is None or found < least:
-        raise ProtocolError(f"{what} {brief(value)}: give an integer of at least {least}")
-    return found
+    """Return an integer of at least ``least``; ProtocolError for others."""
+    number = as_integer(value)
+    if number is None or number < least:
+        raise ProtocolError(f"invalid {what} {short_repr(value)}", hint=f"give an integer of at least {least}")
+    return number
 
 
 def flag_of(value: Any, what: str) -> bool:
     """Return a truth value; ProtocolError for anything else."""
     if not isinstance(value, bool | np.bool):
-        raise ProtocolError(f"{what} {brief(value)}: give True or False")
+        raise ProtocolError(f"invalid {what} {short_repr(value)}", hint="give True or False")
     return bool(value)

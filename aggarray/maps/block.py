@@ -1,8 +1,8 @@
-"""Which process has which elements where each has one block of neighbours, with or without padding?
+"""Block distribution: one contiguous, padded block per process.
 
 Communication padding repeats elements of the neighbours: a process holds them and does not own them. Boundary padding, at the
-two ends of the dimension, is part of it like any other element. In 0.10.0 ``start`` and ``stop`` include all padding, in 0.9.0
-they leave communication padding out.
+two ends of the dimension, is owned like any other element. ``start`` and ``stop`` include all padding in 0.10.0; in 0.9.0 they
+exclude communication padding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, brief, integers, version_of
-from aggarray.maps.search import between
-from aggarray.maps.unstructured import spread
+from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integers, short_repr, version_of
+from aggarray.maps.search import find_intervals
+from aggarray.maps.unstructured import unstructured_slice
 from aggarray.memory.selection import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockPart(Part):
-    """What one process says of its block: the range that it owns, and its padding as written (None: not at all)."""
+    """The owned range and the padding of one process, None if not exported."""
 
     start: int
     stop: int
@@ -31,41 +31,41 @@ class BlockPart(Part):
 
     @property
     def count(self) -> int:
-        """How many elements the process owns."""
+        """Number of elements that the process owns."""
         return self.stop - self.start
 
     @property
     def pads(self) -> tuple[int, int]:
-        """The padding at both ends."""
+        """Padding at both ends."""
         return self.padding or (0, 0)
 
     @property
     def halo(self) -> tuple[int, int]:
-        """The communication padding at both ends."""
-        return _inner(self.pads, self.rank, self.nprocs, self.wraps)
+        """Communication padding at both ends."""
+        return _communication_padding(self.pads, self.rank, self.nprocs, self.wraps)
 
-    def own(self) -> dict[str, Any]:
-        """Return what processes with this rank agree in: all but boundary padding."""
+    def rank_constants(self) -> dict[str, Any]:
+        """Return the range and the communication padding."""
         return {"start": self.start, "stop": self.stop, "padding": self.halo}
 
-    def free(self) -> dict[str, Any]:
-        """Return the padding with that of the boundary."""
+    def rank_variables(self) -> dict[str, Any]:
+        """Return the padding, boundary padding included."""
         return {"padding": self.pads}
 
 
-def _inner(pads: tuple[int, int], rank: int, nprocs: int, wraps: bool) -> tuple[int, int]:
-    """Return the communication padding: at an end of the dimension it is boundary padding, unless that wraps."""
+def _communication_padding(pads: tuple[int, int], rank: int, nprocs: int, wraps: bool) -> tuple[int, int]:
+    """Return the padding without boundary padding, which does not wrap."""
     return pads[0] * (rank > 0 or wraps), pads[1] * (rank < nprocs - 1 or wraps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block(MapType):
-    """One block of neighbours per process (DAP 0.10.0, section 1.6.2, 'b').
+    """One contiguous block per process (DAP 0.10.0, section 1.6.2, 'b').
 
-    ``bounds``: where the owned blocks are cut, one more than processes, from 0 to the size. ``padding``: one (left, right) for
-    every process, or a list of one per process, outer edges included; None says none and writes none. ``outer``: "boundary", or
-    "wrap" (periodic dimensions only, 0.9.0 only): the outer padding repeats the other end. ProtocolError for anything that does
-    not fit: padding is at most what the neighbour owns.
+    ``bounds``: the cuts between the owned blocks, from 0 to the size, one more than processes. ``padding``: one (left, right)
+    for all processes, or a list with one per process, outer edges included; None means no padding and writes no key. ``outer``:
+    "boundary", or "wrap" (periodic dimensions and 0.9.0 only): the outer padding repeats the other end. Raises ProtocolError
+    for invalid arguments: padding is at most as wide as the block of the neighbour.
 
     >>> m = Block.even(18, 2, padding=(1, 1))
     >>> m.indices(1)[:3].tolist(), m.owned(1)[:3].tolist(), m.holders(9).tolist()
@@ -84,28 +84,31 @@ class Block(MapType):
     _halo: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        edges = integers(self.bounds, "bounds")
+        edges = as_integers(self.bounds, "bounds")
         if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or (np.diff(edges) < 0).any():
             raise ProtocolError(
-                f"bounds {brief(self.bounds)}: give cuts from 0 to the size, one more than processes, ascending"
+                f"invalid bounds {short_repr(self.bounds)}",
+                hint="give ascending cuts from 0 to the size, one more than processes",
             )
         nprocs = len(edges) - 1
         pads = _padding(self.padding, nprocs)
         periodic = flag_of(self.periodic, "periodic")
         if self.outer not in ("boundary", "wrap") or (self.outer == "wrap" and not periodic):
-            raise ProtocolError(f"outer {brief(self.outer)}: give 'boundary', or 'wrap' for a periodic dimension")
+            raise ProtocolError(
+                f"invalid outer {short_repr(self.outer)}", hint="give 'boundary', or 'wrap' for a periodic dimension"
+            )
         halo = pads.copy()
         if self.outer == "boundary":
             halo[0, 0] = halo[-1, 1] = 0
         _check_widths(np.diff(edges), pads, halo)
         pads.flags.writeable = halo.flags.writeable = False
-        found = {"bounds": edges, "padding": None if self.padding is None else pads, "periodic": periodic}
-        for name, value in {**found, "_edges": edges, "_pads": pads, "_halo": halo}.items():
+        fields = {"bounds": edges, "padding": None if self.padding is None else pads, "periodic": periodic}
+        for name, value in {**fields, "_edges": edges, "_pads": pads, "_halo": halo}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     def even(cls, size: int, nprocs: int, padding: Any = None, periodic: bool = False, outer: str = "boundary") -> "Block":
-        """Return blocks as equal as can be: the first ``size % nprocs`` processes take one element more.
+        """Return blocks of equal sizes; the first ``size % nprocs`` have one more.
 
         >>> Block.even(10, 4).bounds.tolist()
         [0, 3, 6, 8, 10]
@@ -126,8 +129,8 @@ class Block(MapType):
         return len(self._edges) - 1
 
     def _bounds_of(self, rank: int) -> tuple[int, int]:
-        """Return where the buffer of a process begins and ends, padding included; beyond the dimension where it wraps."""
-        rank = self._checked(rank)
+        """Return the bounds of a process's buffer, before wrapping."""
+        rank = self._check_rank(rank)
         return int(self._edges[rank] - self._halo[rank, 0]), int(self._edges[rank + 1] + self._halo[rank, 1])
 
     def extent(self, rank: int) -> int:
@@ -138,117 +141,123 @@ class Block(MapType):
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return the ranges of the buffer: one, or up to three where it wraps."""
         low, high = self._bounds_of(rank)
-        found: list[Range | np.ndarray] = []
+        segments: list[Range | np.ndarray] = []
         while low < high:
             start = low % self.size
             count = min(high - low, self.size - start)
-            found.append(Range(start, count))
+            segments.append(Range(start, count))
             low += count
-        return found or [Range(0, 0)]
+        return segments or [Range(0, 0)]
 
     def owned_slice(self, rank: int) -> slice:
         """Return the buffer without communication padding."""
-        left, right = self._halo[self._checked(rank)].tolist()
+        left, right = self._halo[self._check_rank(rank)].tolist()
         return slice(left, self.extent(rank) - right)
 
     def num_owned(self, rank: int) -> int:
         """Return the size of the block."""
-        rank = self._checked(rank)
+        rank = self._check_rank(rank)
         return int(self._edges[rank + 1] - self._edges[rank])
 
     def owner(self, g: Any) -> Any:
-        """Return the ranks whose blocks the global indices lie in."""
-        return self._owner(self._present(g))
+        """Return the ranks whose blocks contain the global indices."""
+        return self._owner(self._check_indices(g))
 
     def _owner(self, g: np.ndarray) -> Any:
-        return between(self._edges, g)[()]
+        return find_intervals(self._edges, g)[()]
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
-        # Padding is at most what the neighbour owns: nobody but the neighbours of its owner holds an element.
+        # Padding is at most as wide as the neighbour's block: only the owner and its neighbours hold an element.
         owner = self._owner(g)
-        found = np.stack([(owner - 1) % self.nprocs, owner, (owner + 1) % self.nprocs], axis=-1)
-        into = np.stack([g - self._edges[owner], self._edges[owner + 1] - g], axis=-1)  # from 0, and to the end from 1
-        holds = np.ones(found.shape, bool)
-        holds[:, 0] = into[:, 0] < self._halo[found[:, 0], 1]
-        holds[:, 2] = into[:, 1] <= self._halo[found[:, 2], 0]
-        ranks = np.sort(np.where(holds, found, -1), axis=-1)
-        chosen = (ranks >= 0) & (np.diff(ranks, axis=-1, prepend=-1) != 0)
-        ends = np.cumsum(chosen.sum(axis=-1)).tolist()
-        flat = ranks[chosen]
+        neighbours = np.stack([(owner - 1) % self.nprocs, owner, (owner + 1) % self.nprocs], axis=-1)
+        # Distances to the start and to the end of the block.
+        distances = np.stack([g - self._edges[owner], self._edges[owner + 1] - g], axis=-1)
+        holds = np.ones(neighbours.shape, bool)
+        holds[:, 0] = distances[:, 0] < self._halo[neighbours[:, 0], 1]
+        holds[:, 2] = distances[:, 1] <= self._halo[neighbours[:, 2], 0]
+        ranks = np.sort(np.where(holds, neighbours, -1), axis=-1)
+        distinct = (ranks >= 0) & (np.diff(ranks, axis=-1, prepend=-1) != 0)
+        ends = np.cumsum(distinct.sum(axis=-1)).tolist()
+        flat = ranks[distinct]
         return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the owner of each global index and its position there."""
-        g = self._present(g)
+        g = self._check_indices(g)
         owner = self._owner(g)
         return owner, (g - self._edges[owner] + self._halo[owner, 0])[()]
 
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return global indices; padding that wraps gives those of the other end."""
         sizes = np.diff(self._edges) + self._halo.sum(axis=1)
-        ranks, places = self._local(rank, local, lambda r: sizes[r])
-        found = self._edges[ranks] - self._halo[ranks, 0] + places
-        return (found % max(self.size, 1) if self.outer == "wrap" else found)[()]
+        ranks, locals_ = self._check_positions(rank, local, lambda r: sizes[r])
+        indices = self._edges[ranks] - self._halo[ranks, 0] + locals_
+        return (indices % max(self.size, 1) if self.outer == "wrap" else indices)[()]
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process; in 0.9.0 a block over one process is 'n'.
+        """Return the dictionary of a process; in 0.9.0 one process is 'n'.
 
-        0.10.0 has no padding that wraps and none that differs at both sides of a cut, 0.9.0 has no boundary padding on periodic
-        dimensions: ProtocolError.
+        0.10.0 cannot express padding that wraps or that differs at both sides of a cut. 0.9.0 cannot express boundary padding
+        on periodic dimensions. These raise ProtocolError.
         """
-        version, rank = version_of(version), self._checked(rank)
-        self._check_can_say(version)
-        found = self._common(rank)
+        version, rank = version_of(version), self._check_rank(rank)
+        self._check_expressible(version)
+        entry = self._common_keys(rank)
         if version == OLD and self.nprocs == 1:
-            found = {"dist_type": "n", "size": self.size}
+            entry = {"dist_type": "n", "size": self.size}
         elif version == OLD:
-            found |= {"start": int(self._edges[rank]), "stop": int(self._edges[rank + 1])}
+            entry |= {"start": int(self._edges[rank]), "stop": int(self._edges[rank + 1])}
         else:
             low, high = self._bounds_of(rank)
-            found |= {"start": low, "stop": high}
+            entry |= {"start": low, "stop": high}
         if self.padding is not None:
-            found["padding"] = tuple(self._pads[rank].tolist())
-        return found | ({"periodic": True} if self.periodic else {})
+            entry["padding"] = tuple(self._pads[rank].tolist())
+        return entry | ({"periodic": True} if self.periodic else {})
 
-    def _check_can_say(self, version: str) -> None:
+    def _check_expressible(self, version: str) -> None:
         outer = self.periodic and bool(self._pads[0, 0] or self._pads[-1, 1])
         if version == OLD and outer and self.outer == "boundary":
-            raise ProtocolError("0.9.0 has no boundary padding on a periodic dimension: write 0.10.0, or use outer='wrap'")
+            raise ProtocolError(
+                "0.9.0 cannot express boundary padding on a periodic dimension", hint="write 0.10.0, or use outer='wrap'"
+            )
         if version == OLD:
             return
         if outer and self.outer == "wrap":
-            raise ProtocolError("0.10.0 has no padding that wraps (outer='wrap'): write 0.9.0, or use outer='boundary'")
+            raise ProtocolError(
+                "0.10.0 cannot express padding that wraps (outer='wrap')", hint="write 0.9.0, or use outer='boundary'"
+            )
         uneven = np.flatnonzero(self._pads[:-1, 1] != self._pads[1:, 0])
         if uneven.size:
             i = int(uneven[0])
             raise ProtocolError(
                 f"padding {self._pads[i].tolist()} and {self._pads[i + 1].tolist()} of ranks {i} and {i + 1}: "
-                "0.10.0 wants equal widths at both sides of a cut; write 0.9.0"
+                "0.10.0 requires equal widths at both sides of a cut",
+                hint="write 0.9.0",
             )
 
-    def sliced(self, chosen: Range) -> Map:
-        """Return blocks (unstructured where the slice runs backwards), with the padding that is left."""
-        if chosen.is_full(self.size):
+    def sliced(self, selection: Range) -> Map:
+        """Return the blocks of a slice, unstructured for a negative step."""
+        if selection.is_full(self.size):
             return self
-        if chosen.step < 0:
-            return spread(self, chosen)
+        if selection.step < 0:
+            return unstructured_slice(self, selection)
 
-        def place(positions: np.ndarray) -> np.ndarray:
-            """Count the chosen elements before each position."""
-            return np.asarray(np.clip(-((chosen.start - positions) // chosen.step), 0, chosen.count))
+        def count_before(positions: np.ndarray) -> np.ndarray:
+            """Return the number of selected elements before each position."""
+            return np.asarray(np.clip(-((selection.start - positions) // selection.step), 0, selection.count))
 
-        edges = place(self._edges)
+        edges = count_before(self._edges)
         if self.padding is None:
             return Block(edges)
         pads = np.zeros_like(self._pads)
-        pads[:, 0] = edges[:-1] - place(self._edges[:-1] - self._pads[:, 0])
-        pads[:, 1] = place(self._edges[1:] + self._pads[:, 1]) - edges[1:]
+        pads[:, 0] = edges[:-1] - count_before(self._edges[:-1] - self._pads[:, 0])
+        pads[:, 1] = count_before(self._edges[1:] + self._pads[:, 1]) - edges[1:]
         even = self._pads[:-1, 1] == self._pads[1:, 0]
         least = np.minimum(pads[:-1, 1], pads[1:, 0])
         pads[:-1, 1], pads[1:, 0] = np.where(even, least, pads[:-1, 1]), np.where(even, least, pads[1:, 0])
         ends = np.array([self._pads[0, 0], self.size - self._pads[-1, 1]])
-        before, until = place(ends).tolist()
-        pads[0, 0], pads[-1, 1] = (0, 0) if self.outer == "wrap" else (before, chosen.count - until)
+        before, until = count_before(ends).tolist()
+        pads[0, 0], pads[-1, 1] = (0, 0) if self.outer == "wrap" else (before, selection.count - until)
         return Block(edges, pads)
 
     def _arguments(self) -> tuple[Any, ...]:
@@ -256,14 +265,14 @@ class Block(MapType):
 
     @classmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> BlockPart | None:
-        """Return what a dictionary says; the rules for a single process are checked."""
+        """Return the part that a dictionary describes, checked by itself."""
         size, nprocs, rank = common
         start, stop, pads = entry.integer("start"), entry.integer("stop"), entry.pair("padding")
         periodic = entry.flag("periodic")
         if start is None or stop is None or pads is None:
             return None
         wraps = periodic and entry.version == OLD
-        halo = _inner(pads, rank, nprocs, wraps)
+        halo = _communication_padding(pads, rank, nprocs, wraps)
         extent = stop - start + (sum(halo) if entry.version == OLD else 0)
         if stop < start:
             entry.note("stop", stop, f"must not be less than start ({start})")
@@ -284,41 +293,42 @@ class Block(MapType):
 
     @classmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with start, stop, padding and periodic, each by itself."""
+        """Note faults of start, stop, padding and periodic, each by itself."""
         entry.integer("start"), entry.integer("stop"), entry.pair("padding"), entry.flag("periodic")
 
     @classmethod
-    def clashes(cls, parts: Sequence[BlockPart | None], version: str) -> Iterator[Clash]:
-        """Yield gaps, overlaps and padding that does not fit the neighbour's."""
+    def conflicts(cls, parts: Sequence[BlockPart | None], version: str) -> Iterator[Conflict]:
+        """Yield gaps, overlaps and padding that does not fit the neighbour."""
         for left, right in pairwise(parts):
             if left is not None and right is not None:
-                yield from _between(left, right, version)
+                yield from _neighbour_conflicts(left, right, version)
         first, last = parts[0], parts[-1]
         if first is not None and last is not None and first.wraps:
-            yield from _too_wide(last, first)
-        known = [p for p in parts if p is not None]
-        if version == OLD and len({p.padding is None for p in known}) > 1:
-            for part in known:
+            yield from _width_conflicts(last, first)
+        valid = [p for p in parts if p is not None]
+        if version == OLD and len({p.padding is None for p in valid}) > 1:
+            for part in valid:
                 if part.padding is None:
-                    yield Clash(part.rank, "padding", None, "the key is missing, though other processes of the axis have it")
+                    yield Conflict(part.rank, "padding", None, "the key is missing, though other processes of the axis have it")
 
     @classmethod
     def from_parts(cls, parts: Sequence[BlockPart]) -> "Block":
         """Return the blocks of all processes."""
-        wraps = any(p.wraps and p.halo != _inner(p.pads, p.rank, p.nprocs, False) for p in parts)
+        wraps = any(p.wraps and p.halo != _communication_padding(p.pads, p.rank, p.nprocs, False) for p in parts)
         if wraps:
             raise ProtocolError(
-                "padding of 0.9.0 that wraps round a periodic dimension, which 0.10.0 cannot say: make a Block(outer='wrap')"
+                "the padding of 0.9.0 wraps at the ends of a periodic dimension, which 0.10.0 cannot express",
+                hint="make a Block(outer='wrap')",
             )
         padding = None if all(p.padding is None for p in parts) else [p.pads for p in parts]
         return cls([0, *(p.stop for p in parts)], padding, parts[0].periodic)
 
     @classmethod
     def from_part(cls, part: BlockPart) -> Self:
-        """Return blocks of which one is what its part says; the neighbours own whatever is before and behind it."""
+        """Return blocks of which one is as described, next to its neighbours."""
         rank, nprocs, (left, right) = part.rank, part.nprocs, part.halo
         edges = np.zeros(nprocs + 1, np.int64)
-        # The other end of the dimension owns what wraps.
+        # Padding that wraps repeats elements of the other end.
         edges[1:rank] = right if rank == nprocs - 1 else 0
         edges[rank], edges[rank + 1] = part.start, part.stop
         edges[rank + 2 :] = part.size - (left if rank == 0 else 0)
@@ -335,52 +345,53 @@ class Block(MapType):
         return cls(edges, pads, part.periodic, outer)
 
 
-def _padding(given: Any, nprocs: int) -> np.ndarray:
-    """Return padding as int64 (nprocs, 2), writable."""
-    if given is None:
+def _padding(padding: Any, nprocs: int) -> np.ndarray:
+    """Return padding as a writable int64 array of shape (nprocs, 2)."""
+    if padding is None:
         return np.zeros((nprocs, 2), np.int64)
-    pads = integers(given, "padding")
+    pads = as_integers(padding, "padding")
     if pads.shape not in ((2,), (nprocs, 2)) or (pads < 0).any():
         raise ProtocolError(
-            f"padding {brief(given)}: give (left, right), integers of at least 0, or one such for each of {nprocs} processes"
+            f"invalid padding {short_repr(padding)}",
+            hint=f"give (left, right), integers of at least 0, or one such pair for each of {nprocs} processes",
         )
     return np.broadcast_to(pads, (nprocs, 2)).copy()
 
 
 def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> None:
-    """Raise ProtocolError for padding wider than what the neighbour, or the process itself, has."""
+    """Raise ProtocolError for padding wider than the blocks it repeats."""
     neighbours = np.stack([np.roll(counts, 1), np.roll(counts, -1)], axis=-1)
     wide = np.flatnonzero((halo > neighbours).any(axis=1))
     if wide.size:
         i = int(wide[0])
         raise ProtocolError(
-            f"padding {pads[i].tolist()} of rank {i}, whose neighbours own {neighbours[i].tolist()} elements: give at most that"
+            f"padding {pads[i].tolist()} of rank {i} is too wide: the neighbours own {neighbours[i].tolist()} elements"
         )
     wide = np.flatnonzero(pads.sum(axis=1) > counts + halo.sum(axis=1))
     if wide.size:
         i = int(wide[0])
-        raise ProtocolError(f"padding {pads[i].tolist()} of rank {i}, which owns {int(counts[i])} elements: give at most that")
+        raise ProtocolError(f"padding {pads[i].tolist()} of rank {i} is too wide: it owns {int(counts[i])} elements")
 
 
-def _between(left: BlockPart, right: BlockPart, version: str) -> Iterator[Clash]:
-    """Yield what is wrong between two neighbours."""
+def _neighbour_conflicts(left: BlockPart, right: BlockPart, version: str) -> Iterator[Conflict]:
+    """Yield the conflicts between two neighbours."""
     if left.stop != right.start:
         what = "a gap" if left.stop < right.start else "an overlap"
         rule = f"{what}: rank {left.rank} owns up to {left.stop}, rank {right.rank} from {right.start} on"
-        yield Clash(right.rank, "start", right.start, rule)
+        yield Conflict(right.rank, "start", right.start, rule)
     if version == NEWEST and left.pads[1] != right.pads[0]:
         rule = f"rank {left.rank} has {left.pads[1]} at its right, rank {right.rank} has {right.pads[0]} at its left"
-        yield Clash(right.rank, "padding", right.pads, f"widths at a cut must be equal: {rule}")
-    yield from _too_wide(left, right)
+        yield Conflict(right.rank, "padding", right.pads, f"widths at a cut must be equal: {rule}")
+    yield from _width_conflicts(left, right)
 
 
-def _too_wide(left: BlockPart, right: BlockPart) -> Iterator[Clash]:
-    """Yield padding at a cut that is wider than what the other side owns."""
+def _width_conflicts(left: BlockPart, right: BlockPart) -> Iterator[Conflict]:
+    """Yield padding at a cut that is wider than the block on the other side."""
     if right.halo[0] > left.count:
         rule = f"must not be wider than what rank {left.rank} owns ({left.count})"
-        yield Clash(right.rank, "padding", right.pads, rule)
+        yield Conflict(right.rank, "padding", right.pads, rule)
     if left.halo[1] > right.count:
-        yield Clash(left.rank, "padding", left.pads, f"must not be wider than what rank {right.rank} owns ({right.count})")
+        yield Conflict(left.rank, "padding", left.pads, f"must not be wider than what rank {right.rank} owns ({right.count})")
 
 
 MAP = Block

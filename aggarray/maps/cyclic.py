@@ -1,6 +1,6 @@
-"""Which process has which elements where blocks of them are dealt out like cards?
+"""Cyclic distribution: blocks assigned to the processes in turn.
 
-Everything follows from size, number of processes and size of a block by arithmetic; only what is asked for is listed.
+All results are computed from the size, the number of processes and the block size; no tables are stored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError
-from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, version_of
-from aggarray.maps.unstructured import spread
+from aggarray.maps.unstructured import unstructured_slice
 from aggarray.memory.selection import Range
 
 
-def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:
-    """Return how many elements a rank gets: full blocks, and the partial one if it is its turn.
+def cyclic_count(size: int, nprocs: int, block_size: int, rank: int) -> int:
+    """Return the number of elements of a rank: full blocks and a partial one.
 
-    >>> [num_dealt(7, 2, 2, rank) for rank in range(2)]
+    >>> [cyclic_count(7, 2, 2, rank) for rank in range(2)]
     [4, 3]
     """
     blocks, partial = divmod(size, block_size)
@@ -29,25 +29,25 @@ def num_dealt(size: int, nprocs: int, block_size: int, rank: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CyclicPart(Part):
-    """What one process says of a cyclic dimension."""
+    """What one process exports about a cyclic dimension."""
 
     block_size: int
 
     @property
     def count(self) -> int:
-        """How many elements the process owns."""
-        return num_dealt(self.size, self.nprocs, self.block_size, self.rank)
+        """Number of elements that the process owns."""
+        return cyclic_count(self.size, self.nprocs, self.block_size, self.rank)
 
     def constants(self) -> dict[str, Any]:
-        """Return what all processes agree in: the size of a block too."""
+        """Return the values that are equal on all processes, with the block size."""
         return {**super(CyclicPart, self).constants(), "block_size": self.block_size}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cyclic(MapType):
-    """Blocks of ``block_size`` elements, dealt to the processes in turn (DAP 0.10.0, section 1.6.2, 'c').
+    """Equal blocks assigned in turn (DAP 0.10.0, section 1.6.2, 'c').
 
-    ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
+    Only 0.9.0 can express ``periodic``. Raises ProtocolError for invalid arguments.
 
     >>> m = Cyclic(7, 2, block_size=2)
     >>> m.indices(0).tolist(), m.indices(1).tolist(), m.owner([0, 3, 6]).tolist()
@@ -55,7 +55,7 @@ class Cyclic(MapType):
     """
 
     letter: ClassVar[str] = "c"
-    told_by_one: ClassVar[bool] = True
+    one_part_suffices: ClassVar[bool] = True
     size: int
     nprocs: int
     block_size: int = 1
@@ -69,38 +69,38 @@ class Cyclic(MapType):
 
     @property
     def _block(self) -> int:
-        # A block larger than the dimension is the whole of it: products stay small.
+        # Limited to the size of the dimension, so that products do not overflow.
         return max(min(self.block_size, self.size), 1)
 
     def num_owned(self, rank: int) -> int:
-        """Return how many elements a process has."""
-        return num_dealt(self.size, self.nprocs, self.block_size, self._checked(rank))
+        """Return the number of elements of a process."""
+        return cyclic_count(self.size, self.nprocs, self.block_size, self._check_rank(rank))
 
     def extent(self, rank: int) -> int:
-        """Return the same: there is no padding."""
+        """Return the number of elements of a process: there is no padding."""
         return self.num_owned(rank)
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return that a process owns all it has."""
+        """Return True for each element: there is no padding."""
         return np.ones(self.extent(rank), bool)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
-        """Return a strided range, or for larger blocks their indices, ascending."""
-        rank, block, count = self._checked(rank), self._block, self.num_owned(rank)
+        """Return a strided range, or the ascending indices of larger blocks."""
+        rank, block, count = self._check_rank(rank), self._block, self.num_owned(rank)
         if block == 1 or count <= block:
             return [Range(rank * block, count, self.nprocs if block == 1 else 1)] if count else [Range(0, 0)]
         local = np.arange(count, dtype=np.int64)
         return [(local // block * self.nprocs + rank) * block + local % block]
 
     def owner(self, g: Any) -> Any:
-        """Return whose turn it is at each global index."""
-        return self._owner(self._present(g))[()]
+        """Return the rank that owns each global index."""
+        return self._owner(self._check_indices(g))[()]
 
     def _owner(self, g: np.ndarray) -> np.ndarray:
         turn = g // self._block if self._block > 1 else g
         if self.nprocs & (self.nprocs - 1) == 0:
             return np.asarray(turn & (self.nprocs - 1))
-        # NumPy divides by one number several times faster than it takes remainders.
+        # NumPy divides by a scalar several times faster than it computes remainders.
         return np.asarray(turn - (turn // self.nprocs) * self.nprocs)
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
@@ -108,15 +108,15 @@ class Cyclic(MapType):
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the owner of each global index and its position there."""
-        g = self._present(g)
+        g = self._check_indices(g)
         block = self._block
         return self._owner(g)[()], ((g // block // self.nprocs) * block + g % block)[()]
 
     def to_global(self, rank: Any, local: Any) -> Any:
-        """Return global indices of positions."""
+        """Return the global indices at positions."""
         block = self._block
-        ranks, places = self._local(rank, local, self._counts)
-        return ((places // block * self.nprocs + ranks) * block + places % block)[()]
+        ranks, locals_ = self._check_positions(rank, local, self._counts)
+        return ((locals_ // block * self.nprocs + ranks) * block + locals_ % block)[()]
 
     def _counts(self, ranks: np.ndarray) -> np.ndarray:
         blocks, partial = divmod(self.size, self._block)
@@ -124,23 +124,29 @@ class Cyclic(MapType):
         return np.asarray(full * self._block + np.where(ranks == blocks % self.nprocs, partial, 0))
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process: the same in both versions, but that only 0.9.0 has ``periodic`` here."""
-        version, rank = version_of(version), self._checked(rank)
-        found = {**self._common(rank), "start": rank * self.block_size}
-        if self.block_size != 1:
-            found["block_size"] = self.block_size
-        if self.periodic and version != OLD:
-            raise ProtocolError("0.10.0 has periodic dimensions of dist_type 'b' only, not 'c': write 0.9.0")
-        return found | ({"periodic": True} if self.periodic else {})
+        """Return the dictionary of a process, equal in both versions.
 
-    def sliced(self, chosen: Range) -> Map:
-        """Return a cyclic map where the slice begins with a turn of the first process, else an unstructured one."""
-        if chosen.is_full(self.size):
+        Only 0.9.0 can express ``periodic`` here.
+        """
+        version, rank = version_of(version), self._check_rank(rank)
+        entry = {**self._common_keys(rank), "start": rank * self.block_size}
+        if self.block_size != 1:
+            entry["block_size"] = self.block_size
+        if self.periodic and version != OLD:
+            raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'c'", hint="write 0.9.0")
+        return entry | ({"periodic": True} if self.periodic else {})
+
+    def sliced(self, selection: Range) -> Map:
+        """Return a cyclic map where the slice begins at rank 0.
+
+        Other slices are unstructured.
+        """
+        if selection.is_full(self.size):
             return self
-        begins = chosen.count == 0 or chosen.start % (self._block * self.nprocs) == 0
-        if (chosen.step == 1 and begins) or (self.nprocs == 1 and chosen.step > 0):
-            return Cyclic(chosen.count, self.nprocs, self.block_size)
-        return spread(self, chosen)
+        begins = selection.count == 0 or selection.start % (self._block * self.nprocs) == 0
+        if (selection.step == 1 and begins) or (self.nprocs == 1 and selection.step > 0):
+            return Cyclic(selection.count, self.nprocs, self.block_size)
+        return unstructured_slice(self, selection)
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.size, self.nprocs, self.block_size, self.periodic
@@ -151,7 +157,10 @@ class Cyclic(MapType):
 
     @classmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> CyclicPart | None:
-        """Return what a dictionary says; ``start`` may be rank * block_size, or size where there is nothing left."""
+        """Return the part that a dictionary describes.
+
+        ``start`` is rank * block_size, or the size where the process has no elements.
+        """
         size, nprocs, rank = common
         start, block = entry.integer("start"), entry.integer("block_size", 1, 1)
         periodic = entry.flag("periodic")
@@ -162,23 +171,23 @@ class Cyclic(MapType):
         if start != rank * block and not beyond:
             entry.note("start", start, f"must be proc_grid_rank * block_size ({rank * block})")
         part = CyclicPart(*common, periodic, block)
-        entry.expect_extent(part.count, f"so many of {size} elements fall to rank {rank} of {nprocs} in blocks of {block}")
+        entry.expect_extent(part.count, f"the share of rank {rank} of {nprocs} in {size} elements, in blocks of {block}")
         return part
 
     @classmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with start, block_size and periodic, each by itself."""
+        """Note faults of start, block_size and periodic, each by itself."""
         entry.integer("start"), entry.integer("block_size", 1, 1), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
 
     @classmethod
-    def clashes(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Clash]:
-        """Yield nothing: where the constants agree, everything does."""
+    def conflicts(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Conflict]:
+        """Yield nothing: equal constants exclude conflicts."""
         yield from ()
 
     @classmethod
     def from_parts(cls, parts: Sequence[CyclicPart]) -> "Cyclic":
-        """Return the map: every part says all of it."""
+        """Return the map, which every part describes completely."""
         return cls.from_part(parts[0])
 
     @classmethod

@@ -1,7 +1,7 @@
-"""What does the dim_data of one process say, in either version?
+"""Parsing and conversion of the dim_data of one process, in both versions.
 
-A dictionary is expanded ({} and 'n' are blocks over one process), read by its distribution type, and turned into a map of what
-is known: that is how one version becomes the other.
+{} and 'n' are expanded to blocks over one process. The distribution type parses each dictionary into a part, from which a map
+of the known process is built; that map writes the other version.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, brief, numbers_of, version_of, whole
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, as_integer, as_sizes, short_repr, version_of
 from aggarray.maps.partial import Partial
 from aggarray.maps.registry import map_types
 
@@ -22,67 +22,73 @@ class FaultList:
     lines: list[str] = field(default_factory=list)
 
     def note(self, process: int | None, dimension: int | None = None) -> Note:
-        """Return what takes note of faults of a process in a dimension."""
+        """Return a function that records faults of a process in a dimension."""
 
         def add(key: str | None, value: Any, rule: str) -> None:
-            words = [f"process {process}"] if process is not None else []
-            words += [f"dimension {dimension}"] if dimension is not None else []
+            labels = [f"process {process}"] if process is not None else []
+            labels += [f"dimension {dimension}"] if dimension is not None else []
             if key is not None:
-                words.append(f"{key!r}" if value is None else f"{key!r} = {brief(value)}")
-            self.lines.append(f"{', '.join(words)}: {rule}" if words else rule)
+                labels.append(f"{key!r}" if value is None else f"{key!r} = {short_repr(value)}")
+            self.lines.append(f"{', '.join(labels)}: {rule}" if labels else rule)
 
         return add
 
     def raise_any(self) -> None:
-        """Raise ProtocolError naming all faults, where there are any."""
+        """Raise ProtocolError with all faults, if there are any."""
         if self.lines:
             raise ProtocolError("; ".join(self.lines), faults=self.lines)
 
 
 def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> tuple[type[MapType], Part] | None:
-    """Return what one dictionary says of a dimension, after noting every fault; None where it cannot be told."""
+    """Parse the dictionary of a dimension and note every fault.
+
+    Returns None where it is invalid.
+    """
     if not isinstance(values, Mapping):
-        note(None, None, f"{brief(values)} ({type(values).__name__}) must be a dict")
+        note(None, None, f"{short_repr(values)} ({type(values).__name__}) must be a dict")
         return None
-    expanded = _expanded(values, version, extent, note)
+    expanded = _expand(values, version, extent, note)
     if expanded is None:
         return None
     entry = DimDictReader(expanded, version, extent, note)
-    kind = _kind(entry)
+    map_type = _map_type(entry)
     size, nprocs, rank = entry.integer("size"), entry.integer("proc_grid_size", 1), entry.integer("proc_grid_rank")
     if nprocs is not None and rank is not None and rank >= nprocs:
         note("proc_grid_rank", rank, f"must be less than proc_grid_size ({nprocs})")
         rank = None
-    if kind is None or size is None or nprocs is None or rank is None:
-        if kind is not None:
-            kind.check_alone(entry)
+    if map_type is None or size is None or nprocs is None or rank is None:
+        if map_type is not None:
+            map_type.check_alone(entry)
         return None
-    part = kind.parse(entry, (size, nprocs, rank))
-    return None if part is None else (kind, part)
+    part = map_type.parse(entry, (size, nprocs, rank))
+    return None if part is None else (map_type, part)
 
 
-def _kind(entry: DimDictReader) -> type[MapType] | None:
-    found = entry.values.get("dist_type")
-    if isinstance(found, str) and found in map_types():
-        return map_types()[found]
+def _map_type(entry: DimDictReader) -> type[MapType] | None:
+    dist_type = entry.values.get("dist_type")
+    if isinstance(dist_type, str) and dist_type in map_types():
+        return map_types()[dist_type]
     letters = [*(["n"] if entry.version == OLD else []), *map_types()]
     rule = f"must be one of {', '.join(map(repr, sorted(letters)))} in {entry.version}"
-    entry.note("dist_type", found, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
+    entry.note("dist_type", dist_type, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
     return None
 
 
-def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
-    """Return the block over one process that {} (0.10.0) or 'n' (0.9.0) stands for; other dictionaries as they are."""
-    kind = values.get("dist_type")
+def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
+    """Expand {} (0.10.0) and 'n' (0.9.0) to a block over one process.
+
+    Other dictionaries are returned as they are.
+    """
+    dist_type = values.get("dist_type")
     if not values and version == NEWEST:
         if extent is None:
-            note(None, None, "{} stands for a whole dimension, whose size is not known: give the shape of the buffer")
+            note(None, None, "{} is a complete dimension, whose size is not known: give the shape of the buffer")
             return None
         size: Any = extent
-    elif isinstance(kind, str) and kind == "n" and version == OLD:
-        for key, only in (("proc_grid_size", 1), ("proc_grid_rank", 0)):
-            if key in values and whole(values[key]) != only:
-                note(key, values[key], f"must be {only} for dist_type 'n'")
+    elif isinstance(dist_type, str) and dist_type == "n" and version == OLD:
+        for key, required in (("proc_grid_size", 1), ("proc_grid_rank", 0)):
+            if key in values and as_integer(values[key]) != required:
+                note(key, values[key], f"must be {required} for dist_type 'n'")
         size = DimDictReader(values, version, extent, note).integer("size")
         if size is None:
             return None
@@ -93,7 +99,10 @@ def _expanded(values: Mapping[Any, Any], version: str, extent: int | None, note:
 
 
 def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
-    """Return dim_data, after noting that it is no tuple: () for what is no list either."""
+    """Return dim_data, noting a fault unless it is a tuple.
+
+    Returns () if it is not a list either.
+    """
     if isinstance(dim_data, tuple):
         return dim_data
     hint = "; ({...}) without a comma is a dict, write ({...},)" if isinstance(dim_data, Mapping) else ""
@@ -101,25 +110,28 @@ def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
     return dim_data if isinstance(dim_data, list) else ()
 
 
-def map_of(kind: type[MapType], part: Part) -> Map:
-    """Return the map that one process's part tells of: all of it where it says all."""
-    return kind.from_part(part) if part.nprocs == 1 or kind.told_by_one else Partial(kind, part)
+def map_of(map_type: type[MapType], part: Part) -> Map:
+    """Return the map that the part of one process describes.
+
+    It is complete where one part determines it, and a `Partial` map otherwise.
+    """
+    return map_type.from_part(part) if part.nprocs == 1 or map_type.one_part_suffices else Partial(map_type, part)
 
 
 def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> tuple[Map, ...]:
-    """Return what the dim_data of one process tells of each dimension; ``shape``: that of its buffer, where it is known.
+    """Return the map of each dimension from the dim_data of one process.
 
-    ProtocolError names every fault.
+    ``shape``: that of its buffer, None where unknown. ProtocolError lists every fault.
     """
     faults = FaultList()
-    shape = None if shape is None else numbers_of(shape, "shape")
+    shape = None if shape is None else as_sizes(shape, "shape")
     entries = check_tuple(dim_data, faults.note(None))
     if shape is not None and len(shape) != len(entries) and not faults.lines:
         faults.note(None)("dim_data", None, f"{len(entries)} dictionaries for a buffer of {len(shape)} dimensions")
     faults.raise_any()
-    found = list(_parsed(entries, version, shape, faults.note))
+    parsed = list(_parsed(entries, version, shape, faults.note))
     faults.raise_any()
-    return tuple(map_of(*one) for one in found if one is not None)
+    return tuple(map_of(*one) for one in parsed if one is not None)
 
 
 def _parsed(
@@ -130,27 +142,28 @@ def _parsed(
 
 
 def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
-    """Return how many indices a process owns along a dimension, without communication padding (0.10.0, appendix).
+    """Return the number of indices that a process owns along a dimension.
 
-    Differs from the appendix where that is wrong: the partial block of a cyclic dimension goes to whose turn it is.
+    Communication padding does not count (0.10.0, appendix). The appendix is wrong about the partial block of a cyclic
+    dimension: here it belongs to the rank whose turn it is.
 
     >>> num_owned_indices({"dist_type": "c", "size": 7, "proc_grid_size": 2, "proc_grid_rank": 1, "start": 2, "block_size": 2})
     3
     """
     faults = FaultList()
-    found = parse_dimension(dim_dict, version_of(version), None, faults.note(None))
+    parsed = parse_dimension(dim_dict, version_of(version), None, faults.note(None))
     faults.raise_any()
-    return 0 if found is None else found[1].count
+    return 0 if parsed is None else parsed[1].count
 
 
 def convert(
     dim_data: Any, target: str, shape: Sequence[int] | None = None, source: str | None = None
 ) -> tuple[dict[str, Any], ...]:
-    """Return one process's dim_data written in another version of the protocol.
+    """Return the dim_data of one process in another version of the protocol.
 
-    ``source``: the version that it is written in, None for the one that ``target`` is not; ``shape``: that of the buffer, which
-    {} needs. ProtocolError for what breaks the rules, and for what the target cannot say: padding that wraps, padding that
-    differs at both sides of a cut as far as one process can tell.
+    ``source``: the version of ``dim_data``, None for the other version than ``target``; ``shape``: that of the buffer, required
+    for {}. Raises ProtocolError for invalid dim_data, and for what the target cannot express: padding that wraps, padding that
+    differs at both sides of a cut as far as one process shows.
 
     >>> convert(({"dist_type": "n", "size": 10},), "0.10.0")[0]["stop"]
     10
@@ -162,5 +175,5 @@ def convert(
 
 
 def rank_of(values: Mapping[str, Any]) -> int:
-    """Return the rank of a process along a dimension, from a dictionary that is right."""
+    """Return the rank of a process along a dimension, from a valid dictionary."""
     return int(values.get("proc_grid_rank", 0))

@@ -1,4 +1,4 @@
-"""Which process has which section of an array? One map per dimension, and the processes form a grid over them in C order."""
+"""Distribution of an array: one map per dimension over a process grid."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.balance import shared
+from aggarray.maps.balance import partition_maps
 from aggarray.maps.base import Map
 from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic
-from aggarray.maps.fields import NEWEST, brief, numbers_of, version_of, whole
+from aggarray.maps.fields import NEWEST, as_integer, as_sizes, short_repr, version_of
 from aggarray.maps.validation import maps_of_all
 from aggarray.memory.selection import Range, normalise
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """An array shared out to processes: one map per dimension. ProtocolError for anything but maps.
+    """Distribution of an array over processes: one map per dimension.
+
+    Raises ProtocolError for anything other than maps.
 
     >>> d = Distribution.regular((5, 9), "bc", (2, 2))
     >>> d.nprocs, d.coords(3), d.local_shape(3), [i.tolist() for i in d.indices(3)]
@@ -31,14 +33,16 @@ class Distribution:
     maps: tuple[Map, ...]
 
     def __post_init__(self) -> None:
-        given: Any = self.maps
+        candidates: Any = self.maps
         try:
-            maps = tuple(given)
+            maps = tuple(candidates)
         except TypeError:
-            maps = (given,)
-        for number, one in enumerate(maps):
-            if not isinstance(one, Map):
-                raise ProtocolError(f"dimension {number}: {type(one).__name__} is no map: give a Block, Cyclic or Unstructured")
+            maps = (candidates,)
+        for number, map_ in enumerate(maps):
+            if not isinstance(map_, Map):
+                raise ProtocolError(
+                    f"dimension {number}: {type(map_).__name__} is not a map", hint="give a Block, Cyclic or Unstructured"
+                )
         object.__setattr__(self, "maps", maps)
 
     @classmethod
@@ -54,37 +58,50 @@ class Distribution:
     ) -> "Distribution":
         """Return a distribution of even blocks and cyclic dimensions.
 
-        ``dist_types``: 'b' or 'c' for each dimension, as text ("bc", "b,c") or a sequence; ``grid``: processes along each;
-        ``block_size``, ``padding``: by number of dimension, of cyclic and of block dimensions; ``periodic``: numbers of block
-        dimensions; ``outer``: what the outer padding of these is. ProtocolError for anything that does not fit.
+        ``dist_types``: 'b' or 'c' for each dimension, as text ("bc", "b,c") or a sequence; ``grid``: the number of processes
+        along each dimension; ``block_size``, ``padding``: by dimension number, of cyclic and of block dimensions; ``periodic``:
+        numbers of block dimensions; ``outer``: the meaning of their outer padding. Raises ProtocolError for invalid arguments.
         """
-        sizes, counts = numbers_of(shape, "shape"), numbers_of(grid, "grid")
+        sizes, counts = as_sizes(shape, "shape"), as_sizes(grid, "grid")
         if not isinstance(dist_types, str | Sequence):
-            raise ProtocolError(f"dist_types {brief(dist_types)}: give 'b' or 'c' for each dimension, as text or a sequence")
+            raise ProtocolError(
+                f"invalid dist_types {short_repr(dist_types)}", hint="give 'b' or 'c' for each dimension, as text or a sequence"
+            )
         for what, by_number in (("block_size", block_size), ("padding", padding)):
             if not isinstance(by_number, Mapping):
-                raise ProtocolError(f"{what} {brief(by_number)}: give a dictionary by number of dimension, such as {{0: ...}}")
+                raise ProtocolError(
+                    f"{what} {short_repr(by_number)} is not a mapping",
+                    hint="give a dictionary by dimension number, such as {0: ...}",
+                )
         if not isinstance(periodic, Collection):
-            raise ProtocolError(f"periodic {brief(periodic)}: give the numbers of the dimensions, such as (0,)")
+            raise ProtocolError(
+                f"invalid periodic {short_repr(periodic)}", hint="give the numbers of the dimensions, such as (0,)"
+            )
         types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
         if not len(sizes) == len(counts) == len(types):
-            raise ProtocolError(f"shape {sizes}, dist_types {brief(dist_types)}, grid {counts}: give one of each per dimension")
+            raise ProtocolError(
+                f"shape {sizes}, dist_types {short_repr(dist_types)} and grid {counts} differ in length",
+                hint="give one of each per dimension",
+            )
         for what, keys in (("block_size", block_size), ("padding", padding), ("periodic", periodic)):
             letter = "c" if what == "block_size" else "b"
             for d in keys:
-                if (number := whole(d)) is None or not 0 <= number < len(types) or types[number] != letter:
-                    raise ProtocolError(f"{what} of dimension {brief(d)}: name dimensions with dist_type {letter!r} by number")
+                if (number := as_integer(d)) is None or not 0 <= number < len(types) or types[number] != letter:
+                    raise ProtocolError(
+                        f"{what} of invalid dimension {short_repr(d)}",
+                        hint=f"give numbers of dimensions with dist_type {letter!r}",
+                    )
         if outer != "boundary" and not periodic:
-            raise ProtocolError(f"outer={brief(outer)} without periodic dimensions: name these in periodic")
+            raise ProtocolError(f"outer={short_repr(outer)} without periodic dimensions", hint="give these in periodic")
         maps: list[Map] = []
         for d, letter in enumerate(types):
             if letter == "c":
                 maps.append(Cyclic(sizes[d], counts[d], block_size.get(d, 1)))
             elif letter == "b":
-                around = d in periodic
-                maps.append(Block.even(sizes[d], counts[d], padding.get(d), around, outer if around else "boundary"))
+                is_periodic = d in periodic
+                maps.append(Block.even(sizes[d], counts[d], padding.get(d), is_periodic, outer if is_periodic else "boundary"))
             else:
-                raise ProtocolError(f"dist_type {brief(letter)} of dimension {d}: give 'b' or 'c'")
+                raise ProtocolError(f"unknown dist_type {short_repr(letter)} of dimension {d}", hint="give 'b' or 'c'")
         return cls(tuple(maps))
 
     @classmethod
@@ -95,22 +112,22 @@ class Distribution:
         assignment: Mapping[Any, Sequence[int]] | None = None,
         balance: str = "contiguous",
     ) -> "Distribution":
-        """Return a distribution in which every process has whole partitions of a master array.
+        """Return a distribution that gives each partition to one process.
 
-        ``nprocs``: a number, or one per dimension; ``balance``: "contiguous" (neighbours stay together: irregular blocks, the
-        costliest as cheap as can be) or "cost" (the costliest slab of partitions first, each to who has least: unstructured).
-        A slab costs the bytes that its files store, where an index knows them, else the bytes of its values. ``assignment``: by
-        dimension (name or number), the rank of each slab of partitions along it. Whoever is left over gets nothing.
+        ``nprocs``: a number, or one per dimension; ``balance``: "contiguous" (irregular blocks with the lowest maximum cost) or
+        "cost" (the costliest slab of partitions first, to the process with the lowest cost so far: unstructured). A slab costs
+        the stored bytes of its files if an index has them, and the bytes of its values otherwise. ``assignment``: by dimension
+        (name or number), the rank of each slab of partitions along it. Processes without slabs get no elements.
         """
-        return cls(shared(array, nprocs, assignment or {}, balance))
+        return cls(partition_maps(array, nprocs, assignment or {}, balance))
 
     @classmethod
     def from_dim_data(
         cls, dim_data_of_every_rank: Sequence[Any], version: str = NEWEST, shapes: Sequence[Sequence[int]] | None = None
     ) -> "Distribution":
-        """Return the distribution that the dim_data of all processes, by rank, describe.
+        """Return the distribution that the dim_data of all ranks describe.
 
-        ``shapes``: the local shapes, which {} needs. ProtocolError names every fault; so does padding of 0.9.0 that wraps.
+        ``shapes``: the local shapes, required for {}. ProtocolError lists every fault, including padding of 0.9.0 that wraps.
         """
         return cls(maps_of_all(dim_data_of_every_rank, version_of(version), shapes))
 
@@ -130,59 +147,75 @@ class Distribution:
         return prod(self.grid)
 
     def coords(self, rank: int) -> tuple[int, ...]:
-        """Return the place of a process in the grid; ProtocolError where there is no such process."""
-        number = whole(rank)
+        """Return the coordinates of a rank in the grid, which has C order.
+
+        Raises ProtocolError for a rank out of range.
+        """
+        number = as_integer(rank)
         if number is None or not 0 <= number < self.nprocs:
-            raise ProtocolError(f"rank {brief(rank)} of {self.nprocs} processes: give 0 to {self.nprocs - 1}")
-        found = []
+            raise ProtocolError(f"rank {short_repr(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
+        coords = []
         for count in reversed(self.grid):
-            number, place = divmod(number, count)
-            found.append(place)
-        return tuple(found[::-1])
+            number, coordinate = divmod(number, count)
+            coords.append(coordinate)
+        return tuple(coords[::-1])
 
     def _along(self, rank: int) -> list[tuple[Map, int]]:
         return list(zip(self.maps, self.coords(rank), strict=True))
 
     def dim_data(self, rank: int, version: str = NEWEST) -> tuple[dict[str, Any], ...]:
-        """Return the dimension dictionaries of a process; ProtocolError where that version cannot say it."""
-        return tuple(m.dim_dict(place, version) for m, place in self._along(rank))
+        """Return the dimension dictionaries of a process.
+
+        ProtocolError if the version cannot express them.
+        """
+        return tuple(m.dim_dict(coordinate, version) for m, coordinate in self._along(rank))
 
     def indices(self, rank: int) -> tuple[np.ndarray, ...]:
-        """Return the global indices of a process's buffer along each dimension, padding included."""
-        return tuple(m.indices(place) for m, place in self._along(rank))
+        """Return the global indices of a process's buffer along each dimension.
+
+        Padding is included.
+        """
+        return tuple(m.indices(coordinate) for m, coordinate in self._along(rank))
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
         """Return the shape of a process's buffer, padding included."""
-        return tuple(m.extent(place) for m, place in self._along(rank))
+        return tuple(m.extent(coordinate) for m, coordinate in self._along(rank))
 
     def owned_slices(self, rank: int) -> tuple[slice, ...]:
-        """Return which part of its buffer a process owns."""
-        return tuple(m.owned_slice(place) for m, place in self._along(rank))
+        """Return the slices of its buffer that a process owns."""
+        return tuple(m.owned_slice(coordinate) for m, coordinate in self._along(rank))
 
     def segments(self, rank: int) -> tuple[list[Range | np.ndarray], ...]:
-        """Return what a process's buffer holds along each dimension, one part after the other."""
-        return tuple(m.segments(place) for m, place in self._along(rank))
+        """Return the elements of a process's buffer along each dimension.
+
+        They are consecutive selectors.
+        """
+        return tuple(m.segments(coordinate) for m, coordinate in self._along(rank))
 
     def owner(self, index: Any) -> Any:
-        """Return the rank that owns each element: ``index`` has one integer, or array of integers, per dimension.
+        """Return the rank that owns each element.
 
-        Raises SelectionError, an IndexError, for elements that are not there.
+        ``index`` has one integer, or array of integers, per dimension. Raises SelectionError, an IndexError, for elements out
+        of range.
         """
-        given = index if isinstance(index, tuple | list) else (index,)
-        if len(given) != len(self.maps):
-            raise SelectionError(f"{len(given)} indices for {len(self.maps)} dimensions: give one per dimension")
-        found: Any = np.int64(0)
-        for one, place in zip(self.maps, given, strict=True):
-            ranks = one.owner(place)
+        indices = index if isinstance(index, tuple | list) else (index,)
+        if len(indices) != len(self.maps):
+            raise SelectionError(f"{len(indices)} indices for {len(self.maps)} dimensions", hint="give one per dimension")
+        flat_ranks: Any = np.int64(0)
+        for map_, positions in zip(self.maps, indices, strict=True):
+            ranks = map_.owner(positions)
             try:
-                found = found * one.nprocs + ranks
+                flat_ranks = flat_ranks * map_.nprocs + ranks
             except ValueError as error:
-                raise SelectionError(f"indices of shapes {[np.shape(g) for g in given]}: give shapes that broadcast") from error
-        return found
+                raise SelectionError(f"indices of shapes {[np.shape(g) for g in indices]} do not broadcast") from error
+        return flat_ranks
 
     def __getitem__(self, key: Any) -> "Distribution":
-        """Return the distribution of a part, cut out by slices: every element stays on its process."""
-        chosen = normalise(key, self.shape)
-        if not all(isinstance(c, Range) for c in chosen):
-            raise SelectionError(f"{brief(key)}: slices alone cut a distribution into one of as many dimensions")
-        return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, chosen, strict=True) if isinstance(c, Range)))
+        """Return the distribution of a part cut out by slices.
+
+        Every element stays on its process.
+        """
+        selections = normalise(key, self.shape)
+        if not all(isinstance(c, Range) for c in selections):
+            raise SelectionError(f"a distribution cannot be indexed by {short_repr(key)}", hint="give slices")
+        return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, selections, strict=True) if isinstance(c, Range)))

@@ -1,4 +1,7 @@
-"""What does an exporter hand over? A version, a buffer and the dim_data of one process, taken apart and not trusted."""
+"""Reading of what one process exports: a version, a buffer and dim_data.
+
+Nothing in an export is trusted.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +12,17 @@ import numpy as np
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps.base import MapType, Part
 from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
-from aggarray.maps.fields import buffer_of, version_of, whole
+from aggarray.maps.fields import as_integer, buffer_of, version_of
 
 Parsed = tuple[type[MapType], Part] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Export:
-    """What one process exports: ``parts`` has what is told of each dimension, None where that cannot be read."""
+    """What one process exports.
+
+    ``parts``: the parsed dimensions, None where one is invalid.
+    """
 
     version: str
     buffer: np.ndarray
@@ -24,66 +30,71 @@ class Export:
     parts: tuple[Parsed, ...]
 
 
-def envelope(item: Any) -> Mapping[Any, Any]:
-    """Return the dictionary of an exporter (an object with ``__distarray__``), or the dictionary that was given."""
+def export_dict(item: Any) -> Mapping[Any, Any]:
+    """Return the dictionary of an exporter, or the dictionary given.
+
+    An exporter is an object with ``__distarray__``.
+    """
     if isinstance(item, Mapping):
         return item
     try:
         method = getattr(item, "__distarray__", None)
-        found = method() if callable(method) else None
+        result = method() if callable(method) else None
     except AggarrayError:
-        raise  # it says itself what is wrong
-    except Exception as error:  # the code of others may raise anything
+        raise
+    except Exception as error:  # foreign code may raise any exception
         raise ProtocolError(f"__distarray__ of {type(item).__name__} fails: {type(error).__name__}: {error}") from error
     if not callable(method):
-        raise ProtocolError(f"{type(item).__name__} has no method __distarray__ and is no dictionary of one: give an exporter")
-    if not isinstance(found, Mapping):
         raise ProtocolError(
-            f"__distarray__ of {type(item).__name__} returns {type(found).__name__}: it must return a dictionary"
+            f"{type(item).__name__} has no method __distarray__ and is not its dictionary", hint="give an exporter"
         )
-    return found
+    if not isinstance(result, Mapping):
+        raise ProtocolError(
+            f"__distarray__ of {type(item).__name__} returns {type(result).__name__}, which is not a dictionary"
+        )
+    return result
 
 
-def _told_rank(dim_data: Any) -> int | None:
-    """Return which of several processes an export says that it is of, in C order; None where it does not say."""
+def _stated_rank(dim_data: Any) -> int | None:
+    """Return the rank in C order that an export states; None without one."""
     rank, count = 0, 1
     for values in dim_data if isinstance(dim_data, tuple | list) else ():
-        given = values if isinstance(values, Mapping) else {}
-        here, size = whole(given.get("proc_grid_rank", 0)), whole(given.get("proc_grid_size", 1))
-        if here is None or size is None or not 0 <= here < size:
+        entry = values if isinstance(values, Mapping) else {}
+        coordinate, size = as_integer(entry.get("proc_grid_rank", 0)), as_integer(entry.get("proc_grid_size", 1))
+        if coordinate is None or size is None or not 0 <= coordinate < size:
             return None
-        rank, count = rank * size + here, count * size
+        rank, count = rank * size + coordinate, count * size
     return rank if count > 1 else None
 
 
 def read_export(item: Any, faults: FaultList, process: int | None = None) -> Export | None:
-    """Take apart what a process exports, noting every fault; None where nothing can be made of it.
+    """Parse an export and note every fault; None if it is unusable.
 
-    ``process``: which one it is; None: the one that the export says.
+    ``process``: its rank, None for the rank that the export states.
     """
     before = len(faults.lines)
     try:
-        found = envelope(item)
+        entries = export_dict(item)
     except ProtocolError as error:
         faults.note(process)(None, None, str(error))
         return None
-    process = _told_rank(found.get("dim_data")) if process is None else process
+    process = _stated_rank(entries.get("dim_data")) if process is None else process
     note = faults.note(process)
     for key in ("__version__", "buffer", "dim_data"):
-        if key not in found:
+        if key not in entries:
             note(key, None, "the key is missing")
     version = buffer = None
-    if "__version__" in found:
+    if "__version__" in entries:
         try:
-            version = version_of(found["__version__"])
+            version = version_of(entries["__version__"])
         except ProtocolError as error:
-            note("__version__", found["__version__"], str(error))
-    if "buffer" in found:
+            note("__version__", entries["__version__"], str(error))
+    if "buffer" in entries:
         try:
-            buffer = buffer_of(found["buffer"])
+            buffer = buffer_of(entries["buffer"])
         except ProtocolError as error:
             note("buffer", None, str(error))
-    dim_data = tuple(check_tuple(found["dim_data"], note)) if "dim_data" in found else ()
+    dim_data = tuple(check_tuple(entries["dim_data"], note)) if "dim_data" in entries else ()
     if buffer is not None and len(dim_data) != buffer.ndim and len(faults.lines) == before:
         note(
             "dim_data", None, f"{len(dim_data)} dictionaries for a buffer of {buffer.ndim} dimensions, of shape {buffer.shape}"

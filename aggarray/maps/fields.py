@@ -1,7 +1,7 @@
-"""How is a value that somebody else wrote read, and what is wrong with it?
+"""Validation of single values, from arguments and dimension dictionaries.
 
-Dimension dictionaries come from other programs: nothing in them is taken for granted. An `DimDictReader` reads the values of
-one of them, key by key, and notes what breaks a rule; reading goes on, so that all faults are found at once.
+Dimension dictionaries come from other programs and are not trusted. A `DimDictReader` reads the values of one dictionary by key
+and notes each violation. It continues after a fault, so that all faults are found at once.
 """
 
 import re
@@ -13,44 +13,51 @@ import numpy as np
 
 from aggarray.errors import ProtocolError
 
-#: The versions of the protocol that are spoken here, the newest first: 0.10 and 0.9 of any patch level.
+#: The supported versions of the protocol, the newest first. Any patch level of 0.10 and 0.9 is accepted.
 VERSIONS = ("0.10.0", "0.9.0")
 NEWEST, OLD = VERSIONS
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 _LARGEST = np.iinfo(np.int64).max
 
-#: Takes note of a fault: key (None: of the dictionary as a whole), value, the rule that is broken.
+#: Records a fault: key (None for the dictionary itself), value, violated rule.
 Note = Callable[[str | None, Any, str], None]
 
 
 def version_of(version: Any) -> str:
-    """Return which of `VERSIONS` a version is; ProtocolError for others, and for what is none.
+    """Return the entry of `VERSIONS` for a version; ProtocolError for others.
 
     >>> version_of("0.9.3")
     '0.9.0'
     """
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if found is None:
-        raise ProtocolError(f"version {brief(version)}: give text of the form 'major.minor.patch', such as '{NEWEST}'")
-    for known in VERSIONS:
-        if known.split(".")[:2] == list(found.groups())[:2]:
-            return known
-    raise ProtocolError(f"version {version!r}: only 0.9 and 0.10 are known; ask for one of these")
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if match is None:
+        raise ProtocolError(
+            f"invalid version {short_repr(version)}", hint=f"give text of the form 'major.minor.patch', such as '{NEWEST}'"
+        )
+    for supported in VERSIONS:
+        if supported.split(".")[:2] == list(match.groups())[:2]:
+            return supported
+    raise ProtocolError(f"unknown version {version!r}: only 0.9 and 0.10 are supported")
 
 
-def brief(value: Any) -> str:
-    """Return a value as one short line, whatever it is: a hostile one by its type."""
+def short_repr(value: Any) -> str:
+    """Return the repr of a value on one line of at most 60 characters.
+
+    A value whose repr fails is represented by its type.
+    """
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # of another's code, or a number of more digits than Python writes
+    except Exception:  # foreign code, or an integer with more digits than Python prints
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def whole(value: Any) -> int | None:
-    """Return an integer, Python's or NumPy's, that fits into 64 bits; None for anything else, truth values included.
+def as_integer(value: Any) -> int | None:
+    """Return a Python or NumPy integer of at most 64 bits, None for others.
 
-    >>> whole(np.int16(3)), whole(True), whole(3.0), whole(2**63)
+    Booleans give None.
+
+    >>> as_integer(np.int16(3)), as_integer(True), as_integer(3.0), as_integer(2**63)
     (3, None, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -58,22 +65,22 @@ def whole(value: Any) -> int | None:
     return int(value) if -_LARGEST - 1 <= int(value) <= _LARGEST else None
 
 
-def truth(value: Any) -> bool | None:
-    """Return a truth value, Python's or NumPy's; None for anything else."""
+def as_bool(value: Any) -> bool | None:
+    """Return a Python or NumPy truth value, None for anything else."""
     return bool(value) if isinstance(value, bool | np.bool) else None
 
 
-def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
-    """Return a list or an array of integers as a new read-only int64 array of the same shape; ProtocolError for others.
+def as_integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
+    """Return integers as a new read-only int64 array of the same shape.
 
-    An empty array may have any type: NumPy takes [] for floats. ``labels``: integers of up to 2**64 - 1 are taken, as uint64
-    where int64 does not hold them.
+    Raises ProtocolError for other values. An empty array may have any dtype, because NumPy reads [] as floats. ``labels``:
+    accept integers up to 2**64 - 1, as uint64 where int64 cannot hold them.
     """
     try:
         array = np.asarray(values, object if isinstance(values, list | tuple) else None)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ProtocolError(f"{what} {brief(values)}: give an array of integers ({error})") from error
-    if array.dtype == object:  # a list: what its items are tells more than the type that NumPy would give all of them
+        raise ProtocolError(f"invalid {what} {short_repr(values)}: {error}", hint="give an array of integers") from error
+    if array.dtype == object:  # a list: check each item, because NumPy would convert all of them to one type
         items = array.ravel().tolist()
         numbers = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in items)
     else:
@@ -81,21 +88,22 @@ def integers(values: Any, what: str, labels: bool = False) -> np.ndarray:
     least, greatest = (int(array.min()), int(array.max())) if numbers and array.size else (0, 0)
     large = labels and least >= 0 and _LARGEST < greatest < 1 << 64
     if not numbers or not (large or -_LARGEST - 1 <= least <= greatest <= _LARGEST):
-        raise ProtocolError(f"{what} {brief(values)} ({array.dtype}): give integers of at most 64 bits")
+        raise ProtocolError(f"{what} {short_repr(values)} has dtype {array.dtype}", hint="give integers of at most 64 bits")
     try:
-        found = array.astype(np.uint64 if large else np.int64) if array.size else np.zeros(array.shape, np.int64)
+        result = array.astype(np.uint64 if large else np.int64) if array.size else np.zeros(array.shape, np.int64)
     except MemoryError as error:
         raise ProtocolError(f"{what}: {array.size} integers do not fit into memory") from error
-    found.flags.writeable = False
-    return found
+    result.flags.writeable = False
+    return result
 
 
-def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
-    """Return integer arrays end to end: int64, uint64 where int64 does not hold all, objects where neither does.
+def concatenate_labels(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Concatenate integer arrays without loss.
 
-    NumPy itself joins int64 and uint64 to floats.
+    The result is int64, uint64 where int64 cannot hold all values, and object where neither can. NumPy itself concatenates
+    int64 and uint64 to floats.
 
-    >>> joined([np.array([2**63], "u8"), np.array([1])]).tolist()
+    >>> concatenate_labels([np.array([2**63], "u8"), np.array([1])]).tolist()
     [9223372036854775808, 1]
     """
     if all(one.dtype == np.int64 for one in labels):
@@ -104,33 +112,41 @@ def joined(labels: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([one.astype(object if signed else np.uint64) for one in labels])
 
 
-def numbers_of(given: Any, what: str) -> tuple[int, ...]:
-    """Return integers that are not negative, a single one as a tuple too; ProtocolError for anything else."""
+def as_sizes(sizes: Any, what: str) -> tuple[int, ...]:
+    """Return non-negative integers as a tuple, also of a single integer.
+
+    Raises ProtocolError for anything else.
+    """
     try:
-        values = tuple(given) if not isinstance(given, int | np.integer) else (given,)
+        values = tuple(sizes) if not isinstance(sizes, int | np.integer) else (sizes,)
     except TypeError as error:
-        raise ProtocolError(f"{what} {brief(given)}: give integers, one per dimension") from error
-    found = tuple(whole(v) for v in values)
-    if any(n is None or n < 0 for n in found):
-        raise ProtocolError(f"{what} {brief(given)}: give integers of at least 0, one per dimension")
-    return tuple(n for n in found if n is not None)
+        raise ProtocolError(f"invalid {what} {short_repr(sizes)}", hint="give integers, one per dimension") from error
+    numbers = tuple(as_integer(v) for v in values)
+    if any(n is None or n < 0 for n in numbers):
+        raise ProtocolError(f"invalid {what} {short_repr(sizes)}", hint="give integers of at least 0, one per dimension")
+    return tuple(n for n in numbers if n is not None)
 
 
 def check_exported(values: Any) -> None:
-    """Raise ProtocolError for an array that exports no buffer: times, text of variable length, overlapping fields."""
+    """Raise ProtocolError for an array that exports no buffer.
+
+    These are times, text of variable length and overlapping fields.
+    """
     try:
         memoryview(values)
     except (ValueError, TypeError, BufferError) as error:
-        way = "export its fields one by one" if values.dtype.names else "use astype first"
+        hint = "export its fields one by one" if values.dtype.names else "use astype first"
         if values.dtype.kind in "mM":
-            way = "export view('int64'), the numbers that it stores"
+            hint = "export view('int64'), the numbers that it stores"
         elif values.dtype.kind == "T":
-            way = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(values)"
-        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}; {way}") from error
+            hint = "export offsets and UTF-8 bytes, those of aggarray.memory.Ragged.from_text(values)"
+        raise ProtocolError(f"values of {values.dtype} cannot be exported: {error}", hint=hint) from error
 
 
 def buffer_of(item: Any) -> np.ndarray:
-    """Return anything with a buffer (PEP 3118) as an array on the same memory; ProtocolError where it has none.
+    """Return an object with a buffer (PEP 3118) as an array without a copy.
+
+    Raises ProtocolError where it has none.
 
     >>> buffer_of(b"abc").tolist()
     [97, 98, 99]
@@ -139,22 +155,22 @@ def buffer_of(item: Any) -> np.ndarray:
         check_exported(item)
         return np.asarray(item)
     try:
-        # By way of a memoryview: NumPy takes bytes for text.
+        # Through a memoryview, because NumPy reads bytes as text.
         exported = memoryview(item)
         try:
             return np.asarray(exported)
         except (ValueError, RuntimeError):
-            # A format that NumPy has no dtype for: elements as so many bytes.
+            # NumPy has no dtype for the format: use raw bytes of the same item size.
             return np.ndarray(exported.shape or (), f"V{exported.itemsize}", item)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise ProtocolError(f"{type(item).__name__} has no buffer that can be used: {error}; give a NumPy array") from error
+        raise ProtocolError(f"{type(item).__name__} has no buffer: {error}", hint="give a NumPy array") from error
 
 
 @dataclass(frozen=True, slots=True)
 class DimDictReader:
-    """One dimension dictionary, as it was found, and where faults are noted.
+    """Reader of one dimension dictionary that notes faults.
 
-    ``version``: one of `VERSIONS`; ``extent``: the size of the buffer along the dimension, None where it is not known.
+    ``version``: one of `VERSIONS`; ``extent``: the size of the buffer along the dimension, None where unknown.
     """
 
     values: Mapping[Any, Any]
@@ -163,66 +179,80 @@ class DimDictReader:
     note: Note
 
     def integer(self, key: str, least: int = 0, default: int | None = None) -> int | None:
-        """Return an integer of at least ``least``, ``default`` where the key is absent; None after noting a fault."""
+        """Return an integer of at least ``least``; None after noting a fault.
+
+        An absent key gives ``default``.
+        """
         if key not in self.values:
             if default is None:
                 self.note(key, None, "the key is missing")
             return default
-        found = whole(self.values[key])
-        if found is None or found < least:
+        number = as_integer(self.values[key])
+        if number is None or number < least:
             self.note(key, self.values[key], f"must be an integer of at least {least}")
             return None
-        return found
+        return number
 
     def flag(self, key: str) -> bool:
-        """Return a truth value, False where the key is absent or after noting a fault."""
+        """Return a truth value, False if it is absent or invalid.
+
+        An invalid value is a fault.
+        """
         if key not in self.values:
             return False
-        found = truth(self.values[key])
-        if found is None:
+        flag_value = as_bool(self.values[key])
+        if flag_value is None:
             self.note(key, self.values[key], "must be True or False")
-        return bool(found)
+        return bool(flag_value)
 
     def pair(self, key: str) -> tuple[int, int] | None:
-        """Return two integers that are not negative, (0, 0) where the key is absent; None after noting a fault."""
+        """Return two non-negative integers; None after noting a fault.
+
+        An absent key gives (0, 0).
+        """
         value = self.values.get(key, (0, 0))
-        numbers = [whole(v) for v in value] if isinstance(value, tuple | list) else []
+        numbers = [as_integer(v) for v in value] if isinstance(value, tuple | list) else []
         if len(numbers) != 2 or any(n is None or n < 0 for n in numbers):
             self.note(key, value, "must be a tuple of two integers of at least 0")
             return None
         return numbers[0] or 0, numbers[1] or 0
 
     def labels(self, key: str) -> np.ndarray | None:
-        """Return a one-dimensional buffer of integers, in 0.9.0 also a list; None after noting a fault."""
+        """Return a one-dimensional buffer of integers; None after noting a fault.
+
+        0.9.0 allows a list.
+        """
         if key not in self.values:
             self.note(key, None, "the key is missing")
             return None
         value = self.values[key]
         try:
-            given = value if self.version == OLD and isinstance(value, list) else buffer_of(value)
-            if isinstance(given, np.ndarray) and given.dtype.kind == "O":
-                raise ProtocolError("its elements are Python objects: give an integer array, such as astype('int64')")
-            found = integers(given, key, labels=True)
+            buffer = value if self.version == OLD and isinstance(value, list) else buffer_of(value)
+            if isinstance(buffer, np.ndarray) and buffer.dtype.kind == "O":
+                raise ProtocolError("its elements are Python objects", hint="give an integer array, such as astype('int64')")
+            labels = as_integers(buffer, key, labels=True)
         except ProtocolError as error:
             self.note(key, value, f"must be a buffer of integers: {error}")
             return None
-        if found.ndim != 1:
-            self.note(key, value, f"must be one-dimensional, not of shape {found.shape}")
+        if labels.ndim != 1:
+            self.note(key, value, f"must be one-dimensional, not of shape {labels.shape}")
             return None
-        return found
+        return labels
 
     def expect_extent(self, extent: int, why: str) -> None:
-        """Note a buffer of another size than the dictionary says."""
+        """Note a fault if the buffer has another size than the dictionary states."""
         if self.extent is not None and self.extent != extent:
             self.note("buffer", self.extent, f"the buffer must have size {extent} along the dimension: {why}")
 
     def refuse(self, *keys: str) -> None:
-        """Note keys that say something which this type of distribution cannot be."""
+        """Note keys that the distribution type does not have."""
         for key in keys:
             value = self.values.get(key)
-            if value is not None and truth(value) is not False and not _zero_pair(value):
-                self.note(key, value, f"has no meaning for dist_type {brief(self.values.get('dist_type'))} in {self.version}")
+            if value is not None and as_bool(value) is not False and not _zero_pair(value):
+                self.note(
+                    key, value, f"has no meaning for dist_type {short_repr(self.values.get('dist_type'))} in {self.version}"
+                )
 
 
 def _zero_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and all(whole(v) == 0 for v in value)
+    return isinstance(value, tuple | list) and len(value) == 2 and all(as_integer(v) == 0 for v in value)

@@ -1,4 +1,4 @@
-"""What is known of a dimension where only one process has told of its part? That process's elements, and no others."""
+"""Map of a dimension of which only one process is known."""
 
 from typing import Any
 
@@ -9,76 +9,77 @@ from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.fields import NEWEST
 from aggarray.memory.selection import Range
 
-#: More processes than any machine has: a dictionary that names more is wrong.
-MOST = 1 << 22
+#: Limit of the number of processes; a dictionary with more is invalid.
+MAX_PROCESSES = 1 << 22
 
 
 class Partial(Map):
-    """The map of one process's part: it answers for that process; ProtocolError where others are asked about."""
+    """Map of the part of one process; ProtocolError for other ranks."""
 
-    __slots__ = ("_map", "kind", "nprocs", "part", "rank", "size")
+    __slots__ = ("_map", "map_type", "nprocs", "part", "rank", "size")
 
-    def __init__(self, kind: type[MapType], part: Part) -> None:
-        if part.nprocs > MOST:
-            raise ProtocolError(f"proc_grid_size {part.nprocs}: more than {MOST} processes cannot be")
-        self.kind, self.part = kind, part
+    def __init__(self, map_type: type[MapType], part: Part) -> None:
+        if part.nprocs > MAX_PROCESSES:
+            raise ProtocolError(f"proc_grid_size {part.nprocs} is more than the limit of {MAX_PROCESSES} processes")
+        self.map_type, self.part = map_type, part
         self.size, self.nprocs, self.rank = part.size, part.nprocs, part.rank
-        self._map = kind.from_part(part)
+        self._map = map_type.from_part(part)
 
     @property
     def dist_type(self) -> str:
-        """The distribution type as the protocol names it."""
-        return self.kind.letter
+        """The ``dist_type`` of the protocol."""
+        return self.map_type.letter
 
     @property
     def periodic(self) -> bool:
         """Whether the dimension is periodic."""
         return self.part.periodic
 
-    def _mine(self, rank: int) -> int:
-        if self._checked(rank) != self.rank:
+    def _own_rank(self, rank: int) -> int:
+        if self._check_rank(rank) != self.rank:
             raise self._unknown(f"rank {rank}")
         return self.rank
 
     def _unknown(self, what: str) -> ProtocolError:
         return ProtocolError(
-            f"{what}: only the part of rank {self.rank} is known; Distribution.from_dim_data takes those of all"
+            f"{what}: only the part of rank {self.rank} is known",
+            hint="give the parts of all ranks to Distribution.from_dim_data",
         )
 
     def fits(self, size: int) -> bool:
-        """Tell whether what is known are positions of a dimension of that size."""
+        """Return whether the indices are positions of a dimension of a size."""
         return self._map.fits(size)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
-        """Return what the buffer of the process holds."""
-        return self._map.segments(self._mine(rank))
+        """Return the elements of the buffer of the process."""
+        return self._map.segments(self._own_rank(rank))
 
     def extent(self, rank: int) -> int:
         """Return the size of the buffer of the process."""
-        return self._map.extent(self._mine(rank))
+        return self._map.extent(self._own_rank(rank))
 
     def owned_slice(self, rank: int) -> slice:
-        """Return which part of its buffer the process owns."""
-        return self._map.owned_slice(self._mine(rank))
+        """Return the slice of its buffer that the process owns."""
+        return self._map.owned_slice(self._own_rank(rank))
 
     def num_owned(self, rank: int) -> int:
-        """Return how many elements the process owns."""
-        return self.part.count if self._mine(rank) == self.rank else 0
+        """Return the number of elements that the process owns."""
+        return self.part.count if self._own_rank(rank) == self.rank else 0
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dimension dictionary of the process."""
-        return self._map.dim_dict(self._mine(rank), version)
+        return self._map.dim_dict(self._own_rank(rank), version)
 
     def owner(self, g: Any) -> Any:
-        """Raise ProtocolError: nobody knows."""
+        """Raise ProtocolError: the other parts are unknown."""
         raise self._unknown("owner")
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Raise ProtocolError: nobody knows."""
+        """Raise ProtocolError: the other parts are unknown."""
         raise self._unknown("to_local")
 
     def holders(self, g: Any) -> Any:
-        """Raise ProtocolError: nobody knows."""
+        """Raise ProtocolError: the other parts are unknown."""
         raise self._unknown("holders")
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
@@ -87,20 +88,20 @@ class Partial(Map):
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the global index at positions of the buffer of the process."""
         for other in np.unique(rank).tolist():
-            self._mine(other)
+            self._own_rank(other)
         return self._map.to_global(rank, local)
 
-    def sliced(self, chosen: Range) -> Map:
-        """Return this map, of the whole dimension; ProtocolError for less."""
-        if chosen.is_full(self.size):
+    def sliced(self, selection: Range) -> Map:
+        """Return this map if the slice is complete; ProtocolError otherwise."""
+        if selection.is_full(self.size):
             return self
         raise self._unknown("a slice")
 
     def _arguments(self) -> tuple[Any, ...]:
-        return self.kind, self.part
+        return self.map_type, self.part
 
     def _identity(self) -> tuple[Any, ...]:
-        return self.kind, self.size, self.nprocs, self.rank, self._map._identity()
+        return self.map_type, self.size, self.nprocs, self.rank, self._map._identity()
 
     def __repr__(self) -> str:
         return f"Partial({self.dist_type!r}, size={self.size}, rank {self.rank} of {self.nprocs})"

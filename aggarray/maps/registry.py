@@ -1,4 +1,4 @@
-"""Which types of distribution are there? Those of the modules of this folder: there is no list to edit."""
+"""Registry of the distribution types: modules here with a ``MAP``."""
 
 import functools
 import importlib
@@ -12,12 +12,12 @@ from aggarray.maps.base import MapType
 
 @functools.cache
 def map_types() -> Mapping[str, type[MapType]]:
-    """Return the classes of maps by ``dist_type``.
+    """Return the map classes by ``dist_type``.
 
-    >>> sorted(kinds())
+    >>> sorted(map_types())
     ['b', 'c', 'u']
     """
     package = __name__.rpartition(".")[0]
     names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name != "registry")
-    found = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
-    return MappingProxyType({one.letter: one for one in found if isinstance(one, type) and issubclass(one, MapType)})
+    classes = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
+    return MappingProxyType({cls.letter: cls for cls in classes if isinstance(cls, type) and issubclass(cls, MapType)})

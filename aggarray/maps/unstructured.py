@@ -1,7 +1,7 @@
-"""Which process has which elements where each simply lists its own?
+"""Unstructured distribution: each process lists its global indices.
 
-Global indices are labels here: negative, unordered, of any size: int64, or uint64 where some are 2**63 or more. All labels are
-sorted once; questions are answered by binary search.
+Global indices are labels: int64 of any order and sign, or uint64 where some are 2**63 or more. All labels are sorted once;
+queries use binary search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,65 +12,67 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.base import Clash, Map, MapType, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, brief, integers, joined, version_of
+from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integers, concatenate_labels, short_repr, version_of
 from aggarray.memory.selection import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnstructuredPart(Part):
-    """What one process says of an unstructured dimension."""
+    """What one process exports about an unstructured dimension."""
 
     labels: np.ndarray
     one_to_one: bool
 
     @property
     def count(self) -> int:
-        """How many elements the process has."""
+        """Number of elements of the process."""
         return len(self.labels)
 
     def constants(self) -> dict[str, Any]:
-        """Return what all processes agree in: whether labels repeat, too."""
+        """Return the values that are equal on all processes, with one_to_one."""
         return {**super(UnstructuredPart, self).constants(), "one_to_one": self.one_to_one}
 
-    def own(self) -> dict[str, Any]:
-        """Return what processes with this rank agree in."""
+    def rank_constants(self) -> dict[str, Any]:
+        """Return the labels."""
         return {"indices": self.labels}
 
 
 class Unstructured(MapType):
-    """Every process lists its global indices (DAP 0.10.0, section 1.6.2, 'u').
+    """Listed global indices per process (DAP 0.10.0, section 1.6.2, 'u').
 
-    ``indices``: one integer array per process, each without repeats; ``one_to_one``: no two processes have the same. ``size``
-    counts distinct labels. ``periodic`` is a remark that only 0.9.0 can write. ProtocolError for arguments that do not fit.
+    ``indices``: one integer array per process, each without repeats; ``one_to_one``: no two processes share an index. ``size``
+    is the number of distinct labels. Only 0.9.0 can express ``periodic``. Raises ProtocolError for invalid arguments.
 
     >>> m = Unstructured(4, [[30, -1], [7, 30, 2]])
     >>> m.owner([2, 30]).tolist(), m.holders(30).tolist(), m.indices(0).tolist()
     ([1, 0], [0, 1], [30, -1])
     """
 
-    __slots__ = ("_firsts", "_labels", "_lists", "_places", "_ranks", "nprocs", "one_to_one", "periodic", "size")
+    __slots__ = ("_labels", "_lists", "_owns", "_positions", "_ranks", "nprocs", "one_to_one", "periodic", "size")
     letter: ClassVar[str] = "u"
 
     def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, *, periodic: bool = False) -> None:
-        # The argument is called as the method is: a dataclass could not have both.
+        # No dataclass: the argument has the name of a method.
         self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
         self.one_to_one = flag_of(one_to_one, "one_to_one")
         try:
-            lists = [_labels(one, rank) for rank, one in enumerate(indices)]
+            lists = [_check_labels(one, rank) for rank, one in enumerate(indices)]
         except TypeError as error:
-            raise ProtocolError(f"indices {brief(indices)}: give one array of integers for each process") from error
+            raise ProtocolError(
+                f"invalid indices {short_repr(indices)}", hint="give one array of integers for each process"
+            ) from error
         self.nprocs = count_of(len(lists), "number of index arrays", 1)
         counts = [len(one) for one in lists]
-        labels = joined(lists)
+        labels = concatenate_labels(lists)
         if labels.dtype == object:
-            raise ProtocolError("indices below 0 beside indices of 2**63 or more: no integers of 64 bits are both")
-        self._lists = tuple(_frozen(one.astype(labels.dtype, copy=False)) for one in lists)
-        # Of equal labels the lowest rank comes first.
+            raise ProtocolError("indices below 0 beside indices of 2**63 or more: no 64-bit integer type holds both")
+        self._lists = tuple(_freeze(one.astype(labels.dtype, copy=False)) for one in lists)
+        # A stable sort puts the lowest rank first among equal labels.
         order = np.argsort(labels, kind="stable")
         self._labels = labels[order]
         self._ranks = np.repeat(np.arange(self.nprocs, dtype=np.int64), counts)[order]
-        self._places = np.concatenate([np.arange(n, dtype=np.int64) for n in counts])[order]
+        self._positions = np.concatenate([np.arange(n, dtype=np.int64) for n in counts])[order]
         self._check()
 
     def _check(self) -> None:
@@ -78,117 +80,129 @@ class Unstructured(MapType):
         within = np.flatnonzero(same & (self._ranks[1:] == self._ranks[:-1]))
         if within.size:
             i = int(within[0])
-            raise ProtocolError(f"indices of rank {self._ranks[i]} have {self._labels[i]} twice: give each once")
+            raise ProtocolError(f"indices of rank {self._ranks[i]} repeat {self._labels[i]}", hint="give each index once")
         if self.one_to_one and same.any():
             i = int(np.flatnonzero(same)[0])
-            who = f"ranks {self._ranks[i]} and {self._ranks[i + 1]}"
             raise ProtocolError(
-                f"{who} both have index {self._labels[i]}, with one_to_one: give it to one, or one_to_one=False"
+                f"one_to_one, but ranks {self._ranks[i]} and {self._ranks[i + 1]} both have index {self._labels[i]}",
+                hint="give it to one rank, or one_to_one=False",
             )
         distinct = len(self._labels) - int(same.sum())
         if distinct != self.size:
-            raise ProtocolError(f"{distinct} distinct indices for a dimension of size {self.size}: give as many")
+            raise ProtocolError(f"{distinct} distinct indices for a dimension of size {self.size}", hint="give equal numbers")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(self, name):
-            raise AttributeError(f"a map does not change: make another to have another {name}")
+            raise AttributeError(f"maps are immutable: cannot set {name!r}")
         object.__setattr__(self, name, value)
 
     def fits(self, size: int) -> bool:
-        """Tell whether the labels are positions of a dimension of that size, if not all of them."""
+        """Return whether all labels are positions of a dimension of a size."""
         return not len(self._labels) or (int(self._labels[0]) >= 0 and int(self._labels[-1]) < size)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return the labels of a process, in its order."""
-        return [self._lists[self._checked(rank)]]
+        return [self._lists[self._check_rank(rank)]]
 
     def extent(self, rank: int) -> int:
-        """Return how many elements a process has."""
-        return len(self._lists[self._checked(rank)])
+        """Return the number of elements of a process."""
+        return len(self._lists[self._check_rank(rank)])
 
     def num_owned(self, rank: int) -> int:
-        """Return the same: there is no padding."""
+        """Return the number of elements of a process: there is no padding."""
         return self.extent(rank)
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return for each element of a process whether it is the owner: no process of a lower rank has it."""
-        if not hasattr(self, "_firsts"):
-            # Told from what lies sorted already: searching for millions of labels takes seconds.
-            again = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
+        """Return for each element of a process whether it is the owner.
+
+        The owner is the lowest rank that has the element.
+        """
+        if not hasattr(self, "_owns"):
+            # Computed from the sorted labels: searching millions of labels takes seconds.
+            repeats = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
             starts = np.cumsum([0, *map(len, self._lists)])
             firsts = np.ones(len(self._labels), bool)
-            firsts[starts[self._ranks[again]] + self._places[again]] = False
-            self._firsts = tuple(firsts[a:b] for a, b in pairwise(starts))
-        return self._firsts[self._checked(rank)]
+            firsts[starts[self._ranks[repeats]] + self._positions[repeats]] = False
+            self._owns = tuple(firsts[a:b] for a, b in pairwise(starts))
+        return self._owns[self._check_rank(rank)]
 
-    def _present(self, g: Any) -> np.ndarray:
-        found = self._asked(g)
-        first = np.searchsorted(self._labels, found)
+    def _check_indices(self, g: Any) -> np.ndarray:
+        labels = self._as_labels(g)
+        first = np.searchsorted(self._labels, labels)
         last = len(self._labels) - 1
-        there = (first <= last) & (self._labels[np.minimum(first, last)] == found if last >= 0 else False)
-        if not there.all():
-            raise SelectionError(f"global index {found.ravel()[~there.ravel()][0]}: no process has it")
-        return found
+        is_present = (first <= last) & (self._labels[np.minimum(first, last)] == labels if last >= 0 else False)
+        if not is_present.all():
+            raise SelectionError(f"global index {labels.ravel()[~is_present.ravel()][0]} is on no process")
+        return labels
 
-    def _asked(self, g: Any) -> np.ndarray:
-        """Return labels that are asked for, of the type of those that there are; SelectionError for one that does not fit."""
-        wide = np.uint64 if self._labels.dtype == np.uint64 else np.int64
-        if type(g) is np.ndarray and g.dtype == wide:
+    def _as_labels(self, g: Any) -> np.ndarray:
+        """Return the requested labels in the dtype of the map's labels.
+
+        Raises SelectionError for a label that this dtype cannot hold.
+        """
+        dtype = np.uint64 if self._labels.dtype == np.uint64 else np.int64
+        if type(g) is np.ndarray and g.dtype == dtype:
             return g
         try:
-            found = integers(g, "global index", labels=True)
+            labels = as_integers(g, "global index", labels=True)
         except ProtocolError as error:
-            raise SelectionError(str(error)) from error
-        if found.dtype != wide:
-            absent = found < 0 if wide is np.uint64 else found > np.uint64(np.iinfo(np.int64).max)
+            raise SelectionError(*error.args, hint=error.hint) from error
+        if labels.dtype != dtype:
+            absent = labels < 0 if dtype is np.uint64 else labels > np.uint64(np.iinfo(np.int64).max)
             if absent.any():
-                raise SelectionError(f"global index {found[absent][0]}: no process has it")
-        return found.astype(wide, copy=False)
+                raise SelectionError(f"global index {labels[absent][0]} is on no process")
+        return labels.astype(dtype, copy=False)
 
     def owner(self, g: Any) -> Any:
         """Return the lowest rank that has each label."""
         return self._ranks[self._first(g)]
 
     def _first(self, g: Any) -> Any:
-        return np.searchsorted(self._labels, self._present(g))
+        return np.searchsorted(self._labels, self._check_indices(g))
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
         ends = zip(np.searchsorted(self._labels, g), np.searchsorted(self._labels, g, side="right"), strict=True)
         return [self._ranks[low:high].copy() for low, high in ends]
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Return the lowest rank that has each label, and its place there."""
+        """Return the lowest rank that has each label, and the position there."""
         first = self._first(g)
-        return self._ranks[first], self._places[first]
+        return self._ranks[first], self._positions[first]
 
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the labels at positions."""
         sizes = np.array([len(one) for one in self._lists])
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        ranks, places = self._local(rank, local, lambda r: sizes[r])
-        return np.concatenate(self._lists)[starts[ranks] + places]
+        ranks, locals_ = self._check_positions(rank, local, lambda r: sizes[r])
+        return np.concatenate(self._lists)[starts[ranks] + locals_]
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process: the same in both versions, but that only 0.9.0 has ``periodic`` here."""
-        version = version_of(version)
-        found = {**self._common(self._checked(rank)), "indices": self._lists[rank]}
-        if self.one_to_one:
-            found["one_to_one"] = True
-        if self.periodic and version != OLD:
-            raise ProtocolError("0.10.0 has periodic dimensions of dist_type 'b' only, not 'u': write 0.9.0")
-        return found | ({"periodic": True} if self.periodic else {})
+        """Return the dictionary of a process, equal in both versions.
 
-    def sliced(self, chosen: Range) -> Map:
-        """Return the map of a slice; ProtocolError where labels are not positions, 0 to size - 1."""
-        if chosen.is_full(self.size):
+        Only 0.9.0 can express ``periodic`` here.
+        """
+        version = version_of(version)
+        entry = {**self._common_keys(self._check_rank(rank)), "indices": self._lists[rank]}
+        if self.one_to_one:
+            entry["one_to_one"] = True
+        if self.periodic and version != OLD:
+            raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'u'", hint="write 0.9.0")
+        return entry | ({"periodic": True} if self.periodic else {})
+
+    def sliced(self, selection: Range) -> Map:
+        """Return the map of a slice.
+
+        Raises ProtocolError where labels are not positions from 0 to size - 1.
+        """
+        if selection.is_full(self.size):
             return self
         if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
-            raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, no positions to slice")
+            raise ProtocolError(f"indices from {self._labels[0]} to {self._labels[-1]} are labels, which cannot be sliced")
         lists = []
-        for own in self._lists:
-            number, beside = np.divmod(own - chosen.start, chosen.step)
-            lists.append(number[(beside == 0) & (number >= 0) & (number < chosen.count)])
-        return Unstructured(chosen.count, lists, self.one_to_one)
+        for labels in self._lists:
+            positions, remainders = np.divmod(labels - selection.start, selection.step)
+            lists.append(positions[(remainders == 0) & (positions >= 0) & (positions < selection.count)])
+        return Unstructured(selection.count, lists, self.one_to_one)
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.size, self._lists, self.one_to_one, self.periodic
@@ -203,7 +217,7 @@ class Unstructured(MapType):
 
     @classmethod
     def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> UnstructuredPart | None:
-        """Return what a dictionary says; labels do not repeat."""
+        """Return the part that a dictionary describes; labels do not repeat."""
         labels, one_to_one, periodic = entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
         if labels is None:
@@ -215,32 +229,35 @@ class Unstructured(MapType):
             entry.note("indices", labels, f"must not be more than size ({common[0]})")
         elif common[1] == 1 and len(distinct) < common[0]:
             entry.note("indices", labels, f"must be as many as size ({common[0]}): there is one process")
-        entry.expect_extent(len(labels), "so many indices are listed")
+        entry.expect_extent(len(labels), "the number of indices")
         return UnstructuredPart(*common, periodic, labels, one_to_one)
 
     @classmethod
     def check_alone(cls, entry: DimDictReader) -> None:
-        """Note what is wrong with indices, one_to_one and periodic, each by itself."""
+        """Note faults of indices, one_to_one and periodic, each by itself."""
         entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
 
     @classmethod
-    def clashes(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Clash]:
-        """Yield labels that several processes have although each is to have one owner, and a size that does not count them."""
-        known = [p for p in parts if p is not None]
-        if len(known) < len(parts):
+    def conflicts(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Conflict]:
+        """Yield labels that violate one_to_one, and a wrong size.
+
+        The size must be the number of distinct labels.
+        """
+        valid = [p for p in parts if p is not None]
+        if len(valid) < len(parts):
             return
-        labels = joined([np.unique(p.labels) for p in known])
-        ranks = np.repeat([p.rank for p in known], [len(np.unique(p.labels)) for p in known])
+        labels = concatenate_labels([np.unique(p.labels) for p in valid])
+        ranks = np.repeat([p.rank for p in valid], [len(np.unique(p.labels)) for p in valid])
         order = np.argsort(labels, kind="stable")
         repeats = np.flatnonzero(labels[order][1:] == labels[order][:-1])
-        if known[0].one_to_one and repeats.size:
+        if valid[0].one_to_one and repeats.size:
             i = int(repeats[0])
             first, second = int(ranks[order[i]]), int(ranks[order[i + 1]])
-            yield Clash(second, "indices", int(labels[order[i]]), f"rank {first} has it too, although one_to_one is True")
+            yield Conflict(second, "indices", int(labels[order[i]]), f"rank {first} has it too, but one_to_one is True")
         distinct = len(labels) - len(repeats)
-        if distinct != known[0].size:
-            yield Clash(0, "size", known[0].size, f"the processes have {distinct} distinct indices")
+        if distinct != valid[0].size:
+            yield Conflict(0, "size", valid[0].size, f"the processes have {distinct} distinct indices")
 
     @classmethod
     def from_parts(cls, parts: Sequence[UnstructuredPart]) -> "Unstructured":
@@ -250,35 +267,38 @@ class Unstructured(MapType):
 
     @classmethod
     def from_part(cls, part: UnstructuredPart) -> "Unstructured":
-        """Return a map in which the other processes have nothing."""
+        """Return a map in which the other processes have no elements."""
         lists = [np.zeros(0, np.int64)] * part.nprocs
         lists[part.rank] = part.labels
-        found = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
-        object.__setattr__(found, "size", part.size)
-        return found
+        map_ = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
+        object.__setattr__(map_, "size", part.size)
+        return map_
 
 
-def _labels(given: Any, rank: int) -> np.ndarray:
-    found = integers(given, f"indices of rank {rank}", labels=True)
-    if found.ndim != 1:
-        raise ProtocolError(f"indices of rank {rank} of shape {found.shape}: give one dimension")
-    return found
+def _check_labels(indices: Any, rank: int) -> np.ndarray:
+    labels = as_integers(indices, f"indices of rank {rank}", labels=True)
+    if labels.ndim != 1:
+        raise ProtocolError(f"indices of rank {rank} have shape {labels.shape}", hint="give one-dimensional arrays")
+    return labels
 
 
-def _frozen(labels: np.ndarray) -> np.ndarray:
+def _freeze(labels: np.ndarray) -> np.ndarray:
     labels.flags.writeable = False
     return labels
 
 
-def spread(map_: Map, chosen: Range) -> Unstructured:
-    """Return the unstructured map of a slice of a map without repeats: labels are positions in the slice, in the old order."""
-    old, new = chosen.indices(), np.arange(chosen.count, dtype=np.int64)
-    if chosen.step < 0:
+def unstructured_slice(map_: Map, selection: Range) -> Unstructured:
+    """Return the unstructured map of a slice of a map without repeats.
+
+    Labels are positions in the slice, in the order of the map.
+    """
+    old, new = selection.indices(), np.arange(selection.count, dtype=np.int64)
+    if selection.step < 0:
         old, new = old[::-1], new[::-1]
     owners = map_.owner(old)
     order = np.argsort(owners, kind="stable")
     lists = np.split(new[order], np.searchsorted(owners[order], np.arange(1, map_.nprocs)))
-    return Unstructured(chosen.count, lists, one_to_one=True)
+    return Unstructured(selection.count, lists, one_to_one=True)
 
 
 MAP = Unstructured

@@ -1,4 +1,7 @@
-"""Is what processes export a distributed array? Every fault is named with its process, dimension, key, value and the rule."""
+"""Validation of the exports of all processes, together.
+
+Every fault names its process, dimension, key, value and rule.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice, product
@@ -11,24 +14,26 @@ from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
 from aggarray.maps.export import Parsed, read_export
-from aggarray.maps.fields import brief, numbers_of
-
-#: More processes than this there are nowhere.
-_MOST_PROCESSES = 1 << 22
+from aggarray.maps.fields import as_sizes, short_repr
+from aggarray.maps.partial import MAX_PROCESSES
 
 
 class _Axis(NamedTuple):
-    """A dimension as its processes tell of it: ``parts`` by rank along it, of the first process with that rank."""
+    """A dimension as its processes describe it.
 
-    kind: type[MapType]
+    ``parts``: by rank along it, of the first process with that rank.
+    """
+
+    map_type: type[MapType]
     parts: list[Part | None]
     processes: list[int]
 
 
 def validate(export: Any) -> None:
-    """Check what one process exports, an object with ``__distarray__`` or its dictionary, by itself (DAP, section 1.5, 1.6).
+    """Check the export of one process by itself (DAP, sections 1.5 and 1.6).
 
-    ProtocolError names every fault found (each is a line of its ``faults``).
+    ``export``: an object with ``__distarray__``, or its dictionary. ProtocolError lists every fault (one line each in
+    ``faults``).
 
     >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": ({},)})
     >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": {}})
@@ -41,32 +46,35 @@ def validate(export: Any) -> None:
 
 
 def validate_all(exports: Sequence[Any]) -> None:
-    """Check what all processes export, by rank: each by itself, and whether they fit together.
+    """Check the exports of all processes, by rank, separately and together.
 
-    ProtocolError names every fault found.
+    ProtocolError lists every fault.
     """
     faults = FaultList()
-    items = listed(exports, "exports")
-    found = [read_export(item, faults, process) for process, item in enumerate(items)]
-    versions = {e.version for e in found if e is not None}
+    items = as_list(exports, "exports")
+    parsed_exports = [read_export(item, faults, process) for process, item in enumerate(items)]
+    versions = {e.version for e in parsed_exports if e is not None}
     if len(versions) > 1:
-        who = ", ".join(
-            f"{v} on process {next(i for i, e in enumerate(found) if e and e.version == v)}" for v in sorted(versions)
+        ranks = ", ".join(
+            f"{v} on process {next(i for i, e in enumerate(parsed_exports) if e and e.version == v)}" for v in sorted(versions)
         )
-        faults.note(None)("__version__", None, f"must be the same on all processes: {who}")
+        faults.note(None)("__version__", None, f"must be the same on all processes: {ranks}")
     elif versions:
-        _together([None if e is None else e.parts for e in found], versions.pop(), faults)
+        _combine([None if e is None else e.parts for e in parsed_exports], versions.pop(), faults)
     faults.raise_any()
 
 
 def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
-    """Return one map per dimension from the dim_data of all processes, by rank; ProtocolError names every fault."""
+    """Return one map per dimension from the dim_data of all ranks.
+
+    ProtocolError lists every fault.
+    """
     faults = FaultList()
-    items = listed(dim_data, "dim_data of every rank")
-    sizes = None if shapes is None else [numbers_of(one, "shape") for one in listed(shapes, "shapes")]
+    items = as_list(dim_data, "dim_data of every rank")
+    sizes = None if shapes is None else [as_sizes(one, "shape") for one in as_list(shapes, "shapes")]
     if sizes is not None and len(sizes) != len(items):
-        raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes: give one of each")
-    found: list[tuple[Parsed, ...] | None] = []
+        raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes", hint="give one shape per process")
+    parsed_dim_data: list[tuple[Parsed, ...] | None] = []
     for process, one in enumerate(items):
         entries = check_tuple(one, faults.note(process))
         shape: tuple[int | None, ...] = (None,) * len(entries) if sizes is None else sizes[process]
@@ -74,93 +82,105 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
             faults.note(process)("dim_data", None, f"{len(entries)} dictionaries for a buffer of shape {shape}")
             shape = (None,) * len(entries)
         parsed = [parse_dimension(v, version, shape[d], faults.note(process, d)) for d, v in enumerate(entries)]
-        found.append(tuple(parsed) if isinstance(one, tuple) else None)
-    axes = _together(found, version, faults)
+        parsed_dim_data.append(tuple(parsed) if isinstance(one, tuple) else None)
+    axes = _combine(parsed_dim_data, version, faults)
     faults.raise_any()
-    _check_one_for_all(found, axes, faults)
+    _check_rank_variables(parsed_dim_data, axes, faults)
     faults.raise_any()
-    return tuple(axis.kind.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
+    return tuple(axis.map_type.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
 
 
-def _check_one_for_all(found: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
-    """Note what processes of one rank may have differently, and do: one map cannot say it."""
-    for process, parts in enumerate(found):
+def _check_rank_variables(exports: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
+    """Note allowed differences between processes of one rank.
+
+    One map cannot express them.
+    """
+    for process, parts in enumerate(exports):
         for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
             first = None if parsed is None else axis.parts[parsed[1].rank]
             if parsed is None or first is None:
                 continue
-            expected = first.free()
-            for key, value in parsed[1].free().items():
+            expected = first.rank_variables()
+            for key, value in parsed[1].rank_variables().items():
                 if value != expected[key]:
-                    rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map for both cannot say it"
+                    rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map cannot express both"
                     faults.note(process, d)(key, value, rule)
 
 
-def listed(items: Any, what: str) -> list[Any]:
-    """Return what is given of all processes as a list; ProtocolError where it is none, or empty."""
+def as_list(items: Any, what: str) -> list[Any]:
+    """Return the items of all processes as a list.
+
+    Raises ProtocolError for an object that is not iterable, or is empty.
+    """
     try:
         if isinstance(items, Mapping | str | bytes):
             raise TypeError
-        # There may be no end of them.
-        found = list(islice(items, _MOST_PROCESSES + 1))
+        # The iterable may be infinite.
+        items_ = list(islice(items, MAX_PROCESSES + 1))
     except TypeError as error:
-        raise ProtocolError(f"{what}: give a list with one of every process, by rank") from error
-    if len(found) > _MOST_PROCESSES:
-        raise ProtocolError(f"{what}: {brief(items)} is of more processes than there can be")
-    if not found:
-        raise ProtocolError(f"{what}: give that of at least one process")
-    return found
+        raise ProtocolError(f"{what}: not a list", hint="give a list with one item per process, by rank") from error
+    if len(items_) > MAX_PROCESSES:
+        raise ProtocolError(f"{what}: {short_repr(items)} has more items than the limit of {MAX_PROCESSES} processes")
+    if not items_:
+        raise ProtocolError(f"{what}: empty", hint="give the item of at least one process")
+    return items_
 
 
-def _together(found: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
-    """Note what is wrong between processes; return the dimensions, none where the grid itself is wrong."""
-    counts = {len(parts) for parts in found if parts is not None}
+def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
+    """Note the conflicts between processes and return the dimensions.
+
+    Returns no dimensions where the grid itself is invalid.
+    """
+    counts = {len(parts) for parts in exports if parts is not None}
     if len(counts) > 1:
-        who = {len(parts): process for process, parts in reversed(list(enumerate(found))) if parts is not None}
-        what = ", ".join(f"{n} on process {p}" for n, p in sorted(who.items()))
-        faults.note(None)("dim_data", None, f"must have the same length on all processes: {what}")
+        ranks = {len(parts): process for process, parts in reversed(list(enumerate(exports))) if parts is not None}
+        lengths = ", ".join(f"{n} on process {p}" for n, p in sorted(ranks.items()))
+        faults.note(None)("dim_data", None, f"must have the same length on all processes: {lengths}")
     if len(counts) != 1:
         return []
-    columns = [[None if parts is None else parts[d] for parts in found] for d in range(counts.pop())]
-    alike = [_constants(column, faults, d) for d, column in enumerate(columns)]
-    grid = _grid(columns, len(found), faults)
+    columns = [[None if parts is None else parts[d] for parts in exports] for d in range(counts.pop())]
+    comparable = [_constants(column, faults, d) for d, column in enumerate(columns)]
+    grid = _grid(columns, len(exports), faults)
     if grid is None:
         return []
     axes = []
     for d, column in enumerate(columns):
         axis = _axis(column, grid, d, faults)
-        if axis is None or not alike[d]:
+        if axis is None or not comparable[d]:
             continue
         axes.append(axis)
-        for clash in axis.kind.clashes(axis.parts, version):
-            faults.note(axis.processes[clash.rank], d)(clash.key, clash.value, clash.rule)
+        for conflict in axis.map_type.conflicts(axis.parts, version):
+            faults.note(axis.processes[conflict.rank], d)(conflict.key, conflict.value, conflict.rule)
     return axes
 
 
 def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
-    """Note what differs between processes though it must not; tell whether all are of one type: these can be compared."""
-    alike = True
+    """Note values that must not differ between processes.
+
+    Returns whether all processes have one distribution type, and can be compared.
+    """
+    comparable = True
     first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
         if parsed is None:
             continue
-        kind, part = parsed
-        first = first or (process, kind, part)
-        if kind is not first[1]:
-            faults.note(process, d)("dist_type", kind.letter, f"process {first[0]} has {first[1].letter!r}")
-            alike = False
+        map_type, part = parsed
+        first = first or (process, map_type, part)
+        if map_type is not first[1]:
+            faults.note(process, d)("dist_type", map_type.letter, f"process {first[0]} has {first[1].letter!r}")
+            comparable = False
             continue
         expected = first[2].constants()
         for key, value in part.constants().items():
             if value != expected[key]:
                 faults.note(process, d)(key, value, f"process {first[0]} has {expected[key]!r}")
-    return alike
+    return comparable
 
 
 def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -> tuple[int, ...] | None:
-    """Return the process grid; None after noting that it does not fit the number of processes."""
-    known = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
-    grid = tuple(n for n in known if n is not None)
+    """Return the process grid; None after noting a wrong number of processes."""
+    counts = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
+    grid = tuple(n for n in counts if n is not None)
     if len(grid) < len(columns):
         return None
     if prod(grid) != nprocs:
@@ -170,26 +190,29 @@ def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -
 
 
 def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
-    """Return a dimension by its ranks, after noting processes that are not where they should be or differ from their like."""
+    """Return a dimension by its ranks and note inconsistent processes.
+
+    A process must have the rank of its position in the grid, and agree with other processes of the same rank.
+    """
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
-    kind: type[MapType] | None = None
+    map_type: type[MapType] | None = None
     for process, (coords, parsed) in enumerate(zip(product(*map(range, grid)), column, strict=True)):
         if parsed is None:
             continue
-        here, part = coords[d], parsed[1]
-        kind = kind or parsed[0]
-        if part.rank != here:
-            rule = f"must be {here}: ranks lie in C order over a grid of {brief(tuple(grid))}"
+        coordinate, part = coords[d], parsed[1]
+        map_type = map_type or parsed[0]
+        if part.rank != coordinate:
+            rule = f"must be {coordinate}: ranks are in C order over a grid of {short_repr(tuple(grid))}"
             faults.note(process, d)("proc_grid_rank", part.rank, rule)
             continue
-        if parts[here] is None:
-            parts[here], processes[here] = part, process
+        if parts[coordinate] is None:
+            parts[coordinate], processes[coordinate] = part, process
             continue
-        first = parts[here]
-        expected = {} if first is None or type(first) is not type(part) else first.own()
-        for key, value in part.own().items():
+        first = parts[coordinate]
+        expected = {} if first is None or type(first) is not type(part) else first.rank_constants()
+        for key, value in part.rank_constants().items():
             if key in expected and not np.array_equal(value, expected[key]):
-                rule = f"process {processes[here]}, of the same proc_grid_rank, has {brief(expected[key])}"
+                rule = f"process {processes[coordinate]}, of the same proc_grid_rank, has {short_repr(expected[key])}"
                 faults.note(process, d)(key, value, rule)
-    return None if kind is None else _Axis(kind, parts, processes)
+    return None if map_type is None else _Axis(map_type, parts, processes)

@@ -1,6 +1,6 @@
-"""Work shared by many processes: process groups, movements of data between them, collective reading and writing.
+"""Process groups, collectives, redistribution, parallel input and output.
 
-Under MPI over a communicator of mpi4py (the extra ``mpi``), or in one process (`ProcessGroup.serial`) without a library.
+`ProcessGroup` uses a communicator of mpi4py (the extra ``mpi``). `ProcessGroup.serial` runs one process without an MPI library.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name and keep it."""
+    """Import a public name on first use."""
     import importlib
 
     if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""How do sections get from some workers to many, and sums back? `Broadcast`, `SumReduce` and `AllSumReduce`."""
+"""Broadcast, sum-reduce and all-sum-reduce between process groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,78 +6,83 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import ExchangeError
-from aggarray.maps.fields import brief
-from aggarray.mpi.groups import ProcessGrid, ProcessGroup, dimensions_of
-from aggarray.mpi.movement import Movement, nothing
+from aggarray.maps.fields import short_repr
+from aggarray.mpi.groups import ProcessGrid, ProcessGroup, as_dimensions
+from aggarray.mpi.movement import Movement, empty_result
 from aggarray.mpi.schedule import broadcast_groups, kept_groups
-from aggarray.mpi.text import copy_text_down
+from aggarray.mpi.text import broadcast_text
 from aggarray.mpi.transport import allreduce_tree, broadcast_tree, reduce_tree
 
 
 def shape_of(group: ProcessGroup) -> tuple[int, ...]:
-    """Return the shape of a grid; a group without one is a line."""
+    """Return the shape of a grid; a group without one has one dimension."""
     return group.shape if isinstance(group, ProcessGrid) else (group.size,)
 
 
-class _Fan(Movement):
-    """Groups of one worker of the smaller grid, the root, and those of the larger grid that it tells, or hears from."""
+class _TreeCollective(Movement):
+    """Collective over groups of a root and leaves, from two grids."""
 
-    def __init__(self, few: ProcessGroup, many: ProcessGroup, turned_few: bool, turned_many: bool) -> None:
-        super().__init__(few, many)
-        self._few, self._many = few, many
-        turned = bool(turned_few), bool(turned_many)
-        groups = self._planned(lambda: broadcast_groups(few.ranks, shape_of(few), many.ranks, shape_of(many), *turned), *turned)
-        # In ascending order of roots, as trees want it.
-        self._fan = sorted(groups)
-        self._leaf = {rank: n for n, group in enumerate(self._fan) for rank in group[:1] if rank in many.ranks}
-        self._leaf |= {rank: n for n, group in enumerate(self._fan) for rank in group[1:]}
-        mine = self._link.rank
-        self._as_root = next((g for g in self._fan if g[0] == mine), None)
-        self._as_leaf = self._fan[self._leaf[mine]] if mine in self._leaf else None
+    def __init__(self, smaller: ProcessGroup, larger: ProcessGroup, transpose_smaller: bool, transpose_larger: bool) -> None:
+        super().__init__(smaller, larger)
+        self._smaller, self._larger = smaller, larger
+        transposed = bool(transpose_smaller), bool(transpose_larger)
+        groups = self._plan_together(
+            lambda: broadcast_groups(smaller.ranks, shape_of(smaller), larger.ranks, shape_of(larger), *transposed), *transposed
+        )
+        # Ascending roots, as the tree algorithms require.
+        self._tree_groups = sorted(groups)
+        self._group_of_leaf = {r: n for n, group in enumerate(self._tree_groups) for r in group[:1] if r in larger.ranks}
+        self._group_of_leaf |= {r: n for n, group in enumerate(self._tree_groups) for r in group[1:]}
+        rank = self._link.rank
+        self._root_group = next((g for g in self._tree_groups if g[0] == rank), None)
+        self._leaf_group = self._tree_groups[self._group_of_leaf[rank]] if rank in self._group_of_leaf else None
 
-    def _copy(self, x: Any) -> np.ndarray:
-        """Copy what each root has to its leaves."""
-        values, offers = self._agreed("copies", x, _anything if self._few.active else None)
-        dtype, mine = self._dtype(offers), self._link.rank
-        result = nothing(dtype)
-        for number, group in enumerate(self._fan):
-            if mine not in group:
+    def _broadcast(self, x: Any) -> np.ndarray:
+        """Copy the array of each root to its leaves."""
+        values, offers = self._exchange_offers("copies", x, _accept_any if self._smaller.active else None)
+        dtype, rank = self._dtype(offers), self._link.rank
+        result = empty_result(dtype)
+        for number, group in enumerate(self._tree_groups):
+            if rank not in group:
                 continue
             shape = offers[group[0]].shape or ()
             if dtype.kind == "T":
-                carried = copy_text_down(self._link, group, values if mine == group[0] else None, shape)
+                buffer = broadcast_text(self._link, group, values if rank == group[0] else None, shape)
             else:
-                carried = np.array(values, dtype, order="C", copy=True) if mine == group[0] else np.empty(shape, dtype)
-                broadcast_tree(self._link, group, carried)
-            if self._leaf.get(mine) == number:
-                result = carried
+                buffer = np.array(values, dtype, order="C", copy=True) if rank == group[0] else np.empty(shape, dtype)
+                broadcast_tree(self._link, group, buffer)
+            if self._group_of_leaf.get(rank) == number:
+                result = buffer
         return result
 
-    def _total(self, y: Any) -> np.ndarray:
-        """Sum what the leaves of each root have; a root that is no leaf of its own adds nothing."""
-        values, offers = self._agreed("adds", y, _anything if self._many.active else None)
-        dtype, mine = self._dtype(offers), self._link.rank
-        leaves = [[r for r in group if self._leaf.get(r) == n] for n, group in enumerate(self._fan)]
+    def _sum(self, y: Any) -> np.ndarray:
+        """Sum the arrays of the leaves of each root.
+
+        A root that is not one of its leaves adds nothing.
+        """
+        values, offers = self._exchange_offers("adds", y, _accept_any if self._larger.active else None)
+        dtype, rank = self._dtype(offers), self._link.rank
+        leaves = [[r for r in group if self._group_of_leaf.get(r) == n] for n, group in enumerate(self._tree_groups)]
         shapes = [self._shape(offers, ranks) for ranks in leaves]
-        result = nothing(dtype)
-        for number, group in enumerate(self._fan):
-            if mine not in group:
+        result = empty_result(dtype)
+        for number, group in enumerate(self._tree_groups):
+            if rank not in group:
                 continue
-            own = mine in leaves[number]
-            carried = np.array(values, dtype, order="C", copy=True) if own else np.zeros(shapes[number], dtype)
-            reduce_tree(self._link, group, carried)
-            if mine == group[0]:
-                result = carried
+            own = rank in leaves[number]
+            buffer = np.array(values, dtype, order="C", copy=True) if own else np.zeros(shapes[number], dtype)
+            reduce_tree(self._link, group, buffer)
+            if rank == group[0]:
+                result = buffer
         return result
 
 
-class Broadcast(_Fan):
-    """Copies what each worker of ``P_x`` has to the workers of ``P_y`` that it broadcasts to.
+class Broadcast(_TreeCollective):
+    """Broadcast from each process of ``P_x`` to its group in ``P_y``.
 
-    ``P_x``'s shape is left-padded with ones; then each dimension is that of ``P_y``, or 1. ``transpose_src``,
-    ``transpose_dest``: the grid with its dimensions reversed. The groups may be disjoint, overlap or be one. Its adjoint is the
-    sum-reduce over the same groups. ``P_send``, ``P_recv``: the groups that this worker sends and receives in, root first, as
-    ranks in the root group, or None. Collective over the root group; ExchangeError on all workers for what does not fit.
+    The shape of ``P_x`` is left-padded with ones; each dimension then equals that of ``P_y``, or is 1. ``transpose_src``,
+    ``transpose_dest``: reverse the dimensions of the grid. The groups may be disjoint, overlap or be equal. The adjoint is the
+    sum-reduce over the same groups. ``P_send``, ``P_recv``: the groups in which this process sends and receives, as ranks in
+    the root group with the root first, or None. Collective over the root group; raises ExchangeError on all processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     move = Broadcast(group.grid((1,)), group.grid((1, 1)))
@@ -93,22 +98,28 @@ class Broadcast(_Fan):
         transpose_dest: bool = False,
     ) -> None:
         super().__init__(P_x, P_y, transpose_src, transpose_dest)
-        self.P_send, self.P_recv = self._as_root, self._as_leaf
+        self.P_send, self.P_recv = self._root_group, self._leaf_group
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return a copy of what the root of this worker's group gives; an array of size 0 outside ``P_y``."""
-        return self._copy(x)
+        """Return a copy of the array of the root of this process's group.
+
+        The result has size 0 outside ``P_y``.
+        """
+        return self._broadcast(x)
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Return the sum of what the members of this worker's group give; an array of size 0 outside ``P_x``."""
-        return self._total(y)
+        """Return the sum of the arrays of the members of this process's group.
+
+        The result has size 0 outside ``P_x``.
+        """
+        return self._sum(y)
 
 
-class SumReduce(_Fan):
-    """Sums what workers of ``P_x`` have onto the workers of ``P_y`` that would broadcast to them: the mirror of `Broadcast`.
+class SumReduce(_TreeCollective):
+    """Sum-reduce from ``P_x`` to ``P_y``, the adjoint of `Broadcast`.
 
-    Its adjoint is the broadcast over the same groups. Arguments and attributes as those of `Broadcast`, with the shape of
-    ``P_y`` left-padded with ones: each dimension is that of ``P_x``, or 1.
+    The adjoint is the broadcast over the same groups. Arguments and attributes are those of `Broadcast`, with the shape of
+    ``P_y`` left-padded with ones: each dimension equals that of ``P_x``, or is 1.
 
     >>> with ProcessGroup.serial() as group:
     ...     SumReduce(group, group)(2).item()
@@ -123,22 +134,29 @@ class SumReduce(_Fan):
         transpose_dest: bool = False,
     ) -> None:
         super().__init__(P_y, P_x, transpose_dest, transpose_src)
-        self.P_send, self.P_recv = self._as_leaf, self._as_root
+        self.P_send, self.P_recv = self._leaf_group, self._root_group
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the sum of what the members of this worker's group give; an array of size 0 outside ``P_y``."""
-        return self._total(x)
+        """Return the sum of the arrays of the members of this process's group.
+
+        The result has size 0 outside ``P_y``.
+        """
+        return self._sum(x)
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Return a copy of what the root of this worker's group gives; an array of size 0 outside ``P_x``."""
-        return self._copy(y)
+        """Return a copy of the array of the root of this process's group.
+
+        The result has size 0 outside ``P_x``.
+        """
+        return self._broadcast(y)
 
 
 class AllSumReduce(Movement):
-    """Sums over axes of a grid, and gives everybody the sum of those who share his places along the other axes.
+    """Sum over axes of a grid; every process gets the sum of its group.
 
-    Give exactly one of ``axes_reduce`` and ``axes_keep``; negative axes count from the end; to reduce no axes changes nothing.
-    Self-adjoint. Collective over the root group; ExchangeError on all workers for what does not fit.
+    A group has equal coordinates along all other axes. Give exactly one of ``axes_reduce`` and ``axes_keep``; negative axes
+    count from the end. Reducing no axes copies the array. Self-adjoint. Collective over the root group; raises ExchangeError on
+    all processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     AllSumReduce(group.grid((1, 1)), axes_reduce=(-1,))([1, 2]).tolist()
@@ -156,33 +174,35 @@ class AllSumReduce(Movement):
 
         def plan() -> tuple[int, ...]:
             if (axes_reduce is None) == (axes_keep is None):
-                raise ExchangeError(f"axes_reduce={brief(axes_reduce)}, axes_keep={brief(axes_keep)}: give exactly one")
+                raise ExchangeError(
+                    f"axes_reduce={short_repr(axes_reduce)}, axes_keep={short_repr(axes_keep)}", hint="give exactly one"
+                )
             count = len(shape_of(P))
             if axes_keep is not None:
-                return dimensions_of(axes_keep, count, "axes_keep")
-            reduced = dimensions_of(axes_reduce, count, "axes_reduce")
+                return as_dimensions(axes_keep, count, "axes_keep")
+            reduced = as_dimensions(axes_reduce, count, "axes_reduce")
             return tuple(d for d in range(count) if d not in reduced)
 
-        kept = self._planned(plan, brief(axes_reduce), brief(axes_keep))
+        kept = self._plan_together(plan, short_repr(axes_reduce), short_repr(axes_keep))
         groups = kept_groups(P.ranks, shape_of(P), kept) if P.active else []
-        self._mine = next((g for g in groups if self._link.rank in g), None)
-        # Sub-grids have groups of their own: everybody knows those of all.
-        self._all = [g for g in self._link.allgather(self._mine) if g is not None]
+        self._own_group = next((g for g in groups if self._link.rank in g), None)
+        # Processes of other sub-grids have other groups: gather all of them.
+        self._all_groups = [g for g in self._link.allgather(self._own_group) if g is not None]
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the sum over this worker's group; an array of size 0 outside the grid."""
-        values, offers = self._agreed("adds", x, _anything if self._group.active else None)
+        """Return the sum over this process's group, of size 0 outside the grid."""
+        values, offers = self._exchange_offers("adds", x, _accept_any if self._group.active else None)
         dtype = self._dtype(offers)
-        for group in self._all:
+        for group in self._all_groups:
             self._shape(offers, group)
-        if self._mine is None:
-            return nothing(dtype)
+        if self._own_group is None:
+            return empty_result(dtype)
         result = np.array(values, dtype, order="C", copy=True)
-        allreduce_tree(self._link, self._mine, result)
+        allreduce_tree(self._link, self._own_group, result)
         return result
 
     adjoint = __call__
 
 
-def _anything(values: np.ndarray) -> None:
-    """Take arrays of any shape."""
+def _accept_any(values: np.ndarray) -> None:
+    """Accept arrays of any shape."""

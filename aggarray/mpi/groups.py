@@ -1,7 +1,7 @@
-"""Which processes take part, and how do they form grids? `ProcessGroup` and `ProcessGrid`.
+"""Process groups and process grids.
 
-A group is a list of ranks in its root group, which all workers of the parent know, members or not. Nothing but the root group
-holds anything of the communication library: a duplicate of its communicator.
+A group is a list of ranks in its root group, known to all processes of the parent group. Only the root group holds a resource
+of the communication library: a duplicate of its communicator.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from aggarray.errors import AggarrayError, ExchangeError
-from aggarray.maps.fields import brief, truth, whole
+from aggarray.maps.fields import as_bool, as_integer, short_repr
 from aggarray.mpi.schedule import neighbours, union
 from aggarray.mpi.schedule.groups import as_grid
 from aggarray.mpi.transport import Link, Section, agree, link_over
@@ -19,22 +19,22 @@ _T = TypeVar("_T")
 
 
 class _Root:
-    """The link of a root group, and whether it is still there."""
+    """The link of a root group and its state."""
 
     __slots__ = ("closed", "link", "movements")
 
     def __init__(self, link: Link) -> None:
         self.link, self.closed = link, False
-        #: How many movements there have been: each has its number, by which processes tell whether they mean the same.
+        #: Number of movements so far. Each has its number, by which processes verify that they run the same one.
         self.movements = 0
 
 
 class ProcessGroup:
-    """Processes in an order: the root group over a communicator, or members of it. A context manager that closes it.
+    """Ordered group of processes; a context manager that closes it.
 
-    ``comm``: a communicator of mpi4py, of which a duplicate is made. A worker that is no member has an inactive group, with
-    ``rank`` None; it takes part in whatever is collective over a parent group of which it is a member. ExchangeError for what
-    is no communicator.
+    ``comm``: a communicator of mpi4py; the group uses a duplicate. A process outside the group has an inactive group, with
+    ``rank`` None; it takes part in operations that are collective over a parent group of which it is a member. Raises
+    ExchangeError for anything other than a communicator.
 
     >>> with ProcessGroup.serial() as group:
     ...     group.active, group.rank, group.size, group.include([]).active
@@ -48,31 +48,31 @@ class ProcessGroup:
 
     @classmethod
     def serial(cls) -> "ProcessGroup":
-        """Return the root group of this process alone, without any library."""
+        """Return the root group of this process alone, without an MPI library."""
         return ProcessGroup(SerialLink())
 
     @classmethod
-    def _of(cls, parent: "ProcessGroup", ranks: Iterable[int]) -> Self:
-        found = cls.__new__(cls)
-        found._root, found.ranks = parent._root, tuple(ranks)
-        found._is_root = found._closed = False
-        return found
+    def _from_ranks(cls, parent: "ProcessGroup", ranks: Iterable[int]) -> Self:
+        group = cls.__new__(cls)
+        group._root, group.ranks = parent._root, tuple(ranks)
+        group._is_root = group._closed = False
+        return group
 
     @property
     def link(self) -> Link:
-        """The link of the root group; ExchangeError where group or root group are closed."""
+        """The link of the root group; ExchangeError if either group is closed."""
         if self._closed or self._root.closed:
-            raise ExchangeError("a process group that is closed: use it inside its with block, or before close()")
+            raise ExchangeError("the process group is closed", hint="use it inside its with block, or before close()")
         return self._root.link
 
     @property
     def active(self) -> bool:
-        """Whether this worker is a member."""
+        """Whether this process is a member."""
         return self._root.link.rank in self.ranks
 
     @property
     def rank(self) -> int | None:
-        """This worker's number in the group; None where it is inactive."""
+        """Rank of this process in the group; None where it is inactive."""
         return self.ranks.index(self._root.link.rank) if self.active else None
 
     @property
@@ -82,61 +82,77 @@ class ProcessGroup:
 
     @cached_property
     def section(self) -> Link:
-        """A link between the members; ExchangeError where this worker is none."""
+        """Link between the members; ExchangeError in an inactive group."""
         if not self.active:
-            raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {brief(list(self.ranks))}")
+            raise ExchangeError(f"process {self._root.link.rank} is inactive in the group {short_repr(list(self.ranks))}")
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
-    def _agreed(self, what: str, ask: Callable[[], _T]) -> _T:
-        """Return what all members ask for; ExchangeError unless it is the same. Collective over the group."""
-        self.link  # noqa: B018 (raises where it is closed)
+    def _agree_on(self, what: str, check: Callable[[], _T]) -> _T:
+        """Return the arguments of all members, which must be equal.
+
+        Collective over the group.
+        """
+        self.link  # noqa: B018 (raises if it is closed)
         if not self.active:
-            return exchange_errors(ask)
-        said = agree(self.section, ask, (what,))
-        for rank, other in enumerate(said):
-            if other != said[0]:
+            return convert_errors(check)
+        results = agree(self.section, check, (what,))
+        for rank, other in enumerate(results):
+            if other != results[0]:
                 raise ExchangeError(
-                    f"{what}: {brief(said[0])} on process 0, {brief(other)} on process {rank}: give the same everywhere"
+                    f"{what}: {short_repr(results[0])} on process 0, {short_repr(other)} on process {rank}",
+                    hint="give the same values on all processes",
                 )
-        return said[0]
+        return results[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
-        """Return the group of some members, by their ranks in this one, in the order given. Collective over this group."""
+        """Return the group of some members by their ranks here, in that order.
 
-        def ask() -> list[int]:
-            numbers = [n for r in listed(ranks, "include") if (n := whole(r)) is not None and 0 <= n < self.size]
-            if len(numbers) < len(listed(ranks, "include")) or len(set(numbers)) < len(numbers):
-                raise ExchangeError(f"include {brief(ranks)}: give each rank once, of 0 to {self.size - 1}")
-            return numbers
-
-        return ProcessGroup._of(self, (self.ranks[n] for n in self._agreed("include", ask)))
-
-    def union(self, other: "ProcessGroup") -> "ProcessGroup":
-        """Return the group of this one's members, then the other's that are new; ExchangeError unless both have one root."""
-        if not isinstance(other, ProcessGroup) or other._root is not self._root:
-            raise ExchangeError("union: give a group that descends from the same root group")
-        self.link  # noqa: B018
-        return ProcessGroup._of(self, union(self.ranks, other.ranks))
-
-    def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> "ProcessGrid":
-        """Return all members as a grid of a shape, in C order. Collective over this group.
-
-        ``periodic``: for each dimension, whether its ends are neighbours; None: nowhere. ExchangeError where there are not as
-        many members as places.
+        Collective over this group.
         """
 
-        def ask() -> tuple[tuple[int, ...], tuple[bool, ...]]:
-            sizes = tuple(whole(n) or 0 for n in listed(shape, "shape"))
-            around = (False,) * len(sizes) if periodic is None else tuple(truth(p) for p in listed(periodic, "periodic"))
-            if len(around) != len(sizes) or None in around:
-                raise ExchangeError(f"periodic {brief(periodic)}: give True or False for each of {len(sizes)} dimensions")
-            as_grid(self.ranks, sizes, "grid")
-            return sizes, tuple(bool(p) for p in around)
+        def check() -> list[int]:
+            numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]
+            if len(numbers) < len(as_list(ranks, "include")) or len(set(numbers)) < len(numbers):
+                hint = f"give each rank once, of 0 to {self.size - 1}"
+                raise ExchangeError(f"include: invalid ranks {short_repr(ranks)}", hint=hint)
+            return numbers
 
-        return ProcessGrid._shaped(self, self.ranks, *self._agreed("grid", ask))
+        return ProcessGroup._from_ranks(self, (self.ranks[n] for n in self._agree_on("include", check)))
+
+    def union(self, other: "ProcessGroup") -> "ProcessGroup":
+        """Return the group of the members of both groups, this one's first.
+
+        ExchangeError unless both have one root group.
+        """
+        if not isinstance(other, ProcessGroup) or other._root is not self._root:
+            raise ExchangeError("union of groups of two root groups", hint="give groups that descend from one")
+        self.link  # noqa: B018
+        return ProcessGroup._from_ranks(self, union(self.ranks, other.ranks))
+
+    def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> "ProcessGrid":
+        """Return all members as a grid of a shape, in C order.
+
+        ``periodic``: for each dimension, whether its ends are neighbours; None for no dimension. Collective over this group.
+        Raises ExchangeError unless the shape has as many elements as the group has members.
+        """
+
+        def check() -> tuple[tuple[int, ...], tuple[bool, ...]]:
+            sizes = tuple(as_integer(n) or 0 for n in as_list(shape, "shape"))
+            wraps = (False,) * len(sizes) if periodic is None else tuple(as_bool(p) for p in as_list(periodic, "periodic"))
+            if len(wraps) != len(sizes) or None in wraps:
+                raise ExchangeError(
+                    f"invalid periodic {short_repr(periodic)}", hint=f"give True or False for each of {len(sizes)} dimensions"
+                )
+            as_grid(self.ranks, sizes, "grid")
+            return sizes, tuple(bool(p) for p in wraps)
+
+        return ProcessGrid._shaped(self, self.ranks, *self._agree_on("grid", check))
 
     def close(self) -> None:
-        """Free what the group holds. Closing the root group ends all groups made from it; collective then."""
+        """Close the group; closing the root group closes all groups made from it.
+
+        Closing the root group frees its communicator and is collective.
+        """
         if self._is_root and not self._root.closed:
             self._root.closed = True
             self._root.link.close()
@@ -149,12 +165,14 @@ class ProcessGroup:
         self.close()
 
     def __repr__(self) -> str:
-        where = f"rank {self.rank}" if self.active else "inactive"
-        return f"<aggarray.mpi.{type(self).__name__} of {brief(list(self.ranks))}, {where}>"
+        state = f"rank {self.rank}" if self.active else "inactive"
+        return f"<aggarray.mpi.{type(self).__name__} of {short_repr(list(self.ranks))}, {state}>"
 
 
 class ProcessGrid(ProcessGroup):
-    """A group whose members are the places of a grid, in C order. Inactive workers know its shape too, and have no index.
+    """Group whose members form a grid in C order.
+
+    Inactive processes know the shape as well; their ``index`` is None.
 
     >>> with ProcessGroup.serial() as group:
     ...     grid = group.grid((1, 1), periodic=(False, True))
@@ -169,9 +187,9 @@ class ProcessGrid(ProcessGroup):
     def _shaped(
         cls, parent: ProcessGroup, ranks: Iterable[int], shape: tuple[int, ...], periodic: tuple[bool, ...]
     ) -> "ProcessGrid":
-        found = cls._of(parent, ranks)
-        found.shape, found.periodic = shape, periodic
-        return found
+        group = cls._from_ranks(parent, ranks)
+        group.shape, group.periodic = shape, periodic
+        return group
 
     @property
     def dim(self) -> int:
@@ -180,64 +198,73 @@ class ProcessGrid(ProcessGroup):
 
     @property
     def index(self) -> tuple[int, ...] | None:
-        """This worker's place; None where it is inactive."""
+        """Coordinates of this process; None where it is inactive."""
         number = self.rank
         if number is None:
             return None
-        found = []
+        coords = []
         for size in reversed(self.shape):
-            number, place = divmod(number, size)
-            found.append(place)
-        return tuple(found[::-1])
+            number, coordinate = divmod(number, size)
+            coords.append(coordinate)
+        return tuple(coords[::-1])
 
     def neighbor_ranks(self) -> list[tuple[int | None, int | None]] | None:
-        """Return, per dimension, the ranks in the grid of the left and right neighbour, None at an edge; None if inactive."""
+        """Return the left and right neighbour's rank in the grid per dimension.
+
+        None stands for a neighbour beyond an edge; the result is None where this process is inactive.
+        """
         index = self.index
         return None if index is None else neighbours(self.shape, self.periodic, index)
 
     def subgrid(self, keep: Sequence[int]) -> "ProcessGrid":
-        """Return the grid of the workers that share this one's places along all other dimensions.
+        """Return the grid of the processes with this one's other coordinates.
 
-        ``keep``: the dimensions that stay, by number (negative ones from the end) or as a truth value for each; they keep their
-        order. An inactive worker's has no members. ExchangeError for dimensions that are not there.
+        ``keep``: the dimensions of the new grid, by number (negative ones count from the end) or as a truth value for each;
+        they keep their order. An inactive process gets a grid without members. Raises ExchangeError for dimensions out of
+        range.
         """
         self.link  # noqa: B018
-        kept = dimensions_of(keep, self.dim, "keep")
+        kept = as_dimensions(keep, self.dim, "keep")
         shape, periodic = tuple(self.shape[d] for d in kept), tuple(self.periodic[d] for d in kept)
         index = self.index
         if index is None:
             return ProcessGrid._shaped(self, (), shape, periodic)
-        chosen = tuple(slice(None) if d in kept else index[d] for d in range(self.dim))
-        members = as_grid(self.ranks, self.shape, "grid")[chosen]
+        selection = tuple(slice(None) if d in kept else index[d] for d in range(self.dim))
+        members = as_grid(self.ranks, self.shape, "grid")[selection]
         return ProcessGrid._shaped(self, members.ravel().tolist(), shape, periodic)
 
 
-def exchange_errors(make: Callable[[], _T]) -> _T:
-    """Return what is made, its errors as ExchangeErrors."""
+def convert_errors(call: Callable[[], _T]) -> _T:
+    """Return the result of a call, with its errors as ExchangeErrors."""
     try:
-        return make()
+        return call()
     except ExchangeError:
         raise
-    except (AggarrayError, TypeError, ValueError) as error:
+    except AggarrayError as error:
+        raise ExchangeError(*error.args, path=error.path, variable=error.variable, hint=error.hint) from error
+    except (TypeError, ValueError) as error:
         raise ExchangeError(str(error)) from error
 
 
-def listed(given: Any, what: str) -> list[Any]:
-    """Return the items of what a user gave; ExchangeError for what has none."""
+def as_list(items: Any, what: str) -> list[Any]:
+    """Return the items of an argument; ExchangeError if it is not iterable."""
     try:
-        return list(given)
+        return list(items)
     except TypeError as error:
-        raise ExchangeError(f"{what} {brief(given)}: give a list") from error
+        raise ExchangeError(f"invalid {what} {short_repr(items)}", hint="give a list") from error
 
 
-def dimensions_of(given: Any, count: int, what: str) -> tuple[int, ...]:
-    """Return dimensions as ascending numbers, each once, of numbers or a truth value for each; ExchangeError for others."""
-    items = [given] if whole(given) is not None else listed(given, what)
-    if items and all(truth(i) is not None for i in items):
+def as_dimensions(dimensions: Any, count: int, what: str) -> tuple[int, ...]:
+    """Return dimensions as ascending, distinct numbers.
+
+    ``dimensions``: numbers, or a truth value for each dimension. ExchangeError for anything else.
+    """
+    items = [dimensions] if as_integer(dimensions) is not None else as_list(dimensions, what)
+    if items and all(as_bool(i) is not None for i in items):
         if len(items) == count:
-            return tuple(d for d, kept in enumerate(items) if kept)
+            return tuple(d for d, is_kept in enumerate(items) if is_kept)
     else:
-        numbers = [None if (n := whole(i)) is None or not -count <= n < count else n % count for i in items]
+        numbers = [None if (n := as_integer(i)) is None or not -count <= n < count else n % count for i in items]
         if None not in numbers and len(set(numbers)) == len(numbers):
             return tuple(sorted(n for n in numbers if n is not None))
-    raise ExchangeError(f"{what} {brief(given)}: give dimensions of 0 to {count - 1}, each once")
+    raise ExchangeError(f"invalid {what} {short_repr(dimensions)}", hint=f"give dimensions of 0 to {count - 1}, each once")

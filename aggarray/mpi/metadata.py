@@ -1,4 +1,4 @@
-"""What is known of a distributed array beside its values? Names, attributes and coordinates, where a master array gave them."""
+"""Name, dimensions, attributes and coordinates of a distributed array."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,13 +11,16 @@ from aggarray.arrays.local import LocalArray
 from aggarray.arrays.ragged_local import Samples
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
-from aggarray.maps.fields import brief, whole
-from aggarray.mpi.groups import listed
+from aggarray.maps.fields import as_integer, short_repr
+from aggarray.mpi.groups import as_list
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayMetadata:
-    """What a result is called and measured in; ``fill_value``: what missing values are, None: there are none, or NaN."""
+    """Metadata of a distributed array.
+
+    ``fill_value``: the value of missing elements, None if there are none or they are NaN.
+    """
 
     name: str | None
     dimensions: tuple[str, ...]
@@ -28,64 +31,72 @@ class ArrayMetadata:
     coords: Mapping[str, MasterArray] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
-        """What it is, in words by which processes tell whether they mean the same."""
+    def summary(self) -> str:
+        """Name, dimensions and units, which processes compare."""
         return f"{self.name} ({', '.join(self.dimensions)}) in {self.units}"
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes with units and calendar among them."""
+        """Return the attributes, with units and calendar."""
         own = {"units": self.units, "calendar": self.calendar}
         return {**self.attrs, **{name: value for name, value in own.items() if value is not None}}
 
 
 def metadata_of_array(array: MasterArray) -> ArrayMetadata:
-    """Return what is known of a master array."""
+    """Return the metadata of a master array."""
     fill = array.fill_value if array.dtype.kind in "iu" else None
     return ArrayMetadata(array.name, array.dimensions, array.units, array.calendar, fill, array.attrs, array.coords)
 
 
 class ReducedArray(LocalArray):
-    """A section of what was computed together: a `LocalArray` that keeps names, attributes and coordinates."""
+    """Section of a computed array: a `LocalArray` with metadata."""
 
     __slots__ = ("metadata",)
     metadata: ArrayMetadata
 
     @classmethod
     def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> "ReducedArray":
-        """Return a section whose values are there."""
-        found = cls.holding(values, distribution, rank)
-        found.metadata = metadata
-        return found
+        """Return a section with values in memory."""
+        local = cls.holding(values, distribution, rank)
+        local.metadata = metadata
+        return local
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ReducedArray.of, (self.buffer, self.distribution, self.rank, self.metadata)
 
 
 def metadata_of(local: LocalArray) -> ArrayMetadata:
-    """Return what is known of a distributed array: dimensions without names are dim_0, dim_1, ..."""
+    """Return the metadata of a distributed array.
+
+    Dimensions without names are dim_0, dim_1, ...
+    """
     if isinstance(local, ReducedArray):
         return local.metadata
     source = local.source
     if isinstance(source, MasterArray):
         return metadata_of_array(source)
     if isinstance(source, Samples):
-        # Coordinates lie along the samples as files have them.
+        # Coordinates follow the order of the samples in files.
         return replace(metadata_of_array(source.source), dimensions=source.dimensions, coords={})
     return ArrayMetadata(None, tuple(f"dim_{d}" for d in range(len(local.distribution.maps))))
 
 
-def axes_of(dimensions: Any, known: ArrayMetadata) -> tuple[int, ...]:
-    """Return the axes of dimensions given by name (one, or several), None for all; ExchangeError where there is no such one."""
+def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
+    """Return the axes of dimensions requested by name or number, None for all.
+
+    Raises ExchangeError for a dimension that the array does not have.
+    """
     if dimensions is None:
-        return tuple(range(len(known.dimensions)))
-    given = [dimensions] if isinstance(dimensions, str) or whole(dimensions) is not None else listed(dimensions, "dimensions")
-    found = []
-    for one in given:
-        number = known.dimensions.index(one) if one in known.dimensions else whole(one)
-        if number is None or not -len(known.dimensions) <= number < len(known.dimensions):
-            names = ", ".join(known.dimensions) or "no dimensions"
-            raise ExchangeError(f"dimension {brief(one)}: the array has {names}")
-        found.append(number % len(known.dimensions))
-    if len(set(found)) < len(found):
-        raise ExchangeError(f"dimensions {brief(dimensions)} repeat: name each once")
-    return tuple(sorted(found))
+        return tuple(range(len(metadata.dimensions)))
+    requested = (
+        [dimensions] if isinstance(dimensions, str) or as_integer(dimensions) is not None else as_list(dimensions, "dimensions")
+    )
+    axes = []
+    for dimension in requested:
+        number = metadata.dimensions.index(dimension) if dimension in metadata.dimensions else as_integer(dimension)
+        if number is None or not -len(metadata.dimensions) <= number < len(metadata.dimensions):
+            names = ", ".join(metadata.dimensions) or "no dimensions"
+            raise ExchangeError(f"unknown dimension {short_repr(dimension)}", hint=f"the array has {names}")
+        axes.append(number % len(metadata.dimensions))
+    if len(set(axes)) < len(axes):
+        raise ExchangeError(f"dimensions {short_repr(dimensions)} repeat", hint="give each once")
+    return tuple(sorted(axes))

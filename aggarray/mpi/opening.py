@@ -1,10 +1,9 @@
-"""How does an aggregation get to other processes without an index being read there again?
+"""Transfer of an aggregation to other processes.
 
-Arrays of an index travel as their place in it, which the receiver would have to open. Here they are sent whole, and told
-their place on arrival.
+A pickled array of an index refers to the index, which the receiver would have to open. Here arrays are sent with their content,
+and get their origin in the index on arrival.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,37 +12,34 @@ from aggarray.arrays.origin import Origin
 from aggarray.opening import Aggregation
 from aggarray.opening.provenance import Provenance
 
-#: How an array can be found again: its ``find`` and ``place``, None where there is none.
-_Place = tuple[Callable[..., Any], tuple[Any, ...]] | None
+
+def pack_aggregation(aggregation: Aggregation) -> tuple[Any, ...]:
+    """Return the picklable content of an aggregation."""
+    arrays = tuple(_without_origin(a) for a in aggregation.arrays)
+    origins = [_find_origin(a) for a in aggregation.arrays]
+    provenance = aggregation._provenance
+    options = provenance.rules, provenance.variables, provenance.selections, provenance.access
+    return arrays, origins, aggregation.refusals, aggregation.skipped, aggregation.duplicates, options
 
 
-def packed(aggregation: Aggregation) -> tuple[Any, ...]:
-    """Return an aggregation as what can be sent."""
-    places = [_place(a) for a in aggregation.arrays]
-    arrays = tuple(_whole(a) for a in aggregation.arrays)
-    known = aggregation._provenance
-    wishes = known.rules, known.variables, known.selections, known.access
-    return arrays, places, aggregation.refusals, aggregation.skipped, aggregation.duplicates, wishes
+def unpack_aggregation(content: tuple[Any, ...]) -> Aggregation:
+    """Return the aggregation of a packed content."""
+    arrays, origins, refusals, skipped, duplicates, options = content
+    restored = tuple(
+        array if origin is None else array._with_origin(origin[0], *origin[1])
+        for array, origin in zip(arrays, origins, strict=True)
+    )
+    return Aggregation(restored, refusals, skipped, duplicates, Provenance(*options))
 
 
-def unpacked(sent: tuple[Any, ...]) -> Aggregation:
-    """Return the aggregation that was sent."""
-    arrays, places, refusals, skipped, duplicates, wishes = sent
-    found = tuple(_send_aggregation(a, place) for a, place in zip(arrays, places, strict=True))
-    return Aggregation(found, refusals, skipped, duplicates, Provenance(*wishes))
-
-
-def _place(array: MasterArray) -> _Place:
+def _find_origin(array: MasterArray) -> tuple[Any, tuple[Any, ...]] | None:
+    """Return the function and arguments that restore an unchanged array of an index."""
     origin: Origin | None = array._origin
     if origin is None or origin.steps or not origin.describes(array._witness):
         return None
     return origin.find, origin.place
 
 
-def _whole(array: MasterArray) -> MasterArray:
-    coords = {name: _whole(c) for name, c in array.coords.items()}
+def _without_origin(array: MasterArray) -> MasterArray:
+    coords = {name: _without_origin(c) for name, c in array.coords.items()}
     return replace(array, coords=coords, _origin=None)
-
-
-def _send_aggregation(array: MasterArray, place: _Place) -> MasterArray:
-    return array if place is None else array._with_origin(place[0], *place[1])

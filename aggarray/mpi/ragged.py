@@ -1,4 +1,4 @@
-"""How do rows of different lengths get from one distribution to another? Their sizes, and then their samples as blocks."""
+"""Redistribution of rows of different lengths: counts, then samples."""
 
 from typing import Any
 
@@ -11,15 +11,16 @@ from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import offsets_of
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.movement import Movement
-from aggarray.mpi.redistribution import Repartition, described
+from aggarray.mpi.redistribution import Repartition, describe_distribution
 from aggarray.mpi.transport import agree
 
 
 class RaggedRepartition(Movement):
-    """Brings the rows of a ragged array from one distribution of its instances to another, both in blocks.
+    """Move the rows of a ragged array from one block distribution to another.
 
-    ``P_x``, ``P_y``: the workers of ``source`` and ``target``, by rank, as those of `Repartition`. What is moved are a count
-    per row, and the flat samples. The adjoint is the way back. Collective over the root group; ExchangeError on all workers.
+    ``P_x``, ``P_y``: the processes of ``source`` and ``target``, by rank, as in `Repartition`. The movement sends a count per
+    row, and the flat samples. The adjoint is the reverse movement. Collective over the root group; raises ExchangeError on all
+    processes.
 
     >>> with ProcessGroup.serial() as group:
     ...     whole = Distribution.regular((2,), "b", (1,))
@@ -39,41 +40,42 @@ class RaggedRepartition(Movement):
         self.source, self.target = source, target
 
         def plan() -> None:
-            for one in (source, target):
-                samples_of(one, np.arange(one.shape[0] + 1 if isinstance(one, Distribution) and one.maps else 1))
+            for distribution in (source, target):
+                has_rows = isinstance(distribution, Distribution) and distribution.maps
+                samples_of(distribution, np.arange(distribution.shape[0] + 1 if has_rows else 1))
 
-        self._planned(plan, described(source), described(target))
+        self._plan_together(plan, describe_distribution(source), describe_distribution(target))
         self._counts = Repartition(P_x, P_y, source, target)
 
     def __call__(self, x: Any) -> Ragged:
-        """Return this worker's rows of the target; no rows outside ``P_y``."""
-        return _moved(self, self._counts, (self._from, self._to), x)
+        """Return this process's rows of the target; no rows outside ``P_y``."""
+        return _move_rows(self, self._counts, (self._from, self._to), x)
 
     def adjoint(self, y: Any) -> Ragged:
-        """Return this worker's rows of the source; no rows outside ``P_x``."""
+        """Return this process's rows of the source; no rows outside ``P_x``."""
         back = Repartition(self._to, self._from, self.target, self.source)
-        return _moved(self, back, (self._to, self._from), y)
+        return _move_rows(self, back, (self._to, self._from), y)
 
 
-def _moved(movement: Movement, counts: Repartition, groups: tuple[ProcessGroup, ProcessGroup], x: Any) -> Ragged:
-    here, there = (group.rank for group in groups)
+def _move_rows(movement: Movement, counts: Repartition, groups: tuple[ProcessGroup, ProcessGroup], x: Any) -> Ragged:
+    source_rank, target_rank = (group.rank for group in groups)
     rows = x.ragged if isinstance(x, LocalRagged) else x
 
     def check() -> tuple[int | None, int]:
-        if here is None:
+        if source_rank is None:
             return None, 0
         if not isinstance(rows, Ragged):
-            raise ExchangeError(f"{type(x).__name__} from a worker that takes part: give an aggarray.memory.Ragged")
-        return here, len(rows.flat)
+            raise ExchangeError(f"{type(x).__name__} on an active process", hint="give an aggarray.memory.Ragged")
+        return source_rank, len(rows.flat)
 
-    given = agree(movement._link, check, (movement._name, movement._counted))
-    sizes = counts(rows.counts if here is not None else None)
-    taken = agree(movement._link, lambda: (there, 0 if there is None else int(sizes.sum())))
+    source_sizes = agree(movement._link, check, (movement._name, movement._label))
+    sizes = counts(rows.counts if source_rank is not None else None)
+    target_sizes = agree(movement._link, lambda: (target_rank, 0 if target_rank is None else int(sizes.sum())))
     source, target = (
         Distribution((Block(offsets_of(np.array([n for rank, n in sorted(pairs) if rank is not None]))),))
-        for pairs in ([p for p in found if p[0] is not None] for found in (given, taken))
+        for pairs in ([p for p in sizes_by_rank if p[0] is not None] for sizes_by_rank in (source_sizes, target_sizes))
     )
-    flat = Repartition(*groups, source, target)(rows.flat if here is not None else None)
-    if there is None:
+    flat = Repartition(*groups, source, target)(rows.flat if source_rank is not None else None)
+    if target_rank is None:
         return Ragged(flat, [0])
     return Ragged(flat, offsets_of(sizes))

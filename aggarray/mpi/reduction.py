@@ -1,7 +1,7 @@
-"""What is the sum, mean, minimum, maximum, count or standard deviation of an array that is spread over processes?
+"""Reductions of distributed arrays: sum, mean, min, max, count, std.
 
-Each process reduces what it owns, in float64; those that differ only in their places along the dimensions that vanish then
-add up what they have. All of them get the result.
+Each process reduces its owned elements in float64. Processes that differ only in their coordinates along the reduced dimensions
+then combine their results. All of them get the result.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from aggarray.arrays.local import LocalArray
 from aggarray.cf.units.temperature import DIFFERENCE, has_temperature
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.memory.selection import Range
 from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of
 from aggarray.mpi.reading import group_over
@@ -29,14 +29,15 @@ _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "s
 
 
 def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray:
-    """Return the reduction over dimensions (names or one name, None: all) of a distributed array. Collective over ``comm``.
+    """Return the reduction of a distributed array over dimensions.
 
-    ``local``: this process's section, a LocalArray or any exporter with ``__distarray__``, whose dimensions are dim_0, dim_1...
-    ``operation``: sum, mean, min, max, count or std (of all values, as NumPy's). Missing values (NaN; of integers the fill
-    value) do not count; where there are no others, the sum is 0 and the rest NaN, or the fill value. The result is distributed
-    over the dimensions that stay, without padding: each process has the section of its place along these, so that several
-    have the same. Sums, means and deviations are float64, counts int64, extremes of the array's own type. ExchangeError on
-    all processes for what does not fit.
+    ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``, whose dimensions are dim_0,
+    dim_1, ... ``operation``: sum, mean, min, max, count or std (the population's, as in NumPy). ``dimensions``: a name, names,
+    or None for all. Missing values (NaN; the fill value of integers) are ignored. Without other values the sum is 0, and the
+    other operations return NaN or the fill value. The result is distributed over the remaining dimensions, without padding:
+    each process has the section of its coordinates along these, so that several processes have equal sections. Sums, means and
+    deviations are float64 and counts int64; extremes have the dtype of the array. Collective over ``comm``; raises
+    ExchangeError on all processes.
 
     >>> from aggarray.mpi import ProcessGroup
     >>> one = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": np.array([1.0, np.nan, 3.0]), "dim_data": ({},)})
@@ -47,40 +48,43 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
     with group_over(comm) as group:
         link = group.section
         section, held = import_sections(link, local, "reduce")
-        known, axes = _agreed(link, section, operation, dimensions)
+        metadata, axes = _compare_arguments(link, section, operation, dimensions)
         distribution = section.distribution
         kept = [d for d in range(len(distribution.maps)) if d not in axes]
-        result = Distribution(tuple(_bare(distribution.maps[d]) for d in kept))
-        place = distribution.coords(section.rank)
-        rank = rank_at(result.grid, [place[d] for d in kept])
-        # Of those that hold the same, the first speaks for all, and tells them.
-        teams = kept_groups([same[0] for same in held], distribution.grid, kept)
-        team = next((g for g in teams if link.rank in g), None)
-        if team is None:
+        result = Distribution(tuple(_owned_map(distribution.maps[d]) for d in kept))
+        coords = distribution.coords(section.rank)
+        rank = rank_at(result.grid, [coords[d] for d in kept])
+        # Of processes with equal sections, the first reduces and broadcasts the result.
+        groups = kept_groups([same[0] for same in held], distribution.grid, kept)
+        ranks = next((g for g in groups if link.rank in g), None)
+        if ranks is None:
             values = np.empty(result.local_shape(rank), _result_dtype(operation, section.dtype))
         else:
-            # What is infinite or overflows is a result, not a fault of one process.
+            # Infinite values and overflows are results, not errors.
             with np.errstate(all="ignore"):
-                values = _Reduction(link, team, _owned(section), axes, known.fill_value).carry_out(operation)
+                values = _Reduction(link, ranks, _owned(section), axes, metadata.fill_value).compute(operation)
         broadcast_tree(link, held[section.rank], values)
-    return ReducedArray.of(values, result, rank, _described(known, operation, axes, values.dtype))
+    return ReducedArray.of(values, result, rank, _result_metadata(metadata, operation, axes, values.dtype))
 
 
-def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
-    """Return what is known of an array, and the axes that vanish, once all processes want the same and have their values."""
+def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
+    """Return the metadata of an array and the axes to reduce.
+
+    Collective: all processes compare their arguments, and have read their values.
+    """
 
     def check() -> None:
         if not isinstance(operation, str) or operation not in OPERATIONS:
-            raise ExchangeError(f"operation {brief(operation)}: give one of {', '.join(OPERATIONS)}")
+            raise ExchangeError(f"unknown operation {short_repr(operation)}", hint=f"give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
-            raise ExchangeError(f"values of {local.dtype} cannot be reduced: give numbers")
-        known = metadata_of(local)
-        found.append((known, axes_of(dimensions, known)))
-        local.buffer  # noqa: B018 (errors of reading are everybody's)
+            raise ExchangeError(f"values of {local.dtype} cannot be reduced", hint="give numbers")
+        metadata = metadata_of(local)
+        agreed.append((metadata, axes_of(dimensions, metadata)))
+        local.buffer  # noqa: B018 (all processes raise an error of the read)
 
-    found: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
-    agree(link, check, ("reduce", brief(operation), brief(dimensions)))
-    return found[0]
+    agreed: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
+    agree(link, check, ("reduce", short_repr(operation), short_repr(dimensions)))
+    return agreed[0]
 
 
 def _result_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -90,63 +94,63 @@ def _result_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _owned(local: LocalArray) -> np.ndarray:
-    """Return what a process owns of its buffer; of elements that several hold, the lowest rank's count."""
+    """Return the owned elements of a buffer; the lowest rank owns shared ones."""
     values = local.buffer
     coords = local.distribution.coords(local.rank)
-    for d, (one, place) in enumerate(zip(local.distribution.maps, coords, strict=True)):
-        runs = [run.places for run in owned_runs(one, place)]
+    for d, (map_, coordinate) in enumerate(zip(local.distribution.maps, coords, strict=True)):
+        runs = [run.positions for run in owned_runs(map_, coordinate)]
         if len(runs) == 1 and isinstance(runs[0], Range):
             values = values[(slice(None),) * d + (runs[0].as_slice(),)]
         else:
-            listed = [np.zeros(0, np.int64), *(r.indices() if isinstance(r, Range) else r for r in runs)]
-            values = values.take(np.concatenate(listed), axis=d)
+            positions = [np.zeros(0, np.int64), *(r.indices() if isinstance(r, Range) else r for r in runs)]
+            values = values.take(np.concatenate(positions), axis=d)
     return values
 
 
-def _bare(one: Map) -> Map:
-    """Return a map of what each process owns."""
-    if isinstance(one, Block):
-        return Block(one.bounds, None, one.periodic)
-    if isinstance(one, Unstructured):
-        owned = [one.indices(p)[one.owns(p)] for p in range(one.nprocs)]
-        return Unstructured(one.size, owned, one_to_one=True)
-    return one
+def _owned_map(map_: Map) -> Map:
+    """Return a map of the owned elements only."""
+    if isinstance(map_, Block):
+        return Block(map_.bounds, None, map_.periodic)
+    if isinstance(map_, Unstructured):
+        owned = [map_.indices(p)[map_.owns(p)] for p in range(map_.nprocs)]
+        return Unstructured(map_.size, owned, one_to_one=True)
+    return map_
 
 
 class _Reduction:
-    """The reduction of the values of one process, together with those of its team."""
+    """Reduction of the values of one process together with its group."""
 
-    def __init__(self, link: Link, team: Sequence[int], values: np.ndarray, axes: tuple[int, ...], fill: Any) -> None:
-        self._link, self._team, self._axes, self._fill = link, team, axes, fill
+    def __init__(self, link: Link, ranks: Sequence[int], values: np.ndarray, axes: tuple[int, ...], fill: Any) -> None:
+        self._link, self._ranks, self._axes, self._fill = link, ranks, axes, fill
         self._values = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
         if values.dtype.kind == "f":
             self._valid = ~np.isnan(self._values)
         else:
             self._valid = np.ones(values.shape, bool) if fill is None else self._values != fill
-        self._count = self._all(self._valid.sum(axis=axes, dtype=np.int64))
+        self._count = self._combine(self._valid.sum(axis=axes, dtype=np.int64))
 
-    def carry_out(self, operation: str) -> np.ndarray:
-        """Return the result, the same on all of the team."""
+    def compute(self, operation: str) -> np.ndarray:
+        """Return the result, equal on all processes of the group."""
         if operation == "count":
             return self._count
         if operation in ("min", "max"):
             return self._extreme(operation)
-        total = self._all(self._sum(self._values))
+        total = self._combine(self._sum(self._values))
         if operation == "sum":
             return total
-        mean = self._divided(total)
+        mean = self._divide_by_count(total)
         if operation == "mean":
             return mean
-        # In two passes: nothing is lost where the mean is large and the deviation small.
-        apart = self._values - np.expand_dims(mean, self._axes)
-        return np.asarray(np.sqrt(self._divided(self._all(self._sum(apart * apart)))))
+        # Two passes keep the precision of small deviations from a large mean.
+        deviations = self._values - np.expand_dims(mean, self._axes)
+        return np.asarray(np.sqrt(self._divide_by_count(self._combine(self._sum(deviations * deviations)))))
 
     def _sum(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(values.sum(axis=self._axes, dtype=np.float64, where=self._valid))
 
-    def _divided(self, total: np.ndarray) -> np.ndarray:
-        found = np.full(total.shape, np.nan)
-        return np.asarray(np.divide(total, self._count, out=found, where=self._count > 0))
+    def _divide_by_count(self, total: np.ndarray) -> np.ndarray:
+        quotient = np.full(total.shape, np.nan)
+        return np.asarray(np.divide(total, self._count, out=quotient, where=self._count > 0))
 
     def _extreme(self, operation: str) -> np.ndarray:
         dtype, combine = self._values.dtype, np.minimum if operation == "min" else np.maximum
@@ -155,29 +159,32 @@ class _Reduction:
         lowest, highest = (False, True) if dtype.kind == "b" else ends
         start = highest if operation == "min" else lowest
         own = combine.reduce(self._values, axis=self._axes, initial=start, where=self._valid)
-        found = self._all(np.asarray(own, dtype), combine)
+        extreme = self._combine(np.asarray(own, dtype), combine)
         missing = self._fill if self._fill is not None else (np.nan if dtype.kind == "f" else 0)
-        return np.where(self._count > 0, found, np.asarray(missing, dtype))
+        return np.where(self._count > 0, extreme, np.asarray(missing, dtype))
 
-    def _all(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
-        """Return what the values of the team come to."""
-        found = np.array(values, order="C", copy=True)
-        allreduce_tree(self._link, self._team, found, combine)
-        return found
+    def _combine(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
+        """Return the values of the group combined."""
+        combined = np.array(values, order="C", copy=True)
+        allreduce_tree(self._link, self._ranks, combined, combine)
+        return combined
 
 
-def _described(known: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
-    """Return what is known of a result: coordinates without the dimensions that are gone, and the method in cell_methods."""
-    gone = {known.dimensions[d] for d in axes}
-    coords = {name: c for name, c in known.coords.items() if not gone & set(c.dimensions)}
-    attrs = dict(known.attrs)
-    changed = replace(known, dimensions=tuple(d for d in known.dimensions if d not in gone), coords=coords)
+def _result_metadata(metadata: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
+    """Return the metadata of a result.
+
+    Coordinates along reduced dimensions are dropped, and the method is appended to cell_methods.
+    """
+    reduced = {metadata.dimensions[d] for d in axes}
+    coords = {name: c for name, c in metadata.coords.items() if not reduced & set(c.dimensions)}
+    attrs = dict(metadata.attrs)
+    changed = replace(metadata, dimensions=tuple(d for d in metadata.dimensions if d not in reduced), coords=coords)
     if operation == "count":
         attrs = {k: v for k, v in attrs.items() if k not in ("standard_name", "cell_methods", "units_metadata")}
         return replace(changed, attrs=attrs, units="1", calendar=None, fill_value=None)
-    method = " ".join(f"{name}:" for name in known.dimensions if name in gone) + f" {_METHODS[operation]}"
-    if gone:
+    method = " ".join(f"{name}:" for name in metadata.dimensions if name in reduced) + f" {_METHODS[operation]}"
+    if reduced:
         attrs["cell_methods"] = f"{attrs.get('cell_methods', '')} {method}".strip()
-    if gone and operation == "std" and has_temperature(known.units):
+    if reduced and operation == "std" and has_temperature(metadata.units):
         attrs["units_metadata"] = f"temperature: {DIFFERENCE}"
-    return replace(changed, attrs=attrs, fill_value=known.fill_value if dtype.kind in "iu" else None)
+    return replace(changed, attrs=attrs, fill_value=metadata.fill_value if dtype.kind in "iu" else None)

@@ -1,4 +1,4 @@
-"""What do the processes hold together? Sections of aggarray, or what each of them exports by the Distributed Array Protocol."""
+"""Sections that processes hold together: local arrays or DAP exports."""
 
 from typing import Any
 
@@ -9,62 +9,69 @@ from aggarray.arrays.ragged_local import LocalRagged
 from aggarray.errors import ExchangeError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.mpi.metadata import ReducedArray, metadata_of
-from aggarray.mpi.redistribution import described
+from aggarray.mpi.redistribution import describe_distribution
 from aggarray.mpi.transport import Link, agree
 
 
 def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:
-    """Return the section of this process, and for each rank of its distribution who holds it, the lowest first. Collective.
+    """Return the section of this process, and the holders of each section.
 
-    ``local``: a LocalArray, rows of which the samples are taken, or an exporter with ``__distarray__``: then what all
-    processes say makes the distribution. ExchangeError on all processes where they hold parts of different arrays, or some
-    part is not there.
+    ``local``: a LocalArray, a LocalRagged (its samples are used), or an exporter with ``__distarray__``, in which case the
+    exports of all processes determine the distribution. The processes are listed by rank of the distribution, the lowest first.
+    Collective; raises ExchangeError on all processes for parts of different arrays, or missing parts.
     """
     local = local.samples if isinstance(local, LocalRagged) else local
-    own = isinstance(local, ReducedArray) or (isinstance(local, LocalArray) and local.source is not None)
-    if all(agree(link, lambda: own, (what,))):
-        return local, _holders(link, local, what)
-    return _imported(link, local, what), [[p] for p in range(link.size)]
+    has_metadata = isinstance(local, ReducedArray) or (isinstance(local, LocalArray) and local.source is not None)
+    if all(agree(link, lambda: has_metadata, (what,))):
+        return local, _find_holders(link, local, what)
+    return _import_export(link, local, what), [[p] for p in range(link.size)]
 
 
-def _holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
-    """Return who holds what: what was reduced is held by several."""
-    found = agree(
+def _find_holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
+    """Return the processes that hold each section.
+
+    Several processes hold each section of a reduced array.
+    """
+    ranks = agree(
         link,
         lambda: local.rank,
-        (what, metadata_of(local).words, described(local.distribution), local.dtype.str[1:]),
+        (what, metadata_of(local).summary, describe_distribution(local.distribution), local.dtype.str[1:]),
     )
-    missing = sorted(set(range(local.distribution.nprocs)) - set(found))
+    missing = sorted(set(range(local.distribution.nprocs)) - set(ranks))
     if missing:
         raise ExchangeError(
-            f"{what}: {link.size} processes hold a distribution over {local.distribution.nprocs}, and none the section of "
-            f"rank {missing[0]}: give all of them"
+            f"{what}: none of {link.size} processes has the section of rank {missing[0]} of a distribution over "
+            f"{local.distribution.nprocs}",
+            hint="give all sections",
         )
-    return [[p for p, own in enumerate(found) if own == rank] for rank in range(local.distribution.nprocs)]
+    return [[p for p, own in enumerate(ranks) if own == rank] for rank in range(local.distribution.nprocs)]
 
 
-def _imported(link: Link, local: Any, what: str) -> LocalArray:
-    """Return the section of an exporter: what all processes say makes the distribution."""
+def _import_export(link: Link, local: Any, what: str) -> LocalArray:
+    """Return the section of an exporter.
 
-    def say() -> tuple[Any, ...]:
+    The exports of all processes determine the distribution.
+    """
+
+    def read_export() -> tuple[Any, ...]:
         if not hasattr(local, "__distarray__"):
-            raise ExchangeError(f"{type(local).__name__} does not export by __distarray__: give a LocalArray, or an exporter")
+            raise ExchangeError(f"{type(local).__name__} has no method __distarray__", hint="give a LocalArray or an exporter")
         export = local.__distarray__()
         buffer = LocalArray.from_distarray(export).buffer
         sections.append(buffer)
-        # Indices may be any buffer, not all of which can be sent.
-        dim_data = [{k: np.asarray(v) if k == "indices" else v for k, v in one.items()} for one in export["dim_data"]]
+        # Indices may be any buffer; some buffers cannot be pickled.
+        dim_data = [{k: np.asarray(v) if k == "indices" else v for k, v in entry.items()} for entry in export["dim_data"]]
         return export["__version__"], tuple(dim_data), buffer.shape, buffer.dtype.str[1:]
 
     sections: list[np.ndarray] = []
-    found = agree(link, say)
-    versions, dim_data, shapes, dtypes = zip(*found, strict=True)
+    exports = agree(link, read_export)
+    versions, dim_data, shapes, dtypes = zip(*exports, strict=True)
     if len(set(dtypes)) > 1 or len(set(versions)) > 1:
         raise ExchangeError(
-            f"{what}: dtypes {', '.join(sorted(set(dtypes)))}, versions {', '.join(sorted(set(versions)))}: give one"
+            f"{what}: dtypes {', '.join(sorted(set(dtypes)))}, versions {', '.join(sorted(set(versions)))}: give entry"
         )
     try:
         distribution = Distribution.from_dim_data(dim_data, versions[0], shapes)
     except ProtocolError as error:
-        raise ExchangeError(f"{what}: {error}") from error
+        raise ExchangeError(f"{what}: {' '.join(map(str, error.args))}", hint=error.hint) from error
     return LocalArray.holding(sections[0], distribution, link.rank)

@@ -1,6 +1,6 @@
-"""In which boxes of an array does each stored chunk lie, and how many bytes is it?
+"""Boxes of an array by stored chunk, with their stored sizes.
 
-Each process looks at a share of the partitions, and all tell each other: no file is opened by two for that.
+Each process inspects a share of the partitions, and all processes exchange the results, so that one process opens each file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,22 +18,25 @@ from aggarray.partition.plan import Indices, part_of
 from aggarray.read.chunk_index import find_chunk_index
 from aggarray.storage.access import Access
 
-#: Values without filters are read in any pieces: of so many bytes.
-_PLAIN = 4 << 20
+#: Bytes of a unit of values without filters, which can be cut anywhere.
+_UNIT_BYTES = 4 << 20
 
 
-def units_of(matrix: Matrix, access: Access, itemsize: int, share: range) -> Units:
-    """Return the units of some partitions, by their number in C order; ``itemsize``: of the master's values."""
+def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> Units:
+    """Return the units of some partitions, by their number in C order.
+
+    ``itemsize``: that of the master array.
+    """
     boxes: list[Any] = []
     costs: list[int] = []
     chunks: list[Any] = []
     for number in share:
         cell = np.unravel_index(number, matrix.cells)
         ref = int(matrix.refs[number])
-        table = _table(matrix, ref, access)
-        for box, chunk, cost in _units_of_cell(matrix, [int(i) for i in cell], ref, table, itemsize):
+        chunk_index = _find_chunks(matrix, ref, access)
+        for box, chunk, cost in _cell_units(matrix, [int(i) for i in cell], ref, chunk_index, itemsize):
             boxes.append(box)
-            # Partitions that have no file have no chunk in common.
+            # Partitions without a file share no chunk.
             chunks.append((ref, chunk) if chunk >= 0 else (-1 - number, -chunk))
             costs.append(cost)
     ndim = len(matrix.cells)
@@ -44,61 +47,67 @@ def units_of(matrix: Matrix, access: Access, itemsize: int, share: range) -> Uni
     )
 
 
-def _table(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
-    """Return the chunks of a sub-array; None where nobody knows: whoever reads it says what is wrong."""
+def _find_chunks(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
+    """Return the chunk index of a sub-array; None where it cannot be read.
+
+    The read raises the error.
+    """
     if ref < 0:
         return None
     try:
         with access.reach():
-            found = find_chunk_index(matrix.references, ref, access)
+            result = find_chunk_index(matrix.references, ref, access)
     except AggarrayError:
         return None
-    return None if found is None else found[0]
+    return None if result is None else result[0]
 
 
 Unit = tuple[list[tuple[int, int]], int, int]
 
 
-def _units_of_cell(matrix: Matrix, cell: Sequence[int], ref: int, table: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
-    """Yield the box, the number of its chunk (negative: none) and the cost of each unit of a partition."""
-    whole = [(int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True)]
-    size = prod(stop - start for start, stop in whole) * itemsize
-    inside = ref < 0 or matrix.references.uri_of(ref) is None
-    if inside or table is None:
-        # What a library reads is one piece.
-        yield whole, -1, 0 if inside else size
+def _cell_units(matrix: Matrix, cell: Sequence[int], ref: int, chunk_index: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
+    """Yield the box, chunk number and cost of each unit of a partition.
+
+    A negative chunk number means that the unit has no chunk.
+    """
+    region = [(int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True)]
+    size = prod(stop - start for start, stop in region) * itemsize
+    in_memory = ref < 0 or matrix.references.uri_of(ref) is None
+    if in_memory or chunk_index is None:
+        # A library reads the partition in one piece.
+        yield region, -1, 0 if in_memory else size
         return
-    if not table.filters:
-        yield from ((box, -1 - n, cost) for n, (box, cost) in enumerate(_stripes(whole, itemsize)))
+    if not chunk_index.filters:
+        yield from ((box, -1 - n, cost) for n, (box, cost) in enumerate(_stripes(region, itemsize)))
         return
     template = matrix.references.template_of(ref)
     parts = part_of(matrix, cell, template)
     rows: list[list[tuple[tuple[int, int], int]]] = []
-    fixed, strides = 0, _strides(table.grid)
-    along: dict[str, tuple[Indices, int, int]] = {}
-    for name, part, side, stride in zip(template.dimensions, parts, table.chunk, strides, strict=True):
+    fixed, strides = 0, _strides(chunk_index.grid)
+    parts_by_name: dict[str, tuple[Indices, int, int]] = {}
+    for name, part, side, stride in zip(template.dimensions, parts, chunk_index.chunk, strides, strict=True):
         if name in matrix.dimensions:
-            along[name] = (part, side, stride)
+            parts_by_name[name] = (part, side, stride)
         else:
             fixed += _first(part) // side * stride
-    for axis, (name, (start, stop)) in enumerate(zip(matrix.dimensions, whole, strict=True)):
-        if name not in along:
+    for axis, (name, (start, stop)) in enumerate(zip(matrix.dimensions, region, strict=True)):
+        if name not in parts_by_name:
             rows.append([((start, stop), 0)])
             continue
-        part, side, stride = along[name]
-        turned = bool(matrix.flips(axis, np.array([_flat(matrix, cell)]))[0])
-        rows.append([((start + a, start + b), n * stride) for a, b, n in _stretches(part, stop - start, side, turned)])
+        part, side, stride = parts_by_name[name]
+        flipped = bool(matrix.flips(axis, np.array([_flat_index(matrix, cell)]))[0])
+        rows.append([((start + a, start + b), n * stride) for a, b, n in _runs_by_chunk(part, stop - start, side, flipped)])
     for combination in product(*rows):
         number = fixed + sum(offset for _, offset in combination)
-        stored = int(table.sizes[number]) or prod(table.chunk) * table.dtype.itemsize
-        yield [ends for ends, _ in combination], number, stored if table.offsets[number] >= 0 else 0
+        stored = int(chunk_index.sizes[number]) or prod(chunk_index.chunk) * chunk_index.dtype.itemsize
+        yield [ends for ends, _ in combination], number, stored if chunk_index.offsets[number] >= 0 else 0
 
 
 def _strides(grid: Sequence[int]) -> list[int]:
     return [prod(grid[d + 1 :]) for d in range(len(grid))]
 
 
-def _flat(matrix: Matrix, cell: Sequence[int]) -> int:
+def _flat_index(matrix: Matrix, cell: Sequence[int]) -> int:
     return sum(i * s for i, s in zip(cell, _strides(matrix.cells), strict=True))
 
 
@@ -106,10 +115,12 @@ def _first(part: Indices) -> int:
     return int(part.start if isinstance(part, slice) else part[0])
 
 
-def _stretches(part: Indices, extent: int, side: int, turned: bool) -> list[tuple[int, int, int]]:
-    """Return (start, stop, chunk) of the stretches of a partition that lie in one chunk each, along one dimension.
+def _runs_by_chunk(part: Indices, extent: int, side: int, flipped: bool) -> list[tuple[int, int, int]]:
+    """Return the (start, stop, chunk) runs of a partition along one dimension.
 
-    >>> _stretches(slice(3, 9, 2), 3, 4, False), _stretches(slice(3, 9, 2), 3, 4, True)
+    Each run lies in one chunk.
+
+    >>> _runs_by_chunk(slice(3, 9, 2), 3, 4, False), _runs_by_chunk(slice(3, 9, 2), 3, 4, True)
     ([(0, 1, 0), (1, 3, 1)], [(2, 3, 0), (0, 2, 1)])
     """
     if isinstance(part, slice):
@@ -122,23 +133,23 @@ def _stretches(part: Indices, extent: int, side: int, turned: bool) -> list[tupl
         firsts = part[np.concatenate([[0], cuts])]
     edges = np.concatenate([[0], cuts, [extent]]).tolist()
     numbers = (firsts // side).tolist()
-    found = list(zip(edges[:-1], edges[1:], numbers, strict=True))
-    return [(extent - b, extent - a, n) for a, b, n in found] if turned else found
+    runs = list(zip(edges[:-1], edges[1:], numbers, strict=True))
+    return [(extent - b, extent - a, n) for a, b, n in runs] if flipped else runs
 
 
-def _stripes(whole: list[tuple[int, int]], itemsize: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
-    """Cut a partition that is stored plainly into stripes along its first dimensions."""
-    size = prod(stop - start for start, stop in whole) * itemsize
-    axis = next((d for d, (start, stop) in enumerate(whole) if stop - start > 1), None)
-    if axis is None or size <= _PLAIN:
-        yield whole, size
+def _stripes(region: list[tuple[int, int]], itemsize: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
+    """Cut a partition without filters into stripes along its first dimensions."""
+    size = prod(stop - start for start, stop in region) * itemsize
+    axis = next((d for d, (start, stop) in enumerate(region) if stop - start > 1), None)
+    if axis is None or size <= _UNIT_BYTES:
+        yield region, size
         return
-    start, stop = whole[axis]
-    step = max((stop - start) * _PLAIN // size, 1)
+    start, stop = region[axis]
+    step = max((stop - start) * _UNIT_BYTES // size, 1)
     for low in range(start, stop, step):
-        stripe = [*whole[:axis], (low, min(low + step, stop)), *whole[axis + 1 :]]
+        stripe = [*region[:axis], (low, min(low + step, stop)), *region[axis + 1 :]]
         cost = prod(b - a for a, b in stripe) * itemsize
-        if cost > 2 * _PLAIN:
+        if cost > 2 * _UNIT_BYTES:
             yield from _stripes(stripe, itemsize)
         else:
             yield stripe, cost

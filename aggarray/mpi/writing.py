@@ -1,4 +1,4 @@
-"""How do many processes write one array? Each its own chunks of one Zarr store, after neighbours have evened out borders."""
+"""Collective writing: each process writes its own chunks of a Zarr store."""
 
 import os
 from typing import Any
@@ -8,96 +8,102 @@ import numpy as np
 from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
-from aggarray.maps.fields import brief
+from aggarray.maps.fields import short_repr
 from aggarray.mpi.metadata import metadata_of
 from aggarray.mpi.reading import group_over
-from aggarray.mpi.schedule import incoming, outgoing
+from aggarray.mpi.schedule import plan_receives, plan_sends
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport import Link, Message, Part, agree, move, shared
+from aggarray.mpi.transport import Link, Message, Part, agree, call_on_root, move
 from aggarray.mpi.zarr_store import Store
 
 
 def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None = None) -> None:
-    """Write a distributed array to a Zarr store (version 3), with coordinates and attributes. Collective over ``comm``.
+    """Write a distributed array to a Zarr store (version 3).
 
-    ``local``: this process's section, a LocalArray or any exporter with ``__distarray__``. Every process writes whole chunks,
-    so that no two touch one; where the distribution is not cut at chunks, sections move between processes first.
-    Elements that several hold are the lowest rank's. ``name``: None is the array's own. A store that is there is added to;
-    ExchangeError on all processes where it has an array of that name, or other coordinates of the same names, or for what
-    does not fit. It is made beside the store, and comes into it when it is whole: nothing is left of an array that could not be
-    written, and who is killed meanwhile leaves a hidden folder that goes away with the next write.
+    ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. Coordinates and attributes are
+    written too. Each process writes whole chunks, so that no two processes write one chunk; where the distribution is not cut
+    between chunks, sections are redistributed first. Elements held by several processes come from the lowest rank. ``name``:
+    None for the name of the array. An existing store is extended. The array is written beside the store and renamed at the end:
+    a failed write leaves nothing, and a killed one a hidden folder that the next write removes. Collective over ``comm``;
+    raises ExchangeError on all processes where the store has an array of that name or other coordinates of the same names, and
+    for invalid arguments.
     """
     with group_over(comm) as group:
         link = group.section
-        section, held = import_sections(link, local, "write")
-        known, writers = metadata_of(section), [same[0] for same in held]
-        target_name = known.name if name is None else name
+        section, holders = import_sections(link, local, "write")
+        metadata, writers = metadata_of(section), [same[0] for same in holders]
+        target_name = metadata.name if name is None else name
 
         def check() -> None:
             os.fspath(path)
-            _check(target_name, section.dtype)
-            section.buffer  # noqa: B018 (what cannot be read is not begun to be written)
+            _check_target(target_name, section.dtype)
+            section.buffer  # noqa: B018 (read errors are raised before anything is written)
 
-        agree(link, check, ("write", brief(path), brief(target_name)))
-        source, labels = _numbered(section.distribution)
+        agree(link, check, ("write", short_repr(path), short_repr(target_name)))
+        source, labels = _renumber(section.distribution)
         dtype = section.dtype.newbyteorder("=")
         chunks, blocks = chunk_layout(source, max(dtype.itemsize, 1))
-        with Store(os.fspath(path), str(target_name), known) as store:
-            store.work = shared(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
-            values = _at_home(link, section, source, blocks, writers)
-            agree(link, lambda: store.put(_block(blocks, _place(link, section, writers)), values))
-            shared(link, store.finish)
+        with Store(os.fspath(path), str(target_name), metadata) as store:
+            store.work = call_on_root(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
+            values = _move_to_writers(link, section, source, blocks, writers)
+            agree(link, lambda: store.put(_block_region(blocks, _block_rank(link, section, writers)), values))
+            call_on_root(link, store.finish)
 
 
-def _check(name: Any, dtype: np.dtype[Any]) -> None:
+def _check_target(name: Any, dtype: np.dtype[Any]) -> None:
     if not isinstance(name, str) or not name or "/" in name:
-        raise ExchangeError(f"name {brief(name)}: give the array a name to be stored under, without '/'")
+        raise ExchangeError(f"invalid name {short_repr(name)}", hint="give the array a name without '/'")
     if dtype.kind not in "biufcM":
-        raise ExchangeError(f"values of {dtype} cannot be written together: give numbers or times")
+        raise ExchangeError(f"values of {dtype} cannot be written in parallel", hint="give numbers or times")
 
 
-def _numbered(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
-    """Return a distribution whose indices count from 0, and per dimension the labels that they stand for (None: the same)."""
+def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
+    """Return a distribution with indices from 0, and the original labels.
+
+    The labels of a dimension are None where they equal the indices.
+    """
     maps: list[Map] = []
     labels: list[np.ndarray | None] = []
-    for one in distribution.maps:
-        found = (
-            np.unique(np.concatenate([one.indices(p) for p in range(one.nprocs)])) if isinstance(one, Unstructured) else None
+    for map_ in distribution.maps:
+        distinct = (
+            np.unique(np.concatenate([map_.indices(p) for p in range(map_.nprocs)])) if isinstance(map_, Unstructured) else None
         )
-        if found is None or np.array_equal(found, np.arange(len(found))):
-            maps.append(one)
+        if distinct is None or np.array_equal(distinct, np.arange(len(distinct))):
+            maps.append(map_)
             labels.append(None)
             continue
-        lists = [np.searchsorted(found, one.indices(p)) for p in range(one.nprocs)]
-        maps.append(Unstructured(len(found), lists, one.one_to_one if isinstance(one, Unstructured) else False))
-        labels.append(found)
+        lists = [np.searchsorted(distinct, map_.indices(p)) for p in range(map_.nprocs)]
+        maps.append(Unstructured(len(distinct), lists, map_.one_to_one if isinstance(map_, Unstructured) else False))
+        labels.append(distinct)
     return Distribution(tuple(maps)), labels
 
 
-def _place(link: Link, section: LocalArray, writers: list[int]) -> int | None:
-    """Return which block this process writes; None where another does that."""
+def _block_rank(link: Link, section: LocalArray, writers: list[int]) -> int | None:
+    """Return the block that this process writes; None for no block."""
     return section.rank if writers[section.rank] == link.rank else None
 
 
-def _at_home(link: Link, section: LocalArray, source: Distribution, blocks: Distribution, writers: list[int]) -> np.ndarray:
-    """Return what a process writes, moved from where it was."""
-    rank = _place(link, section, writers)
+def _move_to_writers(
+    link: Link, section: LocalArray, source: Distribution, blocks: Distribution, writers: list[int]
+) -> np.ndarray:
+    """Return the values that this process writes, moved from their holders."""
+    rank = _block_rank(link, section, writers)
     dtype = section.dtype.newbyteorder("=")
     result = np.empty((0,) if rank is None else blocks.local_shape(rank), dtype)
-    given, taken = [], []
+    sends, receives = [], []
     if rank is not None:
-        for m in outgoing(source, rank, blocks):
-            given.append(Message(writers[m.peer], tuple(Part(section.buffer, b.source, b.shape) for b in m.boxes)))
-        for m in incoming(source, blocks, rank):
-            taken.append(Message(writers[m.peer], tuple(Part(result, b.target, b.shape) for b in m.boxes)))
-    move(link, given, taken, dtype)
+        for m in plan_sends(source, rank, blocks):
+            sends.append(Message(writers[m.rank], tuple(Part(section.buffer, b.source, b.shape) for b in m.boxes)))
+        for m in plan_receives(source, blocks, rank):
+            receives.append(Message(writers[m.rank], tuple(Part(result, b.target, b.shape) for b in m.boxes)))
+    move(link, sends, receives, dtype)
     return result
 
 
-def _block(blocks: Distribution, rank: int | None) -> tuple[slice, ...] | None:
-    """Return where the block of a process lies, None where it has none."""
+def _block_region(blocks: Distribution, rank: int | None) -> tuple[slice, ...] | None:
+    """Return the region of the block of a process, None without a block."""
     if rank is None:
         return None
-    bounds = [one.bounds for one in blocks.maps if isinstance(one, Block)]
+    bounds = [map_.bounds for map_ in blocks.maps if isinstance(map_, Block)]
     return tuple(slice(int(cuts[p]), int(cuts[p + 1])) for cuts, p in zip(bounds, blocks.coords(rank), strict=True))

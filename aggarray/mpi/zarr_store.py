@@ -1,7 +1,7 @@
-"""How does an array come into a Zarr store that many processes write? One of them makes it; then each puts its block.
+"""Zarr store that many processes write: one creates it, each puts a block.
 
-This happens in a folder beside the store. What is whole is renamed: the folder itself, or, into a store that is there, the
-coordinates and then the array.
+The array is written in a folder beside the store. The complete folder is renamed to a new store; in an existing store the
+coordinates are renamed into place, then the array.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from aggarray.mpi.metadata import ArrayMetadata, metadata_of_array
 from aggarray.storage.atomic import temporary_for
 from aggarray.storage.locks import Lock
 
-#: Shape, shape of a chunk, dtype.
+#: Shape, chunk shape, dtype.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
 
 
 class _Coordinate(NamedTuple):
-    """What is written of a coordinate."""
+    """The content of a coordinate to write."""
 
     dimensions: tuple[str, ...]
     values: np.ndarray
@@ -34,13 +34,14 @@ class _Coordinate(NamedTuple):
 
 
 class Store:
-    """A Zarr store (version 3) at a path, and an array that is added to it under a name; leave it, and nothing else is left.
+    """Zarr store (version 3) at a path, and an array to add under a name.
 
-    ``work``: the folder where it is made, which process 0 tells the others.
+    A context manager that removes unfinished work. ``work``: the folder of the unfinished array, sent by process 0 to the
+    others.
     """
 
-    def __init__(self, path: str, name: str, known: ArrayMetadata) -> None:
-        self._path, self._name, self._known = path, name, known
+    def __init__(self, path: str, name: str, metadata: ArrayMetadata) -> None:
+        self._path, self._name, self._metadata = path, name, metadata
         self.work = ""
         self._lock = Lock()
         self._real = os.path.realpath(path)
@@ -58,25 +59,23 @@ class Store:
         return not os.path.exists(os.path.join(self._real, "zarr.json"))
 
     @contextmanager
-    def _unwritten(self) -> Iterator[None]:
-        """Make what the system says inside a block an ExchangeError that names the store."""
+    def _convert_errors(self) -> Iterator[None]:
+        """Convert an OSError of the block to an ExchangeError with the path."""
         try:
             yield
         except OSError as error:
             # promise: mpi-store-error-path
             why = str(error) if error.errno is None else os.strerror(error.errno)
-            text = (
-                f"{self._path}: array {self._name!r} cannot be written: {why}; check the folder, its permissions and its space"
-            )
-            raise ExchangeError(text) from error
+            hint = "check the folder, its permissions and its space"
+            raise ExchangeError(f"cannot be written: {why}", path=self._path, variable=self._name, hint=hint) from error
 
     def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> str:
-        """Make the array, without values, and its coordinates, beside the store; return where.
+        """Create the array without values, and its coordinates; return the folder.
 
-        ``labels``: for each dimension which of its positions there are, None for all. ExchangeError for a path that is no
-        such store, and where the store has other things of these names. Whoever writes to the store meanwhile waits.
+        ``labels``: for each dimension its existing positions, None for all. Other writers of the store wait. Raises
+        ExchangeError for a path that is not such a store, or conflicting names in the store.
         """
-        with self._unwritten():
+        with self._convert_errors():
             self._check_path()
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
             # promise: mpi-store-atomic
@@ -88,72 +87,85 @@ class Store:
         import zarr
 
         if os.path.lexists(os.path.join(self._real, self._name)):
-            raise ExchangeError(f"{self._path}: there is an array {self._name!r} already: give another name, or remove it")
-        known, chosen = self._known, dict(zip(self._known.dimensions, labels, strict=True))
+            raise ExchangeError("exists", path=self._path, variable=self._name, hint="give another name, or remove the array")
+        metadata, labels_by_name = self._metadata, dict(zip(self._metadata.dimensions, labels, strict=True))
         coords = {
             key: _Coordinate(
-                c.dimensions, c[tuple(_all(chosen.get(d)) for d in c.dimensions)], metadata_of_array(c).attributes()
+                c.dimensions,
+                c[tuple(slice(None) if (index := labels_by_name.get(d)) is None else index for d in c.dimensions)],
+                metadata_of_array(c).attributes(),
             )
-            for key, c in known.coords.items()
+            for key, c in metadata.coords.items()
             if key != self._name
         }
         if not self._is_new:
-            # What is consolidated may not know of everything.
+            # Consolidated metadata may be incomplete.
             store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
-            self._check_dimensions(store, dict(zip(known.dimensions, layout[0], strict=True)))
-            coords = {key: one for key, one in coords.items() if not self._is_there(store, key, one)}
+            self._check_dimensions(store, dict(zip(metadata.dimensions, layout[0], strict=True)))
+            coords = {key: c for key, c in coords.items() if not self._has_coordinate(store, key, c)}
         self._coords = list(coords)
-        _uninterrupted(lambda: self._make(layout, coords))
+        _run_in_thread(lambda: self._make(layout, coords))
 
     def _make(self, layout: Layout, coords: Mapping[str, _Coordinate]) -> None:
         import zarr
 
-        made = zarr.open_group(self.work, mode="w-", zarr_format=3)
-        self._create_array(made, layout)
-        for key, one in coords.items():
-            made.create_array(key, data=one.values, dimension_names=one.dimensions, attributes=_plain(one.attributes))
+        group = zarr.open_group(self.work, mode="w-", zarr_format=3)
+        self._create_array(group, layout)
+        for key, c in coords.items():
+            group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
 
     def _check_path(self) -> None:
         path = self._path
-        there = os.path.isdir(path) and os.path.exists(os.path.join(path, "zarr.json"))
-        if os.path.exists(path) and not there and (os.path.isfile(path) or os.listdir(path)):
-            raise ExchangeError(f"{path}: there is something that is no Zarr store: give another path")
-        if there and _node(path) != "group":
-            raise ExchangeError(f"{path}: there is a Zarr array that is no store of several: give another path")
+        is_store = os.path.isdir(path) and os.path.exists(os.path.join(path, "zarr.json"))
+        if os.path.exists(path) and not is_store and (os.path.isfile(path) or os.listdir(path)):
+            raise ExchangeError("exists and is not a Zarr store", path=path, hint="give another path")
+        if is_store and _node_type(path) != "group":
+            raise ExchangeError("is a Zarr array, not a Zarr group", path=path, hint="give another path")
         if os.path.ismount(path):
-            raise ExchangeError(f"{path}: is a disk of its own: give a path in it")
+            raise ExchangeError("is a mount point", path=path, hint="give a path in it")
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
-        """Raise ExchangeError where an array of the store has a dimension of another size: nobody could read both."""
+        """Raise ExchangeError for a dimension of another size in the store.
+
+        Readers such as xarray reject a store with both.
+        """
         for key, array in store.arrays():
             for name, size in zip(array.metadata.dimension_names or (), array.shape, strict=False):
                 if name in sizes and sizes[name] != size:
                     raise ExchangeError(
-                        f"{self._path}: dimension {name!r} of {self._name!r} has size {sizes[name]}, that of {key!r} {size}: "
-                        "give another path"
+                        f"dimension {name!r} has size {sizes[name]}, that of {key!r} has size {size}",
+                        path=self._path,
+                        variable=self._name,
+                        hint="give another path",
                     )
 
-    def _is_there(self, store: Any, key: str, wanted: "_Coordinate") -> bool:
-        """Tell whether the store has a coordinate; ExchangeError where it has another one of that name."""
+    def _has_coordinate(self, store: Any, key: str, coordinate: _Coordinate) -> bool:
+        """Return whether the store has a coordinate.
+
+        Raises ExchangeError for another coordinate of that name.
+        """
         if key not in store:
             return False
-        found = store[key]
-        same = found.shape == wanted.values.shape and tuple(found.metadata.dimension_names or ()) == wanted.dimensions
-        measured = all(found.attrs.get(key) == wanted.attributes.get(key) for key in ("units", "calendar"))
-        if not same or not measured or not _equal(found[...], wanted.values):
-            raise ExchangeError(f"{self._path}: coordinate {key!r} there is not that of {self._name!r}: give another path")
+        stored = store[key]
+        same_shape = stored.shape == coordinate.values.shape
+        same_dimensions = tuple(stored.metadata.dimension_names or ()) == coordinate.dimensions
+        same_units = all(stored.attrs.get(name) == coordinate.attributes.get(name) for name in ("units", "calendar"))
+        if not (same_shape and same_dimensions and same_units and _equal(stored[...], coordinate.values)):
+            raise ExchangeError(
+                f"the stored coordinate {key!r} differs", path=self._path, variable=self._name, hint="give another path"
+            )
         return True
 
     def _create_array(self, store: Any, layout: Layout) -> None:
-        known, (shape, chunks, dtype) = self._known, layout
-        attributes = _plain(known.attributes())
-        if others := [c for c in known.coords if c not in known.dimensions]:
+        metadata, (shape, chunks, dtype) = self._metadata, layout
+        attributes = _to_json(metadata.attributes())
+        if others := [c for c in metadata.coords if c not in metadata.dimensions]:
             attributes["coordinates"] = " ".join(others)
-        if known.fill_value is not None:
-            attributes |= _plain({"_FillValue": known.fill_value})
-        fill = known.fill_value if known.fill_value is not None else (np.nan if dtype.kind == "f" else None)
+        if metadata.fill_value is not None:
+            attributes |= _to_json({"_FillValue": metadata.fill_value})
+        fill = metadata.fill_value if metadata.fill_value is not None else (np.nan if dtype.kind == "f" else None)
         more = {} if fill is None else {"fill_value": dtype.type(fill)}
-        names = known.dimensions
+        names = metadata.dimensions
         store.create_array(
             self._name, shape=shape, chunks=chunks, dtype=dtype, dimension_names=names, attributes=attributes, **more
         )
@@ -161,10 +173,10 @@ class Store:
     def put(self, region: tuple[slice, ...] | None, values: np.ndarray) -> None:
         """Write a block of values; None: this process has none."""
         if region is not None and values.size:
-            with self._unwritten():
-                # A loop of its own ends when nothing more is being written, after an error too.
+            with self._convert_errors():
+                # A separate event loop ends after all writes have ended, even after an error.
                 # promise: mpi-store-error-after-writes
-                _uninterrupted(lambda: asyncio.run(self._put(region, values)))
+                _run_in_thread(lambda: asyncio.run(self._put(region, values)))
 
     async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
         from zarr.api.asynchronous import open_array
@@ -173,10 +185,10 @@ class Store:
         await array.setitem(region or ..., values)
 
     def finish(self) -> None:
-        """Give what is whole its names, and put all metadata into one place, where xarray looks first."""
-        with self._unwritten():
+        """Rename the complete array and consolidate the metadata of the store."""
+        with self._convert_errors():
             if self._is_new:
-                _uninterrupted(lambda: _consolidate(self.work))
+                _run_in_thread(lambda: _consolidate(self.work))
                 self._lock.check()
                 os.rename(self.work, self._real)
             else:
@@ -185,35 +197,38 @@ class Store:
     def _add(self) -> None:
         # promise: mpi-store-consolidated
         _copy_metadata(self._real, self.work)
-        _uninterrupted(lambda: _consolidate(self.work))
+        _run_in_thread(lambda: _consolidate(self.work))
         self._lock.check()
         with ExitStack() as undo:
             for key in (*self._coords, self._name):
-                made, there = os.path.join(self.work, key), os.path.join(self._real, key)
-                undo.callback(_back, there, made)
-                os.rename(made, there)
+                source, target = os.path.join(self.work, key), os.path.join(self._real, key)
+                undo.callback(_undo_rename, target, source)
+                os.rename(source, target)
             undo.pop_all()
         os.replace(os.path.join(self.work, "zarr.json"), os.path.join(self._real, "zarr.json"))
 
 
-def _back(there: str, made: str) -> None:
-    """Undo a renaming, if it came to that."""
-    if not os.path.exists(made):
-        os.rename(there, made)
+def _undo_rename(target: str, source: str) -> None:
+    """Undo a renaming that took place."""
+    if not os.path.exists(source):
+        os.rename(target, source)
 
 
-def _uninterrupted(write: Callable[[], object]) -> None:
-    """Do what zarr does in threads of its own; who is interrupted waits until it is done, and can remove all of it."""
+def _run_in_thread(write: Callable[[], object]) -> None:
+    """Run a call of zarr in a thread, to its end even if interrupted.
+
+    An interrupted caller can then remove all files.
+    """
     with ThreadPoolExecutor(1) as pool:
         # promise: mpi-store-interrupt
         pool.submit(write).result()
 
 
 def _copy_metadata(store: str, to: str) -> None:
-    """Copy what the groups and arrays of a store say of themselves."""
+    """Copy the metadata of the groups and arrays of a store."""
     os.makedirs(to, exist_ok=True)
     shutil.copyfile(os.path.join(store, "zarr.json"), os.path.join(to, "zarr.json"))
-    if _node(store) == "group":
+    if _node_type(store) == "group":
         for name in os.listdir(store):
             if os.path.exists(os.path.join(store, name, "zarr.json")):
                 _copy_metadata(os.path.join(store, name), os.path.join(to, name))
@@ -227,26 +242,22 @@ def _consolidate(path: str) -> None:
         zarr.consolidate_metadata(path, zarr_format=3)
 
 
-def _node(path: str) -> Any:
+def _node_type(path: str) -> Any:
     with open(os.path.join(path, "zarr.json"), encoding="utf-8") as file:
-        found = json.load(file)
-    return found.get("node_type") if isinstance(found, dict) else None
+        metadata = json.load(file)
+    return metadata.get("node_type") if isinstance(metadata, dict) else None
 
 
-def _all(labels: np.ndarray | None) -> slice | np.ndarray:
-    return slice(None) if labels is None else labels
+def _equal(stored: Any, values: np.ndarray) -> bool:
+    if stored.dtype.kind in "fc" and values.dtype.kind in "fc":
+        return np.array_equal(stored, values, equal_nan=True)
+    return np.array_equal(stored, values)
 
 
-def _equal(found: Any, values: np.ndarray) -> bool:
-    if found.dtype.kind in "fc" and values.dtype.kind in "fc":
-        return np.array_equal(found, values, equal_nan=True)
-    return np.array_equal(found, values)
-
-
-def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON has them."""
-    found = {}
+def _to_json(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as JSON values."""
+    result = {}
     for name, value in attributes.items():
         item = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        found[name] = item.decode() if isinstance(item, bytes) else item
-    return found
+        result[name] = item.decode() if isinstance(item, bytes) else item
+    return result

@@ -19,7 +19,7 @@ from aggarray.cf.units.temperature import combined, temperature_difference
 from aggarray.errors import AggregationError, IndexFileError, UnitsError
 from aggarray.export.extract import extract
 from aggarray.mpi.metadata import ArrayMetadata
-from aggarray.mpi.reduction import _described
+from aggarray.mpi.reduction import _result_metadata
 from tests.support.index_files import changed
 from tests.support.netcdf import cube, one_array, write
 
@@ -253,7 +253,7 @@ def test_units_asked_for_of_what_does_not_convert(tmp_path: Path) -> None:
 
 def test_deviations_of_a_reduction_are_differences() -> None:
     known = ArrayMetadata("tas", ("time", "lat"), "K", None, None, {"units_metadata": "temperature: on_scale"}, {})
-    found = _described(known, "std", (0,), np.dtype("f8"))
+    found = _result_metadata(known, "std", (0,), np.dtype("f8"))
     assert found.attrs == {"cell_methods": "time: standard_deviation", **DIFFERENCE}
-    assert _described(known, "mean", (0,), np.dtype("f8")).attrs["units_metadata"] == "temperature: on_scale"
-    assert "units_metadata" not in _described(known, "count", (0,), np.dtype("i8")).attrs
+    assert _result_metadata(known, "mean", (0,), np.dtype("f8")).attrs["units_metadata"] == "temperature: on_scale"
+    assert "units_metadata" not in _result_metadata(known, "count", (0,), np.dtype("i8")).attrs

@@ -248,7 +248,7 @@ def test_nothing_is_written_any_more_when_an_error_is_told(
             ended.append(key)
 
     monkeypatch.setattr(LocalStore, "set", slowly)
-    monkeypatch.setattr("aggarray.mpi.schedule.chunk_grid._MOST", 1 << 17)
+    monkeypatch.setattr("aggarray.mpi.schedule.chunk_grid._MAX_BYTES", 1 << 17)
     with ProcessGroup.serial() as group, pytest.raises(aa.AggarrayError, match="No space left on device"):
         local = mpi.local(large["tas"], Distribution.regular(large["tas"].shape, "bbb", (1, 1, 1)), group)
         mpi.write(local, group, tmp_path / "s.zarr", "tas")

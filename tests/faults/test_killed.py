@@ -21,7 +21,7 @@ import aggarray as aa
 from aggarray.display.report import page
 from aggarray.display.report import write as write_page
 from aggarray.formats.base import Structure
-from aggarray.mpi.zarr_store import _uninterrupted
+from aggarray.mpi.zarr_store import _run_in_thread
 from aggarray.scan import workers
 from aggarray.scan.discovery import scan_files
 from aggarray.storage.atomic import put_in_place
@@ -167,7 +167,7 @@ def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
         other.join()
 
     with pytest.raises(KeyboardInterrupt):
-        _uninterrupted(write)
+        _run_in_thread(write)
     assert written == ["all"]
 
 

@@ -15,7 +15,7 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.dap import Block, Distribution, Unstructured
 from aggarray.errors import ProtocolError
-from aggarray.maps.balance import contiguous, longest_first
+from aggarray.maps.balance import assign_contiguous, assign_longest_first
 from tests.support.distributions import everywhere
 from tests.support.netcdf import NOLEAP, TAS, write
 
@@ -37,7 +37,7 @@ def tiled(*widths: list[int], holes: Any = ()) -> MasterArray:
 
 @given(COSTS, st.integers(1, 6))
 def test_the_costliest_run_is_as_cheap_as_can_be(costs: np.ndarray, count: int) -> None:
-    ranks = contiguous(costs, count)
+    ranks = assign_contiguous(costs, count)
     assert len(ranks) == len(costs) and (np.diff(ranks) >= 0).all()
     sums = np.bincount(ranks, costs, count)
     best = min(
@@ -51,7 +51,7 @@ def test_the_costliest_run_is_as_cheap_as_can_be(costs: np.ndarray, count: int) 
 
 @given(COSTS, st.integers(1, 6))
 def test_longest_first_is_near_the_best(costs: np.ndarray, count: int) -> None:
-    ranks = longest_first(costs, count)
+    ranks = assign_longest_first(costs, count)
     sums = np.bincount(ranks, costs, count)
     # Graham's bound of whoever gives each cost to the least burdened.
     assert len(ranks) == len(costs) and sums.max() <= costs.sum() / count + (1 - 1 / count) * costs.max(initial=0)

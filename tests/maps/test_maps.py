@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.search import between
+from aggarray.maps.search import find_intervals
 from tests.support.distributions import blocks, distributions, everywhere, maps
 
 SIZES = st.integers(0, 12)
@@ -338,8 +338,8 @@ def test_what_a_version_cannot_say_is_an_error(m: Block) -> None:
 def test_many_indices_are_found_as_few_are(cuts: list[int], size: int) -> None:
     edges = np.array([0, *sorted(c for c in cuts if c <= size), size])
     asked = np.resize(np.arange(size), 5000)
-    assert between(edges, asked).tolist() == (np.searchsorted(edges, asked, side="right") - 1).tolist()
-    assert Block(edges).owner(asked).tolist() == between(edges, asked[:size])[asked].tolist()
+    assert find_intervals(edges, asked).tolist() == (np.searchsorted(edges, asked, side="right") - 1).tolist()
+    assert Block(edges).owner(asked).tolist() == find_intervals(edges, asked[:size])[asked].tolist()
 
 
 class Hostile:

@@ -274,24 +274,24 @@ def check_wrong_use(root: ProcessGroup) -> None:
     both = root.grid((1, size))
     refuses(root, "does not broadcast", lambda: Broadcast(both, everybody))
     refuses(root, "give exactly one", lambda: AllSumReduce(everybody))
-    refuses(root, "axes_keep .*: give dimensions", lambda: AllSumReduce(everybody, axes_keep=[1]))
+    refuses(root, "axes_keep .*; give dimensions", lambda: AllSumReduce(everybody, axes_keep=[1]))
     more = Distribution.regular((4 * size,), "b", (size + 1,))
-    refuses(root, f"over {size + 1} processes for a group of {size}", lambda: Repartition(everybody, everybody, d, more))
+    refuses(root, f"over {size + 1} processes, but a group of {size}", lambda: Repartition(everybody, everybody, d, more))
     refuses(root, f"over {size + 1} processes", lambda: HaloExchange(everybody, more))
     refuses(
         root,
         "give distributions of one array",
         lambda: Repartition(everybody, everybody, d, Distribution.regular(5, "b", size)),
     )
-    refuses(root, "no Distribution", lambda: HaloExchange(everybody, "b"))
+    refuses(root, "not a Distribution", lambda: HaloExchange(everybody, "b"))
     refuses(root, "of two root groups", lambda: Repartition(everybody, ProcessGroup.serial(), d, d))
-    refuses(root, "give a shape of as many", lambda: root.grid((size, 2)))
-    refuses(root, "include .*: give each rank once", lambda: root.include([size]))
-    refuses(root, "include .*: give each rank once", lambda: root.include([0, 0]))
+    refuses(root, "does not fit", lambda: root.grid((size, 2)))
+    refuses(root, "include: .*; give each rank once", lambda: root.include([size]))
+    refuses(root, "include: .*; give each rank once", lambda: root.include([0, 0]))
     move, halo = Repartition(everybody, everybody, d, d), HaloExchange(everybody, d)
     ones = np.ones(4)
-    refuses(root, "section of this process is", lambda: move(np.ones(3) if last else ones))
-    refuses(root, "NoneType from a worker that takes part", lambda: move(None if last else ones))
+    refuses(root, "section of this process has", lambda: move(np.ones(3) if last else ones))
+    refuses(root, "NoneType on an active process", lambda: move(None if last else ones))
     refuses(root, "cannot be sent", lambda: move(ones.astype(object) if last else ones))
     refuses(root, "cannot be summed", lambda: AllSumReduce(everybody, axes_keep=())(np.array(["a"])))
     frozen = np.ones(4)
@@ -303,17 +303,17 @@ def check_wrong_use(root: ProcessGroup) -> None:
         refuses(root, "dtype float64 on process 0, float32 on process", lambda: move(ones.astype("f4") if last else ones))
         total_ = SumReduce(everybody, root.include([0]).grid((1,)))
         refuses(root, r"shape \(4,\) on process 0, \(3,\) on process", lambda: total_(np.ones(3) if last else ones))
-        refuses(root, "call the same everywhere", lambda: (move.adjoint if last else move)(ones))
+        refuses(root, "on all processes", lambda: (move.adjoint if last else move)(ones))
         refuses(
             root,
-            "call the same everywhere",
+            "on all processes",
             lambda: Repartition(everybody, everybody, d, d) if last else HaloExchange(everybody, d),
         )
-        refuses(root, "call the same everywhere", lambda: move(ones) if last else HaloExchange(everybody, d))
+        refuses(root, "on all processes", lambda: move(ones) if last else HaloExchange(everybody, d))
         other = Distribution.regular((4 * size,), "c", (size,))
-        refuses(root, "call the same everywhere", lambda: HaloExchange(everybody, other if last else d))
-        refuses(root, "include: .*: give the same everywhere", lambda: root.include([0, 1] if last else [1, 0]))
-        refuses(root, "grid: .*: give the same everywhere", lambda: root.grid((1, size) if last else (size, 1)))
+        refuses(root, "on all processes", lambda: HaloExchange(everybody, other if last else d))
+        refuses(root, "include: .*; give the same values on all processes", lambda: root.include([0, 1] if last else [1, 0]))
+        refuses(root, "grid: .*; give the same values on all processes", lambda: root.grid((1, size) if last else (size, 1)))
     assert np.array_equal(move(ones), ones)
 
 

@@ -14,7 +14,7 @@ import aggarray as aa
 from aggarray import mpi
 from aggarray.dap import Distribution, LocalArray
 from aggarray.mpi import AllSumReduce, Broadcast, ProcessGroup, Repartition
-from aggarray.mpi.transport import shared
+from aggarray.mpi.transport import call_on_root
 from aggarray.mpi.zarr_store import Store
 from tests.mpi.checks import refuses, section
 from tests.mpi.checks_files import Exporter, folder_of_all
@@ -24,21 +24,21 @@ def check_other_calls(root: ProcessGroup) -> None:
     """Another movement of the same class, arguments that are none: an error everywhere, and what follows is right."""
     size, me = root.size, root.rank or 0
     last, everybody = me == size - 1, root.grid((size,))
-    refuses(root, "include None: give a list", lambda: root.include(None))  # type: ignore[arg-type]
-    refuses(root, "shape 3: give a list", lambda: root.grid(3))  # type: ignore[arg-type]
-    refuses(root, "periodic True: give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
-    refuses(root, "keep 'x': give dimensions", lambda: everybody.subgrid("x"))  # type: ignore[arg-type]
-    refuses(root, "is no process group", lambda: Broadcast(None, everybody))  # type: ignore[arg-type]
+    refuses(root, "invalid include None; give a list", lambda: root.include(None))  # type: ignore[arg-type]
+    refuses(root, "invalid shape 3; give a list", lambda: root.grid(3))  # type: ignore[arg-type]
+    refuses(root, "invalid periodic True; give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
+    refuses(root, "invalid keep 'x'; give dimensions", lambda: everybody.subgrid("x"))  # type: ignore[arg-type]
+    refuses(root, "is not a process group", lambda: Broadcast(None, everybody))  # type: ignore[arg-type]
     if size == 1:
         return
-    refuses(root, f"process {size - 1}: include None: give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
-    refuses(root, "is no process group", lambda: Broadcast(everybody, None if last else everybody))  # type: ignore[arg-type]
+    refuses(root, f"process {size - 1}: invalid include None; give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
+    refuses(root, "is not a process group", lambda: Broadcast(everybody, None if last else everybody))  # type: ignore[arg-type]
     first, second = (Broadcast(root.include([rank]), root) for rank in (0, 1))
-    refuses(root, "do not want the same", lambda: (second if last else first)(me))
+    refuses(root, "processes 0 and .* differ", lambda: (second if last else first)(me))
     assert first(10 + me).item() == 10 and second(10 + me).item() == 11
     d, c = (Distribution.regular((2 * size,), kind, (size,)) for kind in "bc")
     there, back = Repartition(root, root, d, c), Repartition(root, root, c, d)
-    refuses(root, "do not want the same", lambda: (back if last else there)(np.ones(2)))
+    refuses(root, "processes 0 and .* differ", lambda: (back if last else there)(np.ones(2)))
     mine = section(np.arange(2 * size), d, me)
     assert np.array_equal(back(there(mine)), mine)
 
@@ -89,18 +89,18 @@ def check_other_arrays(root: ProcessGroup) -> None:
     size, me = root.size, root.rank or 0
     last = me == size - 1
     with folder_of_all(root) as folder:
-        shared(root.link, lambda: _arrays(folder))
+        call_on_root(root.link, lambda: _arrays(folder))
         tas, pr = (mpi.open(str(folder / f"{name}.nc"), root)[name] for name in ("tas", "pr"))
         even = Distribution.regular((6,), "b", (size,))
         locals_ = [mpi.local(a, even, root) for a in (tas, pr)]
         if size > 1:
-            refuses(root, "do not want the same", lambda: mpi.open(str(folder / ("pr.nc" if last else "tas.nc")), root))
-            refuses(root, "local: .*do not want the same", lambda: mpi.local(pr if last else tas, even, root))
-            refuses(root, "reduce: .*do not want the same", lambda: mpi.reduce(locals_[last], "sum", None, root))
+            refuses(root, "processes 0 and .* differ", lambda: mpi.open(str(folder / ("pr.nc" if last else "tas.nc")), root))
+            refuses(root, "local: processes 0 and .* differ", lambda: mpi.local(pr if last else tas, even, root))
+            refuses(root, "reduce: processes 0 and .* differ", lambda: mpi.reduce(locals_[last], "sum", None, root))
             for operation in (np.ones(2), lambda: 0):
                 wanted = operation if last else "sum"
                 refuses(root, "give one of", lambda o=wanted: mpi.reduce(locals_[0], o, None, root))  # type: ignore[misc]
-        refuses(root, "dimensions 1.5: give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
+        refuses(root, "invalid dimensions 1.5; give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
         # Text is read by one, like other small arrays.
         with mock.patch.object(aa.MasterArray, "read", autospec=True, side_effect=aa.MasterArray.read) as reads:
             owners = mpi.open(str(folder / "stations.nc"), root)["owner"]
@@ -121,16 +121,20 @@ def check_stores(root: ProcessGroup) -> None:
     size = root.size
     even = Distribution.regular((6,), "b", (size,))
     with folder_of_all(root) as folder:
-        shared(root.link, lambda: _arrays(folder))
+        call_on_root(root.link, lambda: _arrays(folder))
         arrays = {name: mpi.open(str(folder / f"{name}.nc"), root)[name] for name in ("tas", "pr", "later")}
         local = {name: mpi.local(a, even, root) for name, a in arrays.items()}
         store = folder / "out.zarr"
         mpi.write(local["tas"], root, store)
-        refuses(root, "coordinate 'time' there is not that of 'later'", lambda: mpi.write(local["later"], root, store))
+        refuses(root, "variable 'later': .*the stored coordinate 'time' differs", lambda: mpi.write(local["later"], root, store))
         mpi.write(local["pr"], root, store)
         short = mpi.local(arrays["pr"].lazy[:3], Distribution.regular((3,), "b", (size,)), root)
-        refuses(root, "'time' of 'short' has size 3, that of '.*' 6", lambda: mpi.write(short, root, store, "short"))
-        refuses(root, "is no store of several", lambda: mpi.write(local["pr"], root, store / "pr"))
+        refuses(
+            root,
+            "variable 'short': .*dimension 'time' has size 3, that of '.*' has size 6",
+            lambda: mpi.write(short, root, store, "short"),
+        )
+        refuses(root, "not a Zarr group", lambda: mpi.write(local["pr"], root, store / "pr"))
         refuses(root, "TypeError", lambda: mpi.write(local["pr"], root, None))  # type: ignore[arg-type]
         _failing(root, store, local["pr"], "again")
         mpi.write(local["pr"], root, store, "again")
@@ -140,7 +144,7 @@ def check_stores(root: ProcessGroup) -> None:
             assert set(found.variables) == {"time", "tas", "pr", "again", "height", "name"}
             assert found["again"].values.tolist() == list(range(6)) and found["name"].values[3] == "Ålesund"
         lazily = mpi.local(arrays["later"], even, root, collective=False)
-        shared(root.link, lambda: (folder / "later.nc").unlink())
+        call_on_root(root.link, lambda: (folder / "later.nc").unlink())
         words = _error(lambda: mpi.write(lazily, root, folder / "none.zarr"))
         assert "later.nc" in words and len(set(root.link.allgather(words))) == 1 and not (folder / "none.zarr").exists()
 

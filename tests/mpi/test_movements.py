@@ -103,14 +103,14 @@ def test_halo_takes_two_messages_per_dimension() -> None:
 
 
 def test_large_parcels_go_in_several_messages_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "LARGEST", 40)
+    monkeypatch.setattr(moving, "MAX_MESSAGE", 40)
     monkeypatch.setattr(moving, "_IN_FLIGHT", 1)
     for check in CHECKS[1:5]:
         run(4, check)
 
 
 def test_a_halo_wider_than_the_neighbour_is_an_error_that_says_so() -> None:
-    with pytest.raises(aa.ProtocolError, match=r"padding \[3, 3\] of rank 0, whose neighbours own"):
+    with pytest.raises(aa.ProtocolError, match=r"padding \[3, 3\] of rank 0 is too wide: the neighbours own"):
         Distribution.regular((8,), "b", (4,), padding={0: (3, 3)})
 
 

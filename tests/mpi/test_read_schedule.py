@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
-from aggarray.mpi.schedule.read_schedule import Units, chunks_to_read, chunks_to_receive, join_boxes, schedule_reads
+from aggarray.mpi.schedule.read_schedule import Units, join_boxes, plan_chunk_receives, plan_chunk_sends, schedule_reads
 from tests.support.distributions import maps
 
 
@@ -43,7 +43,7 @@ def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units
     found = [np.full(target.local_shape(rank), -1) for rank in range(target.nprocs)]
     for number, boxes in enumerate(dealt):
         assert len(boxes) == count
-        sent = {(rank, m.peer): m for rank in range(count) for m in chunks_to_read(boxes[rank], target)}
+        sent = {(rank, m.rank): m for rank in range(count) for m in plan_chunk_sends(boxes[rank], target)}
         for rank, own in enumerate(boxes):
             for box in own.tolist():
                 place = tuple(slice(a, b) for a, b in box)
@@ -52,10 +52,10 @@ def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units
                     if all(a <= u and v <= b for (a, b), (u, v) in zip(box, unit, strict=True)):
                         readers.setdefault(tuple(chunk), set()).add((rank, number))
         for rank in range(target.nprocs):
-            for message in chunks_to_receive(boxes, target, rank):
-                twin = sent.pop((message.peer, rank))
+            for message in plan_chunk_receives(boxes, target, rank):
+                twin = sent.pop((message.rank, rank))
                 for mine, theirs in zip(message.boxes, twin.boxes, strict=True):
-                    box = boxes[message.peer][theirs.array].tolist()
+                    box = boxes[message.rank][theirs.array].tolist()
                     values = whole[tuple(slice(a, b) for a, b in box)]
                     taken = values[_index(theirs.source, values.shape)]
                     found[rank][_index(mine.target, found[rank].shape)] = taken

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.memory.selection import Range
-from aggarray.mpi.schedule import broadcast_groups, halo_steps, halo_widths, incoming, kept_groups, neighbours, outgoing, union
-from aggarray.mpi.schedule.overlap import Run, overlaps_of
+from aggarray.mpi.schedule import (
+    broadcast_groups,
+    halo_steps,
+    halo_widths,
+    kept_groups,
+    neighbours,
+    plan_receives,
+    plan_sends,
+    union,
+)
+from aggarray.mpi.schedule.overlap import Run, find_overlap
 from tests.support.distributions import distributions, maps
 
 
@@ -37,7 +46,7 @@ def test_transposed_shapes_reverse_the_index_of_every_worker() -> None:
     [
         (([0, 1], (2,)), ([0, 1, 2], (3,)), r"shape \(2,\) does not broadcast to one of shape \(3,\)"),
         (([0], (1, 1)), ([0, 1, 2], (3,)), "does not broadcast"),
-        (([0, 1], (2,)), ([0, 1], (2, 2)), "destination: a grid of shape .* for 2 workers"),
+        (([0, 1], (2,)), ([0, 1], (2, 2)), "destination: a grid of shape .* does not fit 2 processes"),
         (([0, 0], (2,)), ([0, 1], (2,)), "repeat"),
     ],
 )
@@ -100,7 +109,7 @@ def test_unions_and_neighbours() -> None:
 )
 def test_progressions_meet_by_arithmetic(a: Any, b: Any, offset: int) -> None:
     first, second = Range(*a), Range(*b)
-    met = overlaps_of(Run(first, Range(offset, len(first))), Run(second, Range(0, len(second))))
+    met = find_overlap(Run(first, Range(offset, len(first))), Run(second, Range(0, len(second))))
     wanted = sorted(set(first.indices().tolist()) & set(second.indices().tolist()))
     buffer = np.concatenate([np.full(offset, -1), first.indices()])
     if met is None:
@@ -133,19 +142,19 @@ def _chosen(buffer: np.ndarray, selectors: Any) -> np.ndarray:
 @given(pairs())
 def test_repartition_brings_every_element_to_whoever_holds_it(pair: tuple[Distribution, Distribution]) -> None:
     source, target = pair
-    sent = {(r, m.peer): m for r in range(source.nprocs) for m in outgoing(source, r, target)}
+    sent = {(r, m.rank): m for r in range(source.nprocs) for m in plan_sends(source, r, target)}
     for rank in range(target.nprocs):
         wanted = _values(target, rank)
         times = np.zeros(wanted.shape, int)
-        for message in incoming(source, target, rank):
-            mine = _values(source, message.peer)
-            twin = sent.pop((message.peer, rank))
+        for message in plan_receives(source, target, rank):
+            mine = _values(source, message.rank)
+            twin = sent.pop((message.rank, rank))
             assert [b.shape for b in twin.boxes] == [b.shape for b in message.boxes]
             for box, other in zip(message.boxes, twin.boxes, strict=True):
                 assert np.array_equal(_chosen(mine, other.source), _chosen(wanted, box.target))
                 spots = np.ix_(*[np.arange(n)[s] for s, n in zip(box.target, wanted.shape, strict=True)])
                 times[spots if box.target else ...] += 1
-                _check_owned(source, message.peer, box.source)
+                _check_owned(source, message.rank, box.source)
         assert (times == 1).all()
     assert not sent
 
@@ -159,20 +168,22 @@ def _check_owned(source: Distribution, rank: int, selectors: Any) -> None:
 def test_large_blocks_and_cyclic_dimensions_meet_without_being_listed() -> None:
     size = 10**15
     source, target = Distribution((Block.even(size, 7),)), Distribution((Cyclic(size, 3),))
-    assert sum(m.size for m in outgoing(source, 6, target)) == size // 7
-    assert sum(m.size for m in incoming(source, target, 0)) == (size + 2) // 3
+    assert sum(m.size for m in plan_sends(source, 6, target)) == size // 7
+    assert sum(m.size for m in plan_receives(source, target, 0)) == (size + 2) // 3
     again = Distribution((Block.even(size, 3),))
-    assert [m.boxes[0].source for m in outgoing(source, 0, again)] == [(slice(0, size // 7 + 1, 1),)]
+    assert [m.boxes[0].source for m in plan_sends(source, 0, again)] == [(slice(0, size // 7 + 1, 1),)]
 
 
 def test_what_cannot_be_repartitioned() -> None:
     four, five = Distribution((Block.even(4, 2),)), Distribution((Block.even(5, 2),))
     with pytest.raises(aa.ExchangeError, match=r"shape \(4,\), target of shape \(5,\)"):
-        outgoing(four, 0, five)
+        plan_sends(four, 0, five)
     labels = Distribution((Unstructured(4, [[7, 0], [1, 2]]),))
-    with pytest.raises(aa.ExchangeError, match="dimension 0: process 0 of the target holds indices that nobody has"):
-        incoming(four, labels, 0)
-    assert [m.peer for m in incoming(labels, labels, 1)] == [1]
+    with pytest.raises(
+        aa.ExchangeError, match="dimension 0: process 0 of the target holds indices that the source does not have"
+    ):
+        plan_receives(four, labels, 0)
+    assert [m.rank for m in plan_receives(labels, labels, 1)] == [1]
 
 
 def _needed(size: int, nprocs: int, k: int, s: int, p: int, d: int) -> list[tuple[int, int]]:
@@ -200,7 +211,7 @@ def test_halo_widths_by_hand() -> None:
     assert halo_widths(3, 4, 5) == [(0, 0)] * 4
     assert halo_widths(10, 1, 3) == [(0, 0)]
     wide = halo_widths(8, 4, 7, padding=3)
-    with pytest.raises(aa.ProtocolError, match="whose neighbours own"):
+    with pytest.raises(aa.ProtocolError, match="the neighbours own"):
         Block.even(8, 4, padding=wide)
     for wrong in ({"kernel_size": 0}, {"kernel_size": 2.5}, {"kernel_size": 2, "stride": 0}, {"kernel_size": True}):
         with pytest.raises(aa.ExchangeError, match="give an integer of at least 1"):
@@ -219,10 +230,10 @@ def test_halo_steps_fill_all_padding_with_corners(distribution: Distribution) ->
     steps = [halo_steps(distribution, r) for r in ranks]
     assert len({len(s) for s in steps}) == 1
     for number in range(len(steps[0])):
-        sent = {(r, g.peer, g.way): buffers[r][g.here].copy() for r in ranks for g in steps[r][number].given}
+        sent = {(r, g.rank, g.direction): buffers[r][g.region].copy() for r in ranks for g in steps[r][number].sent}
         for rank, slab in product(ranks, range(2)):
             for filled in steps[rank][number].filled[slab : slab + 1]:
-                buffers[rank][filled.here] = sent.pop((filled.peer, rank, filled.way))
+                buffers[rank][filled.region] = sent.pop((filled.rank, rank, filled.direction))
         assert not sent
     for buffer, right in zip(buffers, wanted, strict=True):
         assert np.array_equal(buffer, right)

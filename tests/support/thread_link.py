@@ -48,7 +48,7 @@ class ThreadLink(Link):
     def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
         return into, (peer, self.rank, tag)
 
-    def first(self, pending: Sequence[Any]) -> int:
+    def wait_any(self, pending: Sequence[Any]) -> int:
         def done() -> int | None:
             return next((n for n, one in enumerate(pending) if one is None or self.hub.sent[one[1]]), None)
 

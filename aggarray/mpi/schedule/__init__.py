@@ -1,11 +1,11 @@
-"""Who sends what to whom? Schedules of broadcast, sum-reduce, repartition and halo exchange, and how chunks are dealt out.
+"""Schedules of communication: broadcast, repartition, halos and reads.
 
-Pure: processes are numbers here, and what they send are selections of their buffers. `transport` carries schedules out.
+The functions are pure: processes are ranks, and messages are selections of buffers. `transport` executes the schedules.
 """
 
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours, union
 from aggarray.mpi.schedule.halo import halo_steps, halo_widths
-from aggarray.mpi.schedule.overlap import Box, PlannedMessage, incoming, outgoing
+from aggarray.mpi.schedule.overlap import Box, PlannedMessage, plan_receives, plan_sends
 
 __all__ = [
     "Box",
@@ -13,9 +13,9 @@ __all__ = [
     "broadcast_groups",
     "halo_steps",
     "halo_widths",
-    "incoming",
     "kept_groups",
     "neighbours",
-    "outgoing",
+    "plan_receives",
+    "plan_sends",
     "union",
 ]

@@ -1,6 +1,6 @@
-"""Which processes belong together? Members of groups and grids, and the groups in which data are copied or summed.
+"""Members of groups and grids, and the groups of broadcasts and sums.
 
-A group is a tuple of ranks, a grid a group over a shape in C order. Ranks count in the root group, that of the communicator.
+A group is a tuple of ranks, a grid a group with a shape in C order. Ranks count in the root group, that of the communicator.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from aggarray.errors import ExchangeError
 
 
 def union(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    """Return the members of two groups: those of the first, then those of the second that are new.
+    """Return the members of two groups, the first group's first.
 
     >>> union((3, 1), (0, 1, 2))
     (3, 1, 0, 2)
@@ -21,27 +21,29 @@ def union(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
 
 
 def neighbours(shape: Sequence[int], periodic: Sequence[bool], index: Sequence[int]) -> list[tuple[int | None, int | None]]:
-    """Return for each dimension the ranks, in the grid, of the left and right neighbour of a place; None beyond an edge.
+    """Return the left and right neighbour's rank in the grid per dimension.
+
+    None stands for a neighbour beyond an edge.
 
     >>> neighbours((2, 3), (False, True), (0, 0))
     [(None, 3), (2, 1)]
     """
-    found = []
-    for d, (size, around) in enumerate(zip(shape, periodic, strict=True)):
+    pairs = []
+    for d, (size, wraps) in enumerate(zip(shape, periodic, strict=True)):
         pair: list[int | None] = []
-        for place in (index[d] - 1, index[d] + 1):
-            there = [*index[:d], place % size, *index[d + 1 :]]
-            inside = around or 0 <= place < size
-            pair.append(rank_at(shape, there) if inside else None)
-        found.append((pair[0], pair[1]))
-    return found
+        for coordinate in (index[d] - 1, index[d] + 1):
+            neighbour = [*index[:d], coordinate % size, *index[d + 1 :]]
+            inside = wraps or 0 <= coordinate < size
+            pair.append(rank_at(shape, neighbour) if inside else None)
+        pairs.append((pair[0], pair[1]))
+    return pairs
 
 
 def rank_at(shape: Sequence[int], index: Sequence[int]) -> int:
-    """Return the rank of a place in a grid, in C order."""
+    """Return the rank at coordinates of a grid, in C order."""
     rank = 0
-    for size, place in zip(shape, index, strict=True):
-        rank = rank * size + place
+    for size, coordinate in zip(shape, index, strict=True):
+        rank = rank * size + coordinate
     return rank
 
 
@@ -53,12 +55,12 @@ def broadcast_groups(
     transpose_src: bool = False,
     transpose_dest: bool = False,
 ) -> list[list[int]]:
-    """Return the groups in which a broadcast from a grid ``x`` to a grid ``y`` copies: one per worker of ``x``, root first.
+    """Return the broadcast groups from grid ``x`` to grid ``y``, root first.
 
-    ``x_shape`` is left-padded with ones to as many dimensions as ``y_shape`` has; then each dimension is equal in both, or 1 in
-    ``x``. The members behind the root are the workers of ``y``, in its order, with the same index over the equal dimensions.
-    ``transpose_src``, ``transpose_dest``: the grid with its dimensions in reverse, each worker at the reverse of its index.
-    ExchangeError where the shapes do not broadcast, or are not those of the ranks.
+    There is one group per process of ``x``. ``x_shape`` is left-padded with ones to the number of dimensions of ``y_shape``;
+    each dimension is then equal in both, or 1 in ``x``. The members after the root are the processes of ``y``, in its order,
+    with the same index along the equal dimensions. ``transpose_src``, ``transpose_dest``: reverse the dimensions of the grid,
+    and the index of each process. Raises ExchangeError where the shapes do not broadcast or do not fit the ranks.
 
     >>> broadcast_groups([1, 2, 3], (1, 3, 1), range(12), (2, 3, 2))
     [[1, 0, 6, 7], [2, 3, 8, 9], [3, 4, 5, 10, 11]]
@@ -66,38 +68,42 @@ def broadcast_groups(
     source, dest = as_grid(x_ranks, x_shape, "source"), as_grid(y_ranks, y_shape, "destination")
     source, dest = source.T if transpose_src else source, dest.T if transpose_dest else dest
     fits = source.ndim <= dest.ndim
-    wide = source.reshape((1,) * (dest.ndim - source.ndim) + source.shape) if fits else source
-    if not fits or any(n not in (1, m) for n, m in zip(wide.shape, dest.shape, strict=True)):
+    padded = source.reshape((1,) * (dest.ndim - source.ndim) + source.shape) if fits else source
+    if not fits or any(n not in (1, m) for n, m in zip(padded.shape, dest.shape, strict=True)):
         raise ExchangeError(
-            f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}: from the last dimension on, "
-            "each has to be equal, or 1 in the source"
+            f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}",
+            hint="make each dimension, from the last on, equal in both grids, or 1 in the source",
         )
-    # Which worker of the source each one of the destination hears from: broadcasting, as NumPy does it.
-    roots = np.broadcast_to(wide, dest.shape).ravel()
+    # The source of each destination, by the broadcasting rules of NumPy.
+    roots = np.broadcast_to(padded, dest.shape).ravel()
     members: dict[int, list[int]] = {int(root): [] for root in x_ranks}
     for root, member in zip(roots.tolist(), dest.ravel().tolist(), strict=True):
         members[root].append(member)
-    return [[root, *(m for m in found if m != root)] for root, found in members.items()]
+    return [[root, *(m for m in group if m != root)] for root, group in members.items()]
 
 
 def as_grid(ranks: Sequence[int], shape: Sequence[int], what: str) -> np.ndarray:
-    """Return ranks as an array of the grid's shape; ExchangeError where their number is another, or one repeats."""
+    """Return ranks as an array of the grid's shape.
+
+    Raises ExchangeError for a wrong number of ranks or a repeated one.
+    """
     numbers = np.array(list(ranks), np.int64)
     if any(n < 1 for n in shape) or prod(shape) != len(numbers):
-        raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} for {len(numbers)} workers: give a shape of as many")
+        raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} does not fit {len(numbers)} processes")
     if len(set(numbers.tolist())) < len(numbers):
-        raise ExchangeError(f"{what}: ranks {numbers.tolist()} repeat: name each worker once")
+        raise ExchangeError(f"{what}: ranks {numbers.tolist()} repeat", hint="give each rank once")
     return numbers.reshape(tuple(shape))
 
 
 def kept_groups(ranks: Sequence[int], shape: Sequence[int], keep: Sequence[int]) -> list[list[int]]:
-    """Return the workers of a grid in groups of equal places along the dimensions ``keep``, both in C order.
+    """Return the groups of ranks with equal coordinates along ``keep``.
+
+    Groups and members are in C order.
 
     >>> kept_groups(range(12), (2, 3, 2), (1,))
     [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
     """
     grid = as_grid(ranks, shape, "grid")
     others = [d for d in range(grid.ndim) if d not in keep]
-    groups = grid.transpose([*keep, *others]).reshape(prod(shape[d] for d in keep), -1)
-    found: list[list[int]] = groups.tolist()
-    return found
+    groups: list[list[int]] = grid.transpose([*keep, *others]).reshape(prod(shape[d] for d in keep), -1).tolist()
+    return groups

@@ -1,7 +1,7 @@
-"""How wide are the halos of a stencil, and which slabs do neighbours exchange to fill them?
+"""Halo widths of stencils, and the slabs that neighbours exchange.
 
-Dimension by dimension: a slab is full width, halos included, in the dimensions that are done, and without halos in those to
-come, so that corners arrive in two messages per dimension.
+Dimensions are exchanged one after the other. A slab includes the halos of the dimensions already exchanged, and excludes those
+of the following dimensions, so that corners arrive with two messages per dimension.
 """
 
 from collections.abc import Sequence
@@ -15,48 +15,47 @@ from aggarray.mpi.schedule.groups import rank_at
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """What passes between two processes: which of the elements that one owns fill the halo of the other.
+    """Part of a buffer that fills, or is, the halo of another process.
 
-    ``peer``: the other process, by its number in the distribution; ``way``: 0 towards higher ranks, 1 towards lower ones;
-    ``here``: the elements of the own buffer.
+    ``region``: the elements in the own buffer.
     """
 
-    peer: int
-    way: int
-    here: tuple[slice, ...]
+    rank: int
+    direction: int
+    region: tuple[slice, ...]
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HaloStep:
-    """The exchange along one dimension: what is given away, and the halos that are filled."""
+    """The exchange along one dimension: slabs to send, halos to fill."""
 
-    given: tuple[Slab, ...]
+    sent: tuple[Slab, ...]
     filled: tuple[Slab, ...]
 
 
 def halo_widths(
     size: int, nprocs: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1
 ) -> list[tuple[int, int]]:
-    """Return how many elements of its neighbours each process of one dimension needs at its left and right, by rank.
+    """Return the left and right halo widths of the processes of a dimension.
 
-    For outputs of a kernel, as many as floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1, shared out
-    evenly as the ``size`` inputs are. Nothing lies beyond the ends of the dimension; who has no output needs nothing. The
-    widths may be more than a neighbour has: a Block of them says so. ExchangeError for numbers that make no sense.
+    The outputs of a kernel, floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1, are distributed evenly, as
+    the ``size`` inputs are. There are no elements beyond the ends of the dimension; a process without outputs needs no halo. A
+    width may exceed the block of a neighbour, which Block rejects. Raises ExchangeError for invalid numbers.
 
     >>> halo_widths(10, 3, 3, padding=1)
     [(0, 1), (1, 1), (1, 0)]
     >>> halo_widths(11, 3, 2, stride=2)
     [(0, 0), (0, 0), (0, 0)]
     """
-    given = {"size": size, "nprocs": nprocs, "kernel_size": kernel_size, "stride": stride}
-    given |= {"padding": padding, "dilation": dilation}
-    for name, value in given.items():
+    arguments = {"size": size, "nprocs": nprocs, "kernel_size": kernel_size, "stride": stride}
+    arguments |= {"padding": padding, "dilation": dilation}
+    for name, value in arguments.items():
         least = 0 if name in ("size", "padding") else 1
         if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < least:
-            raise ExchangeError(f"{name}={value!r}: give an integer of at least {least}")
-    # NumPy's integers may be too narrow for what follows.
-    size, nprocs, kernel_size, stride, padding, dilation = (index(value) for value in given.values())
+            raise ExchangeError(f"invalid {name}={value!r}", hint=f"give an integer of at least {least}")
+    # Python integers: NumPy's may overflow below.
+    size, nprocs, kernel_size, stride, padding, dilation = (index(value) for value in arguments.values())
     reach = dilation * (kernel_size - 1)
     outputs = max((size + 2 * padding - reach - 1) // stride + 1, 0)
     ins, outs = Block.even(size, nprocs).bounds, Block.even(outputs, nprocs).bounds
@@ -70,34 +69,42 @@ def halo_widths(
 
 
 def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
-    """Return what a process exchanges with its neighbours, one step for each dimension with communication padding."""
+    """Return the exchange steps of a process with its neighbours.
+
+    There is one step for each dimension with communication padding.
+    """
     coords = distribution.coords(rank)
     owned = distribution.owned_slices(rank)
     extents = distribution.local_shape(rank)
     steps = []
-    for d, (one, place) in enumerate(zip(distribution.maps, coords, strict=True)):
-        if not any(_widths(one, p) != (0, 0) for p in range(one.nprocs)):
+    for d, (map_, coordinate) in enumerate(zip(distribution.maps, coords, strict=True)):
+        if not any(_widths(map_, p) != (0, 0) for p in range(map_.nprocs)):
             continue
 
-        def slab(other: int, way: int, low: int, count: int, d: int = d) -> Slab:
-            there = [*coords[:d], other % distribution.grid[d], *coords[d + 1 :]]
-            here = [*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :]]
-            return Slab(rank_at(distribution.grid, there), way, tuple(here), tuple(s.stop - s.start for s in here))
+        def slab(other: int, direction: int, low: int, count: int, d: int = d) -> Slab:
+            other_coords = [*coords[:d], other % distribution.grid[d], *coords[d + 1 :]]
+            region = [*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :]]
+            return Slab(
+                rank_at(distribution.grid, other_coords), direction, tuple(region), tuple(s.stop - s.start for s in region)
+            )
 
-        left, right = _widths(one, place)
-        wanted_right, wanted_left = _widths(one, (place + 1) % one.nprocs)[0], _widths(one, (place - 1) % one.nprocs)[1]
+        left, right = _widths(map_, coordinate)
+        right_needs, left_needs = (
+            _widths(map_, (coordinate + 1) % map_.nprocs)[0],
+            _widths(map_, (coordinate - 1) % map_.nprocs)[1],
+        )
         begin, end = owned[d].start, owned[d].stop
-        given = [slab(place + 1, 0, end - wanted_right, wanted_right), slab(place - 1, 1, begin, wanted_left)]
-        filled = [slab(place - 1, 0, 0, left), slab(place + 1, 1, end, right)]
-        steps.append(HaloStep(_real(given), _real(filled)))
+        sent = [slab(coordinate + 1, 0, end - right_needs, right_needs), slab(coordinate - 1, 1, begin, left_needs)]
+        filled = [slab(coordinate - 1, 0, 0, left), slab(coordinate + 1, 1, end, right)]
+        steps.append(HaloStep(_nonempty(sent), _nonempty(filled)))
     return steps
 
 
-def _real(slabs: Sequence[Slab]) -> tuple[Slab, ...]:
+def _nonempty(slabs: Sequence[Slab]) -> tuple[Slab, ...]:
     return tuple(s for s in slabs if all(s.shape))
 
 
-def _widths(one: Map, place: int) -> tuple[int, int]:
+def _widths(map_: Map, coordinate: int) -> tuple[int, int]:
     """Return the communication padding of a process along a dimension."""
-    whole = one.owned_slice(place)
-    return whole.start, one.extent(place) - whole.stop
+    owned = map_.owned_slice(coordinate)
+    return owned.start, map_.extent(coordinate) - owned.stop

@@ -1,7 +1,7 @@
-"""Who reads which stored chunks, so that each is decoded by one process only, and where does what was read go?
+"""Schedule of collective reads: the rank that reads each stored chunk.
 
-A unit is a box of the array that lies in one stored chunk. Units go to processes as stretches of about as many bytes, in the
-order of the processes that they are wanted by, so that little has to move; what a process gets is joined to a few boxes.
+A unit is a box of the array that lies in one stored chunk. Units are assigned in the order of the processes that require them,
+in shares of about equal cost, so that few bytes are moved. Each share is joined to few boxes.
 """
 
 from collections import defaultdict
@@ -12,15 +12,19 @@ from itertools import product
 import numpy as np
 
 from aggarray.maps import Distribution
-from aggarray.maps.balance import contiguous
+from aggarray.maps.balance import assign_contiguous
 from aggarray.memory.selection import Range
 from aggarray.mpi.schedule.groups import rank_at
-from aggarray.mpi.schedule.overlap import Box, Overlap, PlannedMessage, Run, box_of, held_runs, overlaps_of, owned_runs
+from aggarray.mpi.schedule.overlap import Box, Overlap, PlannedMessage, Run, box_of, find_overlap, held_runs, owned_runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Boxes, int64 (n, dimensions, 2), half-open; what each costs to read, int64 bytes; of which chunk it is, int64 (n, 2)."""
+    """Boxes of an array that lie in one stored chunk each.
+
+    ``boxes``: int64 (n, dimensions, 2), half-open; ``costs``: int64 bytes to read; ``chunks``: int64 (n, 2), the identity of
+    the chunk.
+    """
 
     boxes: np.ndarray
     costs: np.ndarray
@@ -28,28 +32,29 @@ class Units:
 
     @classmethod
     def joined(cls, several: Sequence["Units"]) -> "Units":
-        """Return all units of several."""
+        """Return the concatenation of several units."""
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in ("boxes", "costs", "chunks")))
 
 
 def schedule_reads(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:
-    """Return for each round the boxes that each of ``count`` processes reads for all; None where no chunk is wanted twice.
+    """Return for each round the boxes that each of ``count`` processes reads.
 
-    Chunks that nobody wants are left out. In a round a process reads no more than ``most`` elements, unless it is one chunk.
+    None where no two processes require one chunk. Chunks that are not required are left out. A process reads at most ``most``
+    elements in a round, or one chunk.
     """
-    wanted, preferred = _demand(units.boxes, target)
-    kept = np.flatnonzero(wanted)
-    boxes = units.boxes[kept]
-    _, group = np.unique(units.chunks[kept], axis=0, return_inverse=True)
+    holders, preferred = _demand(units.boxes, target)
+    required = np.flatnonzero(holders)
+    boxes = units.boxes[required]
+    _, group = np.unique(units.chunks[required], axis=0, return_inverse=True)
     group = group.reshape(-1)
-    # The first unit of each chunk speaks for it: the parts of a chunk are read together, for the price of one.
+    # The first unit of each chunk represents it: all units of a chunk are read together, at the cost of one.
     _, first = np.unique(group, return_index=True)
-    homes = preferred[kept][first]
-    if (wanted <= 1).all() and (homes[group] == preferred[kept]).all():
+    preferred_ranks = preferred[required][first]
+    if (holders <= 1).all() and (preferred_ranks[group] == preferred[required]).all():
         return None
-    order = np.lexsort([*boxes[first, :, 0].T[::-1], homes])
+    order = np.lexsort([*boxes[first, :, 0].T[::-1], preferred_ranks])
     sizes = np.bincount(group, (boxes[..., 1] - boxes[..., 0]).prod(axis=1)).astype(np.int64)
-    readers = contiguous(np.maximum(units.costs[kept][first][order], 1), count)
+    readers = assign_contiguous(np.maximum(units.costs[required][first][order], 1), count)
     reader, turn = np.empty_like(readers), np.empty_like(readers)
     reader[order], turn[order] = readers, _rounds(sizes[order], readers, most)
     return [
@@ -59,52 +64,59 @@ def schedule_reads(units: Units, target: Distribution, count: int, most: int) ->
 
 
 def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
-    """Return the round of each chunk: those of a reader, which stand together, fill one round after the other.
+    """Return the round of each chunk, filling one round of a reader at a time.
+
+    The chunks of a reader are consecutive.
 
     >>> _rounds(np.array([2, 2, 2, 9, 1]), np.array([0, 0, 0, 1, 1]), 4).tolist()
     [0, 0, 1, 0, 1]
     """
     turns = np.zeros(len(sizes), np.int64)
-    number, filled, before = 0, 0, -1
-    for place, (size, reader) in enumerate(zip(sizes.tolist(), readers.tolist(), strict=True)):
-        if reader != before:
-            number, filled, before = 0, 0, reader
+    number, filled, previous = 0, 0, -1
+    for position, (size, reader) in enumerate(zip(sizes.tolist(), readers.tolist(), strict=True)):
+        if reader != previous:
+            number, filled, previous = 0, 0, reader
         elif filled + size > most:
             number, filled = number + 1, 0
         filled += size
-        turns[place] = number
+        turns[position] = number
     return turns
 
 
 def _demand(boxes: np.ndarray, target: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many processes hold some of each box (more where padding wraps), and the first that owns some, by number."""
-    wanted, preferred = np.ones(len(boxes), np.int64), np.zeros(len(boxes), np.int64)
-    for d, one in enumerate(target.maps):
+    """Return the number of holders of each box, and the first owner's rank.
+
+    The number is higher where padding wraps.
+    """
+    holders, preferred = np.ones(len(boxes), np.int64), np.zeros(len(boxes), np.int64)
+    for d, map_ in enumerate(target.maps):
         ends, number = np.unique(boxes[:, d], axis=0, return_inverse=True)
-        held = np.array([_touched(held_runs(one, p), ends) for p in range(one.nprocs)])
-        owned = np.array([_touched(owned_runs(one, p), ends) for p in range(one.nprocs)])
+        held = np.array([_count_runs(held_runs(map_, p), ends) for p in range(map_.nprocs)])
+        owned = np.array([_count_runs(owned_runs(map_, p), ends) for p in range(map_.nprocs)])
         number = number.reshape(-1)
-        wanted *= held.sum(axis=0)[number]
-        preferred = preferred * one.nprocs + (owned > 0).argmax(axis=0)[number]
-    return wanted, preferred
+        holders *= held.sum(axis=0)[number]
+        preferred = preferred * map_.nprocs + (owned > 0).argmax(axis=0)[number]
+    return holders, preferred
 
 
-def _touched(runs: Sequence[Run], ends: np.ndarray) -> np.ndarray:
-    """Return for each (low, high) how many of some runs have an index between."""
-    found = np.zeros(len(ends), np.int64)
+def _count_runs(runs: Sequence[Run], ends: np.ndarray) -> np.ndarray:
+    """Return for each (low, high) the number of runs with an index in it."""
+    counts = np.zeros(len(ends), np.int64)
     low, high = ends[:, 0], ends[:, 1]
     for run in runs:
         if isinstance(run.indices, Range):
             number = np.maximum(-((run.indices.start - low) // run.indices.step), 0)
-            found += (number < len(run.indices)) & (run.indices.start + number * run.indices.step < high) & (low < high)
+            counts += (number < len(run.indices)) & (run.indices.start + number * run.indices.step < high) & (low < high)
         else:
             listed = np.sort(run.indices)
-            found += np.searchsorted(listed, low) < np.searchsorted(listed, high)
-    return found
+            counts += np.searchsorted(listed, low) < np.searchsorted(listed, high)
+    return counts
 
 
 def join_boxes(boxes: np.ndarray) -> np.ndarray:
-    """Join boxes that lie side by side, along the last dimension first; none may overlap.
+    """Join adjacent boxes, along the last dimension first.
+
+    Boxes must not overlap.
 
     >>> join_boxes(np.array([[[0, 1], [0, 2]], [[0, 1], [2, 4]], [[1, 2], [0, 4]]])).tolist()
     [[[0, 2], [0, 4]]]
@@ -113,8 +125,8 @@ def join_boxes(boxes: np.ndarray) -> np.ndarray:
         others = np.delete(boxes, d, axis=1).reshape(len(boxes), 2 * (boxes.shape[1] - 1))
         order = np.lexsort([boxes[:, d, 0], *others.T[::-1]])
         boxes, others = boxes[order], others[order]
-        apart = (others[1:] != others[:-1]).any(axis=1) | (boxes[1:, d, 0] != boxes[:-1, d, 1])
-        begins = np.concatenate([[0], np.flatnonzero(apart) + 1])[: len(boxes)]
+        is_start = (others[1:] != others[:-1]).any(axis=1) | (boxes[1:, d, 0] != boxes[:-1, d, 1])
+        begins = np.concatenate([[0], np.flatnonzero(is_start) + 1])[: len(boxes)]
         ends = np.append(begins[1:], len(boxes))[: len(begins)] - 1
         last = boxes[ends, d, 1]
         boxes = boxes[begins]
@@ -122,35 +134,35 @@ def join_boxes(boxes: np.ndarray) -> np.ndarray:
     return boxes
 
 
-def chunks_to_read(boxes: np.ndarray, target: Distribution) -> list[PlannedMessage]:
-    """Return what a process that has read boxes sends to each process of the target."""
-    found: dict[int, list[Box]] = defaultdict(list)
+def plan_chunk_sends(boxes: np.ndarray, target: Distribution) -> list[PlannedMessage]:
+    """Return the messages of a process that has read boxes to the target."""
+    boxes_by_rank: dict[int, list[Box]] = defaultdict(list)
     for number, box in enumerate(boxes.tolist()):
         rows = []
-        for one, ends in zip(target.maps, box, strict=True):
-            met = [(p, _meetings(ends, held_runs(one, p))) for p in range(one.nprocs)]
-            rows.append([(p, meetings) for p, meetings in met if meetings])
+        for map_, ends in zip(target.maps, box, strict=True):
+            overlaps = [(p, _overlaps(ends, held_runs(map_, p))) for p in range(map_.nprocs)]
+            rows.append([(p, common) for p, common in overlaps if common])
         for combination in product(*rows):
-            peer = rank_at(target.grid, [place for place, _ in combination])
-            found[peer] += _boxes([meetings for _, meetings in combination], number)
-    return [PlannedMessage(peer, tuple(parts)) for peer, parts in sorted(found.items())]
+            rank = rank_at(target.grid, [coordinate for coordinate, _ in combination])
+            boxes_by_rank[rank] += _boxes([common for _, common in combination], number)
+    return [PlannedMessage(rank, tuple(parts)) for rank, parts in sorted(boxes_by_rank.items())]
 
 
-def chunks_to_receive(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int) -> list[PlannedMessage]:
-    """Return what a process of the target gets from each process that has read boxes."""
-    held = [held_runs(one, place) for one, place in zip(target.maps, target.coords(rank), strict=True)]
-    found = []
-    for peer, boxes in enumerate(boxes_of_all):
+def plan_chunk_receives(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int) -> list[PlannedMessage]:
+    """Return the messages to a process of the target from all readers."""
+    held = [held_runs(map_, coordinate) for map_, coordinate in zip(target.maps, target.coords(rank), strict=True)]
+    messages = []
+    for reader, boxes in enumerate(boxes_of_all):
         parts: list[Box] = []
         for number, box in enumerate(boxes.tolist()):
-            parts += _boxes([_meetings(ends, runs) for ends, runs in zip(box, held, strict=True)], number)
-        found += [PlannedMessage(peer, tuple(parts))] if parts else []
-    return found
+            parts += _boxes([_overlaps(ends, runs) for ends, runs in zip(box, held, strict=True)], number)
+        messages += [PlannedMessage(reader, tuple(parts))] if parts else []
+    return messages
 
 
-def _meetings(ends: Sequence[int], runs: Sequence[Run]) -> list[Overlap]:
-    mine = Run(Range(ends[0], ends[1] - ends[0]), Range(0, ends[1] - ends[0]))
-    return [m for run in runs if (m := overlaps_of(mine, run)) is not None]
+def _overlaps(ends: Sequence[int], runs: Sequence[Run]) -> list[Overlap]:
+    run_of_box = Run(Range(ends[0], ends[1] - ends[0]), Range(0, ends[1] - ends[0]))
+    return [m for run in runs if (m := find_overlap(run_of_box, run)) is not None]
 
 
 def _boxes(along: Sequence[Sequence[Overlap]], number: int) -> Iterator[Box]:

@@ -1,6 +1,6 @@
-"""How is a schedule carried out? Bytes go through a `Link`, of which each back end has its own: one module of this folder.
+"""Execution of schedules: messages of bytes over links.
 
-A back end is a module with a class ``LINK`` derived from `base.Link`; there is no list to edit.
+Each back end is a module of this folder with a class ``LINK`` derived from `base.Link`.
 """
 
 import functools
@@ -9,7 +9,7 @@ import pkgutil
 from typing import Any
 
 from aggarray.errors import ExchangeError
-from aggarray.mpi.transport.agreement import agree, shared
+from aggarray.mpi.transport.agreement import agree, call_on_root
 from aggarray.mpi.transport.base import Link, Section
 from aggarray.mpi.transport.moving import BufferPool, Message, Part, move
 from aggarray.mpi.transport.trees import allreduce_tree, broadcast_object, broadcast_tree, reduce_tree
@@ -24,27 +24,29 @@ __all__ = [
     "allreduce_tree",
     "broadcast_object",
     "broadcast_tree",
+    "call_on_root",
     "link_over",
     "move",
     "reduce_tree",
-    "shared",
 ]
 
 
 @functools.cache
 def _back_ends() -> tuple[type[Link], ...]:
-    found = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
-    return tuple(module.LINK for module in found if hasattr(module, "LINK"))
+    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    return tuple(module.LINK for module in modules if hasattr(module, "LINK"))
 
 
 def link_over(comm: Any) -> Link:
-    """Return a link of its own over a communicator, or the link that is given; ExchangeError for anything else.
+    """Return a link over a communicator, or the link given.
 
-    Collective over the communicator.
+    Collective over the communicator. Raises ExchangeError for anything else.
     """
     if isinstance(comm, Link):
         return comm
     for back_end in _back_ends():
         if back_end.accepts(comm):
             return back_end.over(comm)
-    raise ExchangeError(f"{type(comm).__name__} is no communicator: give one of mpi4py (MPI.COMM_WORLD), or a ProcessGroup")
+    raise ExchangeError(
+        f"{type(comm).__name__} is not a communicator", hint="give one of mpi4py (MPI.COMM_WORLD), or a ProcessGroup"
+    )

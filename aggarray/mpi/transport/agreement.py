@@ -1,4 +1,4 @@
-"""How do processes find out together that something is wrong, so that all raise an error and none waits for another?"""
+"""Collective error handling: all processes raise the error of one."""
 
 import pickle
 from collections.abc import Callable
@@ -10,54 +10,60 @@ from aggarray.mpi.transport.base import Link
 _T = TypeVar("_T")
 
 
-def agree(link: Link, say: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
-    """Return what every process says, by rank; where it is an error, all raise that of the lowest rank. Collective.
+def agree(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> list[_T]:
+    """Return the result of a call on every process, by rank.
 
-    Errors of aggarray keep their class, others become ExchangeErrors; the message names the process. ``call``: what is being
-    done, in words, then what has to be the same for all; ExchangeError where processes are about to do different things.
+    Where calls fail, all processes raise the error of the lowest rank. Errors of aggarray keep their class and attributes,
+    others become ExchangeErrors; the message names the process. ``call``: a description of the operation, then values that must
+    be equal on all processes; ExchangeError where they differ. Collective.
     """
-    said: Any = None
-    wrong: AggarrayError | None = None
+    result: Any = None
+    own_error: AggarrayError | None = None
     try:
-        said = say()
+        result = produce()
     except AggarrayError as error:
-        wrong = error
-    except Exception as error:  # whatever it is, the others must not wait: code of other libraries runs here, too
-        wrong = ExchangeError(f"{type(error).__name__}: {error}")
-        wrong.__cause__ = error
-    found = (
-        [pickle.loads(words) for words in link.allgather(_packed(call, said, wrong))]
-        if link.size > 1
-        else [(call, said, wrong)]
-    )
-    for rank, (_, _, other) in enumerate(found):
-        if other is not None:
-            where = f"process {rank}: " if link.size > 1 else ""
-            raise type(other)(f"{where}{other}") from (wrong and (wrong.__cause__ or wrong) if rank == link.rank else None)
-    for rank, (other, _, _) in enumerate(found):
-        _compare(found[0][0], rank, other)
-    return [one for _, one, _ in found]
+        own_error = error
+    except Exception as error:  # foreign code may raise any exception, and the other processes must not wait
+        own_error = ExchangeError(f"{type(error).__name__}: {error}")
+        own_error.__cause__ = error
+    if link.size == 1:
+        if own_error is not None:
+            raise own_error
+        return [result]
+    gathered = [pickle.loads(data) for data in link.allgather(_pickled(call, result, own_error))]
+    for rank, (_, _, failure) in enumerate(gathered):
+        if failure is not None:
+            failure.args = (f"process {rank}: {' '.join(map(str, failure.args))}",)
+            raise failure from (own_error and (own_error.__cause__ or own_error) if rank == link.rank else None)
+    for rank, (other, _, _) in enumerate(gathered):
+        _compare(gathered[0][0], rank, other)
+    return [item for _, item, _ in gathered]
 
 
-def _packed(call: tuple[Any, ...], said: Any, wrong: AggarrayError | None) -> bytes:
+def _pickled(call: tuple[Any, ...], result: Any, error: AggarrayError | None) -> bytes:
     try:
-        return pickle.dumps((call, said, wrong), protocol=5)
-    except Exception as error:  # pickling runs code of what is pickled
-        return pickle.dumps((call[:1], None, ExchangeError(f"{type(error).__name__}: {error}")), protocol=5)
+        return pickle.dumps((call, result, error), protocol=5)
+    except Exception as failure:  # pickling runs foreign code
+        return pickle.dumps((call[:1], None, ExchangeError(f"{type(failure).__name__}: {failure}")), protocol=5)
 
 
 def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
-    """Raise ExchangeError where processes call different things."""
+    """Raise ExchangeError where processes call different operations."""
     if first[:1] != other[:1]:
-        names = [str(call[0]) if call else "something else" for call in (first, other)]
-        raise ExchangeError(f"process 0 calls {names[0]}, process {rank} {names[1]}: call the same everywhere")
-    if first != other:
-        differ = [f"{a} and {b}" for a, b in zip(first[1:], other[1:], strict=False) if a != b]
+        names = [str(call[0]) if call else "another operation" for call in (first, other)]
         raise ExchangeError(
-            f"{first[0]}: processes 0 and {rank} do not want the same ({', '.join(differ)}): call the same everywhere"
+            f"process 0 calls {names[0]}, process {rank} {names[1]}", hint="call the same operation on all processes"
+        )
+    if first != other:
+        values = [f"{a} and {b}" for a, b in zip(first[1:], other[1:], strict=False) if a != b]
+        raise ExchangeError(
+            f"{first[0]}: processes 0 and {rank} differ ({', '.join(values)})", hint="give the same values on all processes"
         )
 
 
-def shared(link: Link, make: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
-    """Return what process 0 makes, on all of them; its error is everybody's. Collective."""
-    return agree(link, lambda: None if link.rank else make(), call)[0]  # type: ignore[return-value]
+def call_on_root(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
+    """Return the result of a call on process 0 on all processes.
+
+    All processes raise its error. Collective.
+    """
+    return agree(link, lambda: None if link.rank else produce(), call)[0]  # type: ignore[return-value]

@@ -1,6 +1,6 @@
-"""What does a back end have to be able to do? Pass bytes between numbered processes, and show everybody what everybody says.
+"""Interface of a back end: messages of bytes between ranks, and allgather.
 
-Messages between two processes with one tag arrive in the order in which they were sent. All else is built on this.
+Messages between two ranks with one tag arrive in the order in which they were sent.
 """
 
 import pickle
@@ -10,96 +10,105 @@ from typing import Any, Self
 
 import numpy as np
 
-#: Tags of messages: of trees, of moves (one more for each way), and of what sections say.
-TREE, MOVE, SAID = 1, 2, 8
+#: Tags of messages: of trees, of moves (plus the direction), and of objects in sections.
+TREE, MOVE, OBJECT = 1, 2, 8
 
 
 class Link(ABC):
-    """One process's end of the connections between ``size`` processes, itself being number ``rank``."""
+    """End of the connections between ``size`` processes, of rank ``rank``."""
 
     rank: int
     size: int
 
     @classmethod
     def accepts(cls, comm: Any) -> bool:
-        """Tell whether the back end makes links over such a communicator."""
+        """Return whether the back end makes links over a communicator."""
         return False
 
     @classmethod
     def over(cls, comm: Any) -> Self:
-        """Return a link over a communicator, whose messages nobody else sees. Collective."""
+        """Return a link over a private duplicate of a communicator. Collective."""
         raise NotImplementedError
 
     @abstractmethod
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all processes give, by rank; small objects. Collective."""
+        """Return the small objects of all processes, by rank. Collective."""
 
     @abstractmethod
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to send contiguous bytes (uint8, at most 1 GiB), which must not change before `first` has returned this."""
+    def send(self, data: np.ndarray, rank: int, tag: int) -> Any:
+        """Start to send contiguous uint8, at most 1 GiB; return the request.
+
+        The bytes must not change before the request is done.
+        """
 
     @abstractmethod
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to receive exactly so many bytes."""
+    def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
+        """Start to receive exactly as many bytes as ``into`` has.
+
+        Returns the request.
+        """
 
     @abstractmethod
-    def first(self, pending: Sequence[Any]) -> int:
-        """Wait until one of some sends and receives is done; return which."""
+    def wait_any(self, requests: Sequence[Any]) -> int:
+        """Wait until one of some requests is done; return its index."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the link holds. Collective."""
+        """Free the resources of the link. Collective."""
 
-    def wait(self, pending: Sequence[Any]) -> None:
-        """Wait until all are done."""
-        left = list(pending)
-        while left:
-            del left[self.first(left)]
+    def wait_all(self, requests: Sequence[Any]) -> None:
+        """Wait until all requests are done."""
+        remaining = list(requests)
+        while remaining:
+            del remaining[self.wait_any(remaining)]
 
 
 class Section(Link):
-    """A link between some of the processes of another, numbered in the order given; nothing of its own to free."""
+    """Link between some of the processes of another link, in the order given.
+
+    It has no resources of its own.
+    """
 
     def __init__(self, link: Link, ranks: Sequence[int]) -> None:
         self._link, self._ranks = link, tuple(ranks)
         self.rank, self.size = self._ranks.index(link.rank), len(self._ranks)
 
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to send."""
-        return self._link.send(data, self._ranks[peer], tag)
+    def send(self, data: np.ndarray, rank: int, tag: int) -> Any:
+        """Start to send."""
+        return self._link.send(data, self._ranks[rank], tag)
 
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to receive."""
-        return self._link.receive(into, self._ranks[peer], tag)
+    def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
+        """Start to receive."""
+        return self._link.receive(into, self._ranks[rank], tag)
 
-    def first(self, pending: Sequence[Any]) -> int:
-        """Wait for one."""
-        return self._link.first(pending)
+    def wait_any(self, requests: Sequence[Any]) -> int:
+        """Wait for one request."""
+        return self._link.wait_any(requests)
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all say: told to the first, who tells the others."""
-        mine = pickle.dumps(item)
+        """Return the objects of all processes, gathered on rank 0 and sent back."""
         if self.rank:
-            self._say(mine, 0)
-            found: list[Any] = pickle.loads(self._hear(0))
-            return found
-        said = [mine, *(self._hear(peer) for peer in range(1, self.size))]
-        items = [pickle.loads(one) for one in said]
-        everything = pickle.dumps(items)
-        for peer in range(1, self.size):
-            self._say(everything, peer)
+            self._send_object(pickle.dumps(item), 0)
+            received: list[Any] = pickle.loads(self._receive_object(0))
+            return received
+        # The own item is pickled too, so that all processes get copies.
+        pickled = [pickle.dumps(item), *(self._receive_object(rank) for rank in range(1, self.size))]
+        items = [pickle.loads(data) for data in pickled]
+        gathered = pickle.dumps(items)
+        for rank in range(1, self.size):
+            self._send_object(gathered, rank)
         return items
 
-    def _say(self, words: bytes, peer: int) -> None:
-        length = np.array([len(words)], np.int64).view(np.uint8)
-        self.wait([self.send(length, peer, SAID), self.send(np.frombuffer(words, np.uint8), peer, SAID)])
+    def _send_object(self, pickled: bytes, rank: int) -> None:
+        length = np.array([len(pickled)], np.int64).view(np.uint8)
+        self.wait_all([self.send(length, rank, OBJECT), self.send(np.frombuffer(pickled, np.uint8), rank, OBJECT)])
 
-    def _hear(self, peer: int) -> bytes:
+    def _receive_object(self, rank: int) -> bytes:
         length = np.zeros(1, np.int64)
-        self.wait([self.receive(length.view(np.uint8), peer, SAID)])
-        words = np.empty(int(length[0]), np.uint8)
-        self.wait([self.receive(words, peer, SAID)])
-        return words.tobytes()
+        self.wait_all([self.receive(length.view(np.uint8), rank, OBJECT)])
+        pickled = np.empty(int(length[0]), np.uint8)
+        self.wait_all([self.receive(pickled, rank, OBJECT)])
+        return pickled.tobytes()
 
     def close(self) -> None:
-        """Do nothing: the link belongs to others."""
+        """Do nothing: the parent link stays open."""

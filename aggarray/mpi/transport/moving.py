@@ -1,8 +1,7 @@
-"""How do boxes of one process's arrays get into those of others?
+"""Exchange of boxes of arrays between processes.
 
-All receives are posted, then parcels are packed and sent, a bounded number of bytes at a time, and what arrives is unpacked
-in the order of arrival. What a process has for itself is copied without a message. A box that is contiguous as it is, is
-neither packed nor unpacked.
+All receives are posted first. Messages are then packed and sent, a bounded number of bytes at a time, and unpacked in the order
+of arrival. Messages of a process to itself are copied. A contiguous box is sent and received without a copy.
 """
 
 from collections import deque
@@ -15,13 +14,13 @@ import numpy as np
 from aggarray.mpi.schedule.overlap import Index
 from aggarray.mpi.transport.base import MOVE, Link
 
-#: Copies that are being sent take no more bytes than this, unless a single one does; a message has at most so many.
-_IN_FLIGHT, LARGEST = 64 << 20, 1 << 30
-_HUGE = 1 << 22
+#: Maximum bytes of packed messages in transit (except a single larger one), and of one MPI message.
+_IN_FLIGHT, MAX_MESSAGE = 64 << 20, 1 << 30
+_HUGE_PAGES = 1 << 22
 
 
 class Part(NamedTuple):
-    """A box of an array, one selector per dimension, and its shape."""
+    """A box of an array: one selector per dimension, and its shape."""
 
     array: np.ndarray
     selectors: tuple[Index, ...]
@@ -31,34 +30,37 @@ class Part(NamedTuple):
     def view(self) -> np.ndarray | None:
         """The box as a view of the array; None where indices are listed."""
         if all(isinstance(s, slice) for s in self.selectors):
-            found: np.ndarray = self.array[(*self.selectors, ...)]
-            return found
+            box: np.ndarray = self.array[(*self.selectors, ...)]
+            return box
         return None
 
     def get(self) -> np.ndarray:
-        """Return the values, as a view where that can be."""
+        """Return the values, as a view where possible."""
         view = self.view
-        return self.array[self._listed] if view is None else view
+        return self.array[self._index_arrays] if view is None else view
 
     def put(self, values: Any, add: bool) -> None:
         """Set the values, or add to them."""
         view = self.view
-        array, index = (self.array, self._listed) if view is None else (view, (...,))
+        array, index = (self.array, self._index_arrays) if view is None else (view, (...,))
         if add:
             values = array[index] + values
         array[index] = values
 
     @property
-    def _listed(self) -> tuple[np.ndarray, ...]:
+    def _index_arrays(self) -> tuple[np.ndarray, ...]:
         return np.ix_(*(np.arange(n)[s] for s, n in zip(self.selectors, self.array.shape, strict=True)))
 
 
 class Message(NamedTuple):
-    """What goes to another process, or comes from it: boxes one after the other. ``way`` tells several between two apart."""
+    """Consecutive boxes to send to, or receive from, a rank.
 
-    peer: int
+    ``direction``: distinguishes several messages between two ranks.
+    """
+
+    rank: int
     parts: tuple[Part, ...]
-    way: int = 0
+    direction: int = 0
 
     @property
     def size(self) -> int:
@@ -67,143 +69,146 @@ class Message(NamedTuple):
 
 
 def bytes_of(values: np.ndarray) -> np.ndarray:
-    """Return a contiguous array as its bytes, uint8; no copy."""
+    """Return the bytes of a contiguous array as uint8, without a copy."""
     return values.reshape(-1).view(np.uint8)
 
 
 def pieces_of(data: np.ndarray) -> list[np.ndarray]:
-    """Cut bytes into messages."""
-    return [data[start : start + LARGEST] for start in range(0, len(data), LARGEST)]
+    """Cut bytes into pieces of at most the maximum message size."""
+    return [data[start : start + MAX_MESSAGE] for start in range(0, len(data), MAX_MESSAGE)]
 
 
 class BufferPool:
-    """Memory for copies on their way, uint8, used again by later moves: what is new to a process costs as much as decoding.
+    """Pool of uint8 buffers, because new memory costs as much as decoding.
 
-    >>> crates = Crates()
-    >>> crates.give_back(first := crates.take(100))
-    >>> crates.take(50) is first, crates.take(50) is first
+    >>> pool = BufferPool()
+    >>> pool.release(first := pool.acquire(100))
+    >>> pool.acquire(50) is first, pool.acquire(50) is first
     (True, False)
     """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
 
-    def take(self, size: int) -> np.ndarray:
-        """Return so many bytes, or more; the smallest that are free."""
-        fitting = [n for n, crate in enumerate(self._free) if len(crate) >= size]
-        if fitting:
-            return self._free.pop(min(fitting, key=lambda n: len(self._free[n])))
-        # Of arrays from this size on NumPy asks for huge pages, of which the system hands out hundreds at a time.
-        return np.empty(max(size, _HUGE) if size > _HUGE // 8 else size, np.uint8)
+    def acquire(self, size: int) -> np.ndarray:
+        """Return the smallest sufficient free buffer, or a new one."""
+        sufficient = [n for n, buffer in enumerate(self._free) if len(buffer) >= size]
+        if sufficient:
+            return self._free.pop(min(sufficient, key=lambda n: len(self._free[n])))
+        # From this size on NumPy requests huge pages, which fault hundreds of pages at a time.
+        return np.empty(max(size, _HUGE_PAGES) if size > _HUGE_PAGES // 8 else size, np.uint8)
 
-    def give_back(self, crate: np.ndarray) -> None:
-        """Keep memory that is no longer used, as long as it is little enough."""
-        if sum(map(len, self._free)) + len(crate) <= _IN_FLIGHT:
-            self._free.append(crate)
+    def release(self, buffer: np.ndarray) -> None:
+        """Return a buffer to the pool, up to the limit of the pool."""
+        if sum(map(len, self._free)) + len(buffer) <= _IN_FLIGHT:
+            self._free.append(buffer)
 
 
 def move(
     link: Link,
-    given: Sequence[Message],
-    taken: Sequence[Message],
+    outgoing: Sequence[Message],
+    incoming: Sequence[Message],
     dtype: np.dtype[Any],
     add: bool = False,
-    crates: BufferPool | None = None,
+    buffers: BufferPool | None = None,
 ) -> None:
-    """Send parcels and receive others, of elements of ``dtype``; ``add``: to what is there, instead of replacing it."""
-    journey = _Exchange(link, dtype, add, BufferPool() if crates is None else crates)
-    for parcel in taken:
-        if parcel.peer != link.rank:
-            journey.expect(parcel)
-    home = {p.way: p for p in given if p.peer == link.rank}
-    waiting = deque(p for p in given if p.peer != link.rank)
-    for parcel in taken:
-        if parcel.peer == link.rank:
-            for here, there in zip(home[parcel.way].parts, parcel.parts, strict=True):
-                there.put(here.get(), add)
-    while waiting or journey.pending:
-        while waiting and journey.has_room:
-            journey.dispatch(waiting.popleft())
-        if journey.pending:
-            journey.step()
+    """Send and receive messages of elements of ``dtype``.
+
+    ``add``: add to the target's elements instead of replacing them.
+    """
+    exchange = _Exchange(link, dtype, add, BufferPool() if buffers is None else buffers)
+    for message in incoming:
+        if message.rank != link.rank:
+            exchange.start_receive(message)
+    own_messages = {message.direction: message for message in outgoing if message.rank == link.rank}
+    waiting = deque(message for message in outgoing if message.rank != link.rank)
+    for message in incoming:
+        if message.rank == link.rank:
+            for source, target in zip(own_messages[message.direction].parts, message.parts, strict=True):
+                target.put(source.get(), add)
+    while waiting or exchange.pending:
+        while waiting and exchange.has_room:
+            exchange.start_send(waiting.popleft())
+        if exchange.pending:
+            exchange.complete_one()
 
 
 class _Transfer:
-    """A parcel under way: its bytes, the crate of a copy, how many messages are not done, and what is unpacked on arrival."""
+    """A message in transit, or a buffer of it."""
 
-    __slots__ = ("crate", "data", "left", "parcel")
+    __slots__ = ("buffer", "data", "message", "remaining")
 
-    def __init__(self, data: np.ndarray, crate: np.ndarray | None = None, parcel: Message | None = None) -> None:
-        self.data, self.crate, self.parcel = data, crate, parcel
-        self.left = len(pieces_of(data))
+    def __init__(self, data: np.ndarray, buffer: np.ndarray | None = None, message: Message | None = None) -> None:
+        self.data, self.buffer, self.message = data, buffer, message
+        self.remaining = len(pieces_of(data))
 
 
 class _Exchange:
-    """Everything that is under way."""
+    """All messages in transit."""
 
-    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, crates: BufferPool) -> None:
-        self._link, self._dtype, self._add, self._crates = link, dtype, add, crates
+    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, buffers: BufferPool) -> None:
+        self._link, self._dtype, self._add, self._buffers = link, dtype, add, buffers
         self.pending: list[Any] = []
-        self._trips: list[_Transfer] = []
+        self._transfers: list[_Transfer] = []
         self._copies = 0
 
     @property
     def has_room(self) -> bool:
-        """Whether another parcel may be packed."""
+        """Whether another message may be packed."""
         return self._copies < _IN_FLIGHT
 
-    def expect(self, parcel: Message) -> None:
-        """Begin to receive a parcel, straight to its place where that is contiguous."""
-        place = None if self._add or len(parcel.parts) > 1 else self._plain(parcel.parts[0])
-        if place is None:
-            size = parcel.size * self._dtype.itemsize
-            crate = self._crates.take(size)
-            self._begin(_Transfer(crate[:size], crate, parcel), self._link.receive, parcel)
+    def start_receive(self, message: Message) -> None:
+        """Start to receive a message, directly into a contiguous box."""
+        view = None if self._add or len(message.parts) > 1 else self._contiguous_view(message.parts[0])
+        if view is None:
+            size = message.size * self._dtype.itemsize
+            buffer = self._buffers.acquire(size)
+            self._start(_Transfer(buffer[:size], buffer, message), self._link.receive, message)
         else:
-            self._begin(_Transfer(bytes_of(place)), self._link.receive, parcel)
+            self._start(_Transfer(bytes_of(view)), self._link.receive, message)
 
-    def dispatch(self, parcel: Message) -> None:
-        """Begin to send a parcel."""
-        values = self._plain(parcel.parts[0]) if len(parcel.parts) == 1 else None
+    def start_send(self, message: Message) -> None:
+        """Start to send a message."""
+        values = self._contiguous_view(message.parts[0]) if len(message.parts) == 1 else None
         if values is not None:
-            self._begin(_Transfer(bytes_of(values)), self._link.send, parcel)
+            self._start(_Transfer(bytes_of(values)), self._link.send, message)
             return
-        size = parcel.size * self._dtype.itemsize
-        crate = self._crates.take(size)
-        packed, start = crate[:size].view(self._dtype), 0
-        for part in parcel.parts:
+        size = message.size * self._dtype.itemsize
+        buffer = self._buffers.acquire(size)
+        packed, start = buffer[:size].view(self._dtype), 0
+        for part in message.parts:
             end = start + prod(part.shape)
             packed[start:end].reshape(part.shape)[...] = part.get()
             start = end
         self._copies += size
-        self._begin(_Transfer(crate[:size], crate), self._link.send, parcel)
+        self._start(_Transfer(buffer[:size], buffer), self._link.send, message)
 
-    def _plain(self, part: Part) -> np.ndarray | None:
-        """Return a box as a view that can be a message as it is, None where it cannot."""
+    def _contiguous_view(self, part: Part) -> np.ndarray | None:
+        """Return a box as a contiguous view of the dtype, None where impossible."""
         view = part.view
         fits = view is not None and view.dtype == self._dtype and view.flags.c_contiguous and view.flags.aligned
         return view if fits else None
 
-    def _begin(self, trip: _Transfer, how: Any, parcel: Message) -> None:
-        for piece in pieces_of(trip.data):
-            self.pending.append(how(piece, parcel.peer, MOVE + parcel.way))
-            self._trips.append(trip)
+    def _start(self, transfer: _Transfer, post: Any, message: Message) -> None:
+        for piece in pieces_of(transfer.data):
+            self.pending.append(post(piece, message.rank, MOVE + message.direction))
+            self._transfers.append(transfer)
 
-    def step(self) -> None:
-        """Wait for a message; unpack what has arrived."""
-        number = self._link.first(self.pending)
+    def complete_one(self) -> None:
+        """Wait for one request, and unpack a complete message."""
+        number = self._link.wait_any(self.pending)
         del self.pending[number]
-        trip = self._trips.pop(number)
-        trip.left -= 1
-        if trip.left:
+        transfer = self._transfers.pop(number)
+        transfer.remaining -= 1
+        if transfer.remaining:
             return
-        if trip.parcel is None:
-            self._copies -= 0 if trip.crate is None else len(trip.data)
+        if transfer.message is None:
+            self._copies -= 0 if transfer.buffer is None else len(transfer.data)
         else:
-            values, start = trip.data.view(self._dtype), 0
-            for part in trip.parcel.parts:
+            values, start = transfer.data.view(self._dtype), 0
+            for part in transfer.message.parts:
                 end = start + prod(part.shape)
                 part.put(values[start:end].reshape(part.shape), self._add)
                 start = end
-        if trip.crate is not None:
-            self._crates.give_back(trip.crate)
+        if transfer.buffer is not None:
+            self._buffers.release(transfer.buffer)

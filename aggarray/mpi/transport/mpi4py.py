@@ -1,7 +1,6 @@
-"""How do processes under MPI reach each other? Through a duplicate of their communicator, freed when the link is closed.
+"""Back end over mpi4py: a duplicate of the communicator.
 
-MPI waits by asking again and again, which takes a processor from those that still work. Here whoever has waited for a moment
-sleeps between questions.
+MPI waits by polling, which takes a processor from busy processes. This back end sleeps between polls after a short time.
 """
 
 import sys
@@ -16,7 +15,7 @@ from aggarray.mpi.transport.base import Link
 
 
 class MPILink(Link):
-    """Bytes go as MPI_BYTE, contiguous and native as they are: MPI sees no other types."""
+    """Link over MPI; messages have the type MPI_BYTE."""
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -26,7 +25,7 @@ class MPILink(Link):
 
     @classmethod
     def accepts(cls, comm: Any) -> bool:
-        """Tell whether it is a communicator of mpi4py, which then has been imported."""
+        """Return whether ``comm`` is a communicator of mpi4py."""
         mpi = sys.modules.get("mpi4py.MPI")
         return mpi is not None and isinstance(comm, mpi.Comm)
 
@@ -34,32 +33,32 @@ class MPILink(Link):
     def over(cls, comm: Any) -> Self:
         """Return a link over a duplicate of the communicator."""
         if not comm or comm.Is_inter():
-            raise ExchangeError("a null communicator or one between two groups: give an intracommunicator")
+            raise ExchangeError("the communicator is null or an intercommunicator", hint="give an intracommunicator")
         return cls(comm.Dup())
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what all say; until they do, this one sleeps."""
-        _wait_for(self._comm.Ibarrier().Test)
-        found: list[Any] = self._comm.allgather(item)
-        return found
+        """Return the objects of all processes, sleeping until all have entered."""
+        _wait_until(self._comm.Ibarrier().Test)
+        items: list[Any] = self._comm.allgather(item)
+        return items
 
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to send."""
-        return self._comm.Isend([data, self._byte], peer, tag)
+    def send(self, data: np.ndarray, rank: int, tag: int) -> Any:
+        """Start to send."""
+        return self._comm.Isend([data, self._byte], rank, tag)
 
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Begin to receive."""
-        return self._comm.Irecv([into, self._byte], peer, tag)
+    def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
+        """Start to receive."""
+        return self._comm.Irecv([into, self._byte], rank, tag)
 
-    def first(self, pending: Sequence[Any]) -> int:
-        """Wait for one."""
-        requests, done = list(pending), [0]
+    def wait_any(self, requests: Sequence[Any]) -> int:
+        """Wait for one request."""
+        pending, done = list(requests), [0]
 
         def ready() -> bool:
-            done[0], found = self._testany(requests)
-            return bool(found)
+            done[0], is_done = self._testany(pending)
+            return bool(is_done)
 
-        _wait_for(ready)
+        _wait_until(ready)
         return int(done[0])
 
     def close(self) -> None:
@@ -68,17 +67,17 @@ class MPILink(Link):
             self._comm.Free()
 
 
-#: Seconds of asking without a break, and the longest break.
-_BUSY, _BREAK = 5e-4, 1e-3
+#: Seconds of polling without a pause, and the longest pause.
+_POLLING, _MAX_PAUSE = 5e-4, 1e-3
 
 
-def _wait_for(ready: Callable[[], bool]) -> None:
-    """Wait until something is true."""
-    until, pause = time.perf_counter() + _BUSY, 2e-5
+def _wait_until(ready: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
+    deadline, pause = time.perf_counter() + _POLLING, 2e-5
     while not ready():
-        if time.perf_counter() > until:
+        if time.perf_counter() > deadline:
             time.sleep(pause)
-            pause = min(2 * pause, _BREAK)
+            pause = min(2 * pause, _MAX_PAUSE)
 
 
 LINK = MPILink

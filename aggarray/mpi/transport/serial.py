@@ -1,4 +1,4 @@
-"""How does a program run without MPI? As one process, which sends messages to itself alone."""
+"""Back end of a single process, which sends messages to itself."""
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -10,35 +10,38 @@ from aggarray.mpi.transport.base import Link
 
 
 class SerialLink(Link):
-    """One process and no library."""
+    """Link of one process without a library."""
 
     def __init__(self) -> None:
         self.rank, self.size = 0, 1
         self._sent: dict[int, deque[np.ndarray]] = defaultdict(deque)
 
     def allgather(self, item: Any) -> list[Any]:
-        """Return what this one says."""
+        """Return the object of this process."""
         return [item]
 
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
+    def send(self, data: np.ndarray, rank: int, tag: int) -> Any:
         """Keep a copy until it is received."""
         self._sent[tag].append(data.copy())
         return None
 
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        """Note where the next message goes."""
+    def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
+        """Return the target of the next message as the request."""
         return into, tag
 
-    def first(self, pending: Sequence[Any]) -> int:
-        """Take the first that is done: sends are at once, receives once something was sent."""
-        for number, one in enumerate(pending):
-            if one is None:
+    def wait_any(self, requests: Sequence[Any]) -> int:
+        """Return the first request that is done.
+
+        Sends are done at once, receives once a message was sent.
+        """
+        for number, request in enumerate(requests):
+            if request is None:
                 return number
-            into, tag = one
+            into, tag = request
             if self._sent[tag]:
                 into[...] = self._sent[tag].popleft()
                 return number
-        raise RuntimeError("a single process waits for a message that it has not sent")
+        raise RuntimeError("deadlock: a single process waits for a message that it has not sent")
 
     def close(self) -> None:
         """Do nothing."""

@@ -1,6 +1,7 @@
-"""How are values copied to all members of a group, or summed over them? Along a binomial tree whose root is the first member.
+"""Broadcast and reduction over a group along a binomial tree.
 
-Whoever is in several groups has to enter them in ascending order of their roots: then nobody waits in a circle.
+The root is the first member. A process that is a member of several groups must enter them in ascending order of their roots,
+which prevents deadlocks.
 """
 
 import pickle
@@ -13,87 +14,90 @@ import numpy as np
 from aggarray.mpi.transport.base import TREE, Link
 from aggarray.mpi.transport.moving import bytes_of, pieces_of
 
-#: Up to so many bytes messages cost by their number, above by their size.
-_LITTLE = 1 << 16
+#: Bytes up to which the number of messages, not their size, determines the cost.
+_SMALL = 1 << 16
 
 
-def _above(place: int) -> int:
-    """Return the place in a group of whom a member hears.
+def _parent(position: int) -> int:
+    """Return the position of the parent of a member of a group.
 
-    >>> [_above(place) for place in (1, 2, 3, 6, 7)]
+    >>> [_parent(position) for position in (1, 2, 3, 6, 7)]
     [0, 0, 2, 4, 6]
     """
-    return place & (place - 1)
+    return position & (position - 1)
 
 
-def _below(place: int, size: int) -> list[int]:
-    """Return the places that a member tells, those with most behind them first.
+def _children(position: int, size: int) -> list[int]:
+    """Return the positions of a member's children, largest subtree first.
 
-    >>> _below(0, 7), _below(4, 7), _below(1, 7)
+    >>> _children(0, 7), _children(4, 7), _children(1, 7)
     ([4, 2, 1], [6, 5], [])
     """
-    lowest = place & -place if place else 1 << size.bit_length()
-    steps = [1 << bit for bit in range(size.bit_length()) if 1 << bit < lowest and place + (1 << bit) < size]
-    return [place + step for step in reversed(steps)]
+    lowest = position & -position if position else 1 << size.bit_length()
+    steps = [1 << bit for bit in range(size.bit_length()) if 1 << bit < lowest and position + (1 << bit) < size]
+    return [position + step for step in reversed(steps)]
 
 
 def broadcast_tree(link: Link, group: Sequence[int], values: np.ndarray) -> None:
-    """Copy the root's values, C-contiguous, into those of all members. Collective over the group, a list of ranks."""
-    data, place = bytes_of(values), group.index(link.rank)
-    if place:
-        link.wait([link.receive(piece, group[_above(place)], TREE) for piece in pieces_of(data)])
-    link.wait([link.send(piece, group[p], TREE) for p in _below(place, len(group)) for piece in pieces_of(data)])
+    """Copy the root's values, C-contiguous, into those of all members.
+
+    ``group``: a list of ranks. Collective over the group.
+    """
+    data, position = bytes_of(values), group.index(link.rank)
+    if position:
+        link.wait_all([link.receive(piece, group[_parent(position)], TREE) for piece in pieces_of(data)])
+    link.wait_all([link.send(piece, group[p], TREE) for p in _children(position, len(group)) for piece in pieces_of(data)])
 
 
 def reduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
-    """Add the values of all members, C-contiguous, to those of the root; those of others change too. Collective.
+    """Combine the values of all members, C-contiguous, into those of the root.
 
-    ``combine``: what is done instead of adding.
+    The values of other members change too. Collective over the group.
     """
-    place = group.index(link.rank)
-    for p in reversed(_below(place, len(group))):
-        more = np.empty_like(values)
-        link.wait([link.receive(piece, group[p], TREE) for piece in pieces_of(bytes_of(more))])
-        combine(values, more, out=values)
-    if place:
-        link.wait([link.send(piece, group[_above(place)], TREE) for piece in pieces_of(bytes_of(values))])
+    position = group.index(link.rank)
+    for p in reversed(_children(position, len(group))):
+        other = np.empty_like(values)
+        link.wait_all([link.receive(piece, group[p], TREE) for piece in pieces_of(bytes_of(other))])
+        combine(values, other, out=values)
+    if position:
+        link.wait_all([link.send(piece, group[_parent(position)], TREE) for piece in pieces_of(bytes_of(values))])
 
 
 def allreduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
-    """Give all members what `reduce_tree` gives the root. Collective.
+    """Combine the values of all members, C-contiguous, on all members.
 
-    Large arrays are not added up by one: each member adds up a part, and tells the others.
+    Each member combines a part of large arrays and sends it to the others. Collective over the group.
     """
-    if values.nbytes <= _LITTLE or len(group) == 1:
+    if values.nbytes <= _SMALL or len(group) == 1:
         reduce_tree(link, group, values, combine)
         broadcast_tree(link, group, values)
         return
-    place, flat = group.index(link.rank), values.reshape(-1)
+    position, flat = group.index(link.rank), values.reshape(-1)
     cuts = [flat.size * n // len(group) for n in range(len(group) + 1)]
     parts = [flat[a:b] for a, b in pairwise(cuts)]
-    others = [p for p in range(len(group)) if p != place]
-    heard = {p: np.empty_like(parts[place]) for p in others}
-    _swap(link, group, heard, {p: parts[p] for p in others})
-    heard[place] = parts[place].copy()
-    # In the order of the members: all of them, and all runs, get the same.
-    parts[place][...] = heard[0]
+    others = [p for p in range(len(group)) if p != position]
+    received = {p: np.empty_like(parts[position]) for p in others}
+    _exchange(link, group, received, {p: parts[p] for p in others})
+    received[position] = parts[position].copy()
+    # Combining in the order of the members makes the result deterministic.
+    parts[position][...] = received[0]
     for p in range(1, len(group)):
-        combine(parts[place], heard[p], out=parts[place])
-    _swap(link, group, {p: parts[p] for p in others}, dict.fromkeys(others, parts[place]))
+        combine(parts[position], received[p], out=parts[position])
+    _exchange(link, group, {p: parts[p] for p in others}, dict.fromkeys(others, parts[position]))
 
 
-def _swap(link: Link, group: Sequence[int], heard: dict[int, np.ndarray], told: dict[int, np.ndarray]) -> None:
-    """Receive an array of each of some members, and send one to each."""
-    pending = [link.receive(piece, group[p], TREE) for p, one in heard.items() for piece in pieces_of(bytes_of(one))]
-    pending += [link.send(piece, group[p], TREE) for p, one in told.items() for piece in pieces_of(bytes_of(one))]
-    link.wait(pending)
+def _exchange(link: Link, group: Sequence[int], received: dict[int, np.ndarray], sent: dict[int, np.ndarray]) -> None:
+    """Receive an array from each of some members, and send one to each."""
+    pending = [link.receive(piece, group[p], TREE) for p, array in received.items() for piece in pieces_of(bytes_of(array))]
+    pending += [link.send(piece, group[p], TREE) for p, array in sent.items() for piece in pieces_of(bytes_of(array))]
+    link.wait_all(pending)
 
 
 def broadcast_object(link: Link, item: Any, root: int = 0) -> Any:
-    """Return an object of one process on all of them; it may be large. Collective."""
-    words = np.frombuffer(pickle.dumps(item, protocol=5), np.uint8) if link.rank == root else np.empty(0, np.uint8)
-    length = link.allgather(len(words))[root]
-    data = words if link.rank == root else np.empty(length, np.uint8)
+    """Return an object of one process, possibly large, on all. Collective."""
+    pickled = np.frombuffer(pickle.dumps(item, protocol=5), np.uint8) if link.rank == root else np.empty(0, np.uint8)
+    length = link.allgather(len(pickled))[root]
+    data = pickled if link.rank == root else np.empty(length, np.uint8)
     group = [root, *(r for r in range(link.size) if r != root)]
     broadcast_tree(link, group, data)
     return item if link.rank == root else pickle.loads(data.tobytes())
