@@ -65,7 +65,7 @@ def coordinate_identity(coordinate: MasterArray) -> str:
 
 
 def is_mapping(coordinate: MasterArray) -> bool:
-    """Tell whether a variable is a grid mapping (CF section 5.6): its attributes count, not its value."""
+    """Return whether a variable is a grid mapping (CF section 5.6): its attributes count, not its value."""
     return not MAPPING.isdisjoint(coordinate.attrs)
 
 

@@ -50,7 +50,7 @@ class Chain:
         return self._digests[number]
 
     def equals(self, other: "Chain") -> bool:
-        """Tell whether all values are equal."""
+        """Return whether all values are equal."""
         if self is other:
             return True
         for number in count():
@@ -114,7 +114,7 @@ class _Alike:
         return None
 
     def _confirmed(self, one: Candidate, found: Candidate, chains: Chains, fraction: float) -> bool:
-        """Tell whether what looks the same to the first is the same without it."""
+        """Return whether what looks the same to the first is the same without it."""
         if one.number == found.number:
             return False
         if found is self.first:

@@ -63,7 +63,7 @@ HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "proje
 
 
 def is_longitude(coordinate: MasterArray) -> bool:
-    """Tell whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
+    """Return whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
     if coordinate.dtype.kind not in "iuf":
         return False
     named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
@@ -71,7 +71,7 @@ def is_longitude(coordinate: MasterArray) -> bool:
 
 
 def is_horizontal(coordinate: MasterArray) -> bool:
-    """Tell whether a coordinate is a latitude, a longitude or a projection's x or y."""
+    """Return whether a coordinate is a latitude, a longitude or a projection's x or y."""
     name, axis = (text_attribute(coordinate.attrs.get(attribute)) for attribute in ("standard_name", "axis"))
     return name in HORIZONTAL or axis in ("X", "Y") or coordinate.units in EAST or coordinate.units in NORTH
 
@@ -106,7 +106,7 @@ def _identical(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
-    """Tell whether two coordinates that scanning has read are equal as they stand: most are."""
+    """Return whether two coordinates that scanning has read are equal as they stand: most are."""
     if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
         return False
     x, y = a._known[0], b._known[0]

@@ -176,7 +176,7 @@ def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:
     """Keep what an array had been converted to as a step of its sub-arrays, where the master is not that itself."""
     own = piece._step
-    if own == step or all(t.last_step == own and not t.guessed for t in piece._matrix.references.templates):
+    if own == step or all(t.last_step == own and not t.unresolved for t in piece._matrix.references.templates):
         return piece
     return piece._stepped(step)
 
@@ -222,7 +222,7 @@ def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str
 
 
 def same_attribute(a: Any, b: Any) -> bool:
-    """Tell whether two attribute values are equal, NaN equal to NaN."""
+    """Return whether two attribute values are equal, NaN equal to NaN."""
     if isinstance(a, str) or isinstance(b, str):
         return bool(isinstance(a, str) and isinstance(b, str) and a == b)
     if a is None or b is None:

@@ -42,7 +42,7 @@ def whole_turns(view: View) -> Division | None:
 
 
 def _meet(view: View, key: str) -> bool:
-    """Tell whether longitudes at different positions of a union are the same modulo 360."""
+    """Return whether longitudes at different positions of a union are the same modulo 360."""
     place, layout = view.group[0].places[key], view.layouts[key]
     if place.coordinate is None or not is_longitude(place.coordinate) or not all(c.places[key].monotonic for c in view.group):
         return False
@@ -59,7 +59,7 @@ def _meet(view: View, key: str) -> bool:
 
 
 def _closed(view: View, key: str) -> bool:
-    """Tell whether the longitudes of any array go all the way round to the first meridian again."""
+    """Return whether the longitudes of any array go all the way round to the first meridian again."""
     tolerance = max(view.layouts[key].tolerance, NEAR)
     units = reference_units(c.places[key] for c in view.group)
     spans = (c.places[key].values(*units) for c in view.group)
@@ -87,7 +87,7 @@ def _lowest_of_first(view: View, key: str) -> float:
 
 
 def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
-    """Tell whether any longitude is a known one, modulo 360."""
+    """Return whether any longitude is a known one, modulo 360."""
     if not len(known) or not len(values):
         return False
     turn = np.sort(np.mod(known, 360.0))

@@ -124,7 +124,7 @@ def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> No
 
 
 def _parses(units: str) -> bool:
-    """Tell whether units are known, those of times in some calendar: two calendars between them have every day there is."""
+    """Return whether units are known, those of times in some calendar: two calendars between them have every day there is."""
     if is_reference_time(units):
         return any(canonical_units(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
     return not units.strip() or signature(units.strip()) is not None

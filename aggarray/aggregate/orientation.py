@@ -47,7 +47,7 @@ def oriented(
 
 
 def _pairs(found: Candidate, item: MasterArray) -> bool:
-    """Tell whether a coordinate is bounds of two vertices, which run as the dimension runs that they bound (CF 7.1)."""
+    """Return whether a coordinate is bounds of two vertices, which run as the dimension runs that they bound (CF 7.1)."""
     dimensions = item._matrix.dimensions
     places = {p.name for p in found.places.values()}
     return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in places and dimensions[1] not in places
@@ -56,7 +56,7 @@ def _pairs(found: Candidate, item: MasterArray) -> bool:
 def _is_oriented(
     found: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool]
 ) -> bool:
-    """Tell whether an array is as the master has it: most are."""
+    """Return whether an array is as the master has it: most are."""
     dimensions, directions = item._matrix.dimensions, item._matrix.directions
     if dimensions != tuple(order) or any(own != name and own in dimensions for own, name in names.items()):
         return False

@@ -29,7 +29,7 @@ class PositionLayout:
     tolerance: float
 
     def contiguous(self, number: int) -> bool:
-        """Tell whether a class fills its range of the union without a gap."""
+        """Return whether a class fills its range of the union without a gap."""
         found = self.positions[number]
         return len(found) == 0 or int(found[-1] - found[0]) + 1 == len(found)
 
@@ -173,7 +173,7 @@ class _Cluster:
     highs: list[int] = field(default_factory=list)
 
     def accepts(self, positions: list[int]) -> bool:
-        """Tell whether neither has a position between the other's."""
+        """Return whether neither has a position between the other's."""
         between = self.values[bisect_left(self.values, positions[0]) : bisect_right(self.values, positions[-1])]
         if between and not set(between) <= set(positions):
             return False

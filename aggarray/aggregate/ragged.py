@@ -62,7 +62,7 @@ def _signature(array: RaggedMasterArray) -> Signature:
 
 
 def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
-    """Tell whether a coordinate is along the samples of a ragged array, and more: the bounds of another."""
+    """Return whether a coordinate is along the samples of a ragged array, and more: the bounds of another."""
     return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
 
 
@@ -151,7 +151,7 @@ def _glimpse(array: MasterArray) -> object:
 
 
 def _equal(one: MasterArray, other: MasterArray) -> bool:
-    """Tell whether two arrays have the same rows, and the same coordinates."""
+    """Return whether two arrays have the same rows, and the same coordinates."""
     if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
         if not np.array_equal(one.offsets, other.offsets) or not _same(one.read().flat, other.read().flat):
             return False

@@ -131,7 +131,7 @@ def _frequent(days: np.ndarray) -> list[float]:
 
 
 def _fits(multiple: np.ndarray) -> bool:
-    """Tell whether nearly all steps are whole multiples."""
+    """Return whether nearly all steps are whole multiples."""
     whole = np.rint(multiple)
     return bool(((whole >= 1) & (np.abs(multiple - whole) <= _SLACK)).mean() >= _NEARLY_ALL)
 

@@ -125,7 +125,7 @@ class _FileSamplings:
         return hung
 
     def _describes(self, variable: Variable) -> bool:
-        """Tell whether a variable says which instance, or where, it is: a coordinate, or a name."""
+        """Return whether a variable says which instance, or where, it is: a coordinate, or a name."""
         attrs, name = variable.attrs, basename(variable.name)
         if name in self._named or variable.dimensions == (name,) or not _DESCRIBING.isdisjoint(attrs):
             return True

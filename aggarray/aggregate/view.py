@@ -111,7 +111,7 @@ class View:
                     break
 
     def _may_be_tied(self, key: str) -> bool:
-        """Tell whether a place is scalar everywhere and depends on others by its nature.
+        """Return whether a place is scalar everywhere and depends on others by its nature.
 
         Times and periods of forecasts do, and plain numbers such as a year or an orbit; levels, places and members do not.
         """
@@ -163,7 +163,7 @@ def _is_time(coordinate: MasterArray) -> bool:
 
 
 def _is_plain(coordinate: MasterArray) -> bool:
-    """Tell whether a coordinate is a mere number or text that CF knows nothing of."""
+    """Return whether a coordinate is a mere number or text that CF knows nothing of."""
     described = "standard_name" in coordinate.attrs or "axis" in coordinate.attrs
     return not described and coordinate.units in (None, "", "1", "no_unit", "unknown")
 
