@@ -1,7 +1,7 @@
-"""Which arrays are one array? `aggregate` joins what belongs together and says why of everything that stays apart.
+"""Aggregation: join arrays that belong together and explain the refusals.
 
-signature -> candidates -> divide until joinable -> join. A variable of one file is a master array of one partition, and joining
-master arrays gives master arrays, so that opening and joining again are one operation.
+The stages are: signatures, candidates, split rules, joins. A variable of one file is a master array of one partition. Joining
+master arrays gives master arrays, so that opening files and joining aggregations is one operation.
 """
 
 import gc
@@ -31,7 +31,10 @@ Result = tuple[tuple[str, int], MasterArray]
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The outcome of joining: arrays by their first file and place in it, refusals, files left out as exact repeats."""
+    """The outcome of a join.
+
+    ``arrays`` are ordered by first file and position in it; ``duplicates``: files left out because they repeat others exactly.
+    """
 
     arrays: list[MasterArray]
     refusals: list[Refusal]
@@ -39,14 +42,20 @@ class Joined:
 
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
-    """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
+    """Join arrays by the rules.
+
+    Raises AggregationError for rules that name a dimension, attribute or quantity that no array has.
+    """
     with _without_collection():
         return _aggregate(arrays, rules)
 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause the search for cycles: joining makes very many objects and no cycle."""
+    """Pause the garbage collector.
+
+    Joining creates many objects but no reference cycles.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -93,13 +102,12 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
 
 
 def _squeezed(group: list[Candidate]) -> list[Candidate]:
-    """Drop dimensions of size 1 without a coordinate that not every member has."""
+    """Drop the dimensions without information that some members lack."""
     common = set(group[0].places).intersection(*(one.places for one in group))
     return [_without(one, (one.places.keys() - common) & _idle(one)) for one in group]
 
 
 def _without(one: Candidate, keys: set[str]) -> Candidate:
-    """Return a candidate without some dimensions of size 1."""
     if not keys:
         return one
     array = one.array._chosen({one.places[key].name: 0 for key in keys})
@@ -110,12 +118,15 @@ def _without(one: Candidate, keys: set[str]) -> Candidate:
 
 
 def _idle(one: Candidate) -> set[str]:
-    """Return the dimensions of size 1 without a coordinate: they say nothing, and others may lack them."""
+    """Return the dimensions of size 1 without a coordinate.
+
+    They hold no information; other arrays may lack them.
+    """
     return {key for key, p in one.places.items() if p.size == 1 and p.coordinate is None and not p.scalar}
 
 
 class _JoinResult:
-    """Collects joined arrays, refusals and repeats."""
+    """Collects joined arrays, refusals and duplicates."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -124,21 +135,24 @@ class _JoinResult:
         self.duplicates: list[Duplicate] = []
 
     def unreadable(self, array: MasterArray, number: int, reason: str) -> None:
-        """Keep an array that cannot be examined as it is."""
+        """Add an array that cannot be examined, without joining it."""
         uri = uri_of(array)
         self.results.append(((uri, number), array))
         self.refusals.append(Refusal((array.name or "",), (uri,) if uri else (), "unreadable", reason))
 
     def refuse(self, apart: Candidate, relative: Candidate, rule: str, reason: str) -> None:
-        """Note why an array stayed apart."""
+        """Add the reason why an array stays separate."""
         self.refusals.append(refusal(apart, relative, rule, reason))
 
     def repeated(self, repeat: Candidate, kept: Candidate) -> None:
-        """Note that an array is left out because it repeats another."""
+        """Add an array that is left out because it repeats another."""
         self.duplicates.append(Duplicate(repeat.array.name or "", repeat.uri, kept.uri))
 
     def join_group(self, group: list[Candidate]) -> None:
-        """Join the arrays of one signature; what cannot be joined after all stays apart with the reason."""
+        """Join the arrays of one signature.
+
+        Arrays whose join fails stay separate, with the error as the reason.
+        """
         for joinable in split(group, self.rules, JoinObserver(self.refuse, self.repeated)):
             first, place = joinable.found[0], min((one.uri, one.number) for one in joinable.found)
             try:
@@ -154,7 +168,10 @@ class _JoinResult:
                     self.refuse(one, first, "join", str(error))
 
     def join_rows(self, group: list[Candidate]) -> None:
-        """Join ragged arrays of one signature; where they cannot be joined after all they stay apart with the reason."""
+        """Join ragged arrays of one signature.
+
+        Arrays whose join fails stay separate, with the error as the reason.
+        """
         try:
             kept, repeats = without_duplicates(group)
             place = min((one.uri, one.number) for one in kept)
@@ -174,7 +191,10 @@ def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
 
 
 def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Group arrays of one identity by signature; where one file has several alike, names tell them apart."""
+    """Group arrays of one identity by signature.
+
+    If a file has several arrays of one signature, their names join the signature.
+    """
     groups = _grouped(members)
     alike = Counter((one.uri, number) for number, group in enumerate(groups) for one in group)
     if max(alike.values(), default=0) > 1:
@@ -197,13 +217,13 @@ def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _unlike(rows: Candidate, other: Candidate) -> Refusal:
-    """Explain why a ragged array and an ordinary one of the same identity stay apart."""
+    """Explain why a ragged array is not joined with one that is not ragged."""
     (along,), spans = rows.array.dimensions, ", ".join(other.array.dimensions) or "no dimension"
     return refusal(rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: rows are joined with rows only")
 
 
 def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
-    """Explain why arrays of one name but different identities stay apart."""
+    """Explain why arrays of one name but different identities are separate."""
 
     def file(one: Candidate) -> tuple[str, int]:
         return one.uri, one.number

@@ -1,4 +1,4 @@
-"""How do bounds follow their coordinate: in units, in calendar, in direction (CF 7.1)?"""
+"""Bounds in the units and calendar of their coordinate (CF 7.1)."""
 
 from dataclasses import replace
 
@@ -11,7 +11,10 @@ from aggarray.partition.matrix import Step
 
 
 def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
-    """Return bounds in units and calendar of their coordinate, called ``name``; UnitsError where they do not convert."""
+    """Return bounds, called ``name``, in units and calendar of their coordinate.
+
+    Raises UnitsError where they do not convert.
+    """
     own = bounds._step
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds

@@ -1,8 +1,8 @@
-"""What is an array, seen as something to be joined? Its places, its coordinates, its signature.
+"""Candidates: arrays with their axes, coordinates and signatures.
 
-A *place* is a dimension or a scalar coordinate: one file's scalar time is another file's time dimension. Places of
+An *axis* is a dimension or a scalar coordinate: one file's scalar time is another file's time dimension. Axes of
 different arrays are matched by identity (standard_name, else name), so that dimension names and order may differ. The
-*signature* lists what must be equal for arrays to be joined at all.
+*signature* lists the properties that must be equal in arrays that are joined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,20 +39,24 @@ FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 
 def identity_of(array: MasterArray) -> str:
-    """Return what an array is: its standard_name, else its long_name, else its name; what names nothing is passed over."""
+    """Return the standard_name of an array, else its long_name, else its name.
+
+    Attributes that name nothing ("unknown") are skipped.
+    """
     attrs = array.attrs
     return _text(attrs.get("standard_name")) or _text(attrs.get("long_name")) or basename(array.name or "")
 
 
 def _text(attribute: Any) -> str | None:
-    """Return an attribute that names something, None where there is none or it says it does not know."""
+    """Return an attribute that names something, None for any other."""
     return naming(attribute) if isinstance(attribute, str) else None
 
 
 def coordinate_identity(coordinate: MasterArray) -> str:
-    """Return what a coordinate is: by standard_name, by units as CF identifies latitude and longitude (section 4), or by name.
+    """Return the identity of a coordinate.
 
-    A coordinate variable that is a reference time is the time.
+    This is its standard_name, else latitude or longitude where its units say so (CF section 4), else its name. A coordinate
+    variable that is a reference time has the identity "time".
     """
     attrs = coordinate.attrs
     found = _text(attrs.get("grid_mapping_name")) or _text(attrs.get("standard_name"))
@@ -65,15 +69,19 @@ def coordinate_identity(coordinate: MasterArray) -> str:
 
 
 def is_mapping(coordinate: MasterArray) -> bool:
-    """Return whether a variable is a grid mapping (CF section 5.6): its attributes count, not its value."""
+    """Return whether a variable is a grid mapping (CF section 5.6).
+
+    The attributes of a grid mapping matter, not its value.
+    """
     return not MAPPING.isdisjoint(coordinate.attrs)
 
 
 @dataclass(slots=True)
 class AxisCoordinate:
-    """A dimension or scalar coordinate of an array: ``name`` as the array has it, ``scalar`` or not, its ``size``.
+    """A dimension or scalar coordinate of an array, with its coordinate.
 
-    ``flipped``: its values run downwards; ``monotonic``: they run one way; ``largest``: absolute, of its ends.
+    ``name``: in the array; ``flipped``: the values decrease; ``monotonic``: they increase or decrease throughout;
+    ``largest``: the larger absolute value of both ends.
     """
 
     name: str
@@ -85,7 +93,10 @@ class AxisCoordinate:
     largest: float = 0.0
 
     def values(self, units: str | None, calendar: str | None) -> np.ndarray:
-        """Return the coordinate values, ascending where they are monotonic, in the units given."""
+        """Return the coordinate values in the units given.
+
+        They ascend where they are monotonic. Without a coordinate, they are positions.
+        """
         if self.coordinate is None:
             return np.arange(self.size)
         values, mask = self.coordinate._values_and_mask()
@@ -113,7 +124,7 @@ def _place(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> 
 
 
 def _run(values: np.ndarray) -> tuple[bool, bool, float]:
-    """Return (flipped, monotonic, largest) of a Place."""
+    """Return (flipped, monotonic, largest) of an `AxisCoordinate`."""
     largest = 0.0
     if len(values) and values.dtype.kind in "iuf":
         largest = max(abs(float(values[0])), abs(float(values[-1])))
@@ -128,10 +139,10 @@ def _run(values: np.ndarray) -> tuple[bool, bool, float]:
 
 @dataclass(slots=True)
 class Candidate:
-    """One array on its way into a join.
+    """An array that may be joined with others.
 
-    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``places`` by identity; ``rank``: among
-    versions of the same, the lowest serves; ``whole``: what a run was cut from.
+    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``places``: its axes by identity;
+    ``rank``: among versions of the same data, the lowest serves; ``whole``: the candidate that a run was cut from.
     """
 
     array: MasterArray
@@ -157,7 +168,10 @@ def uri_of(array: MasterArray) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What arrays alike have in common: identities and bounds of coordinates by name, the signature but for facets."""
+    """The properties that equal arrays share.
+
+    ``identities`` and ``bounds`` of coordinates by name; ``signature``: without facets.
+    """
 
     identities: dict[str, str]
     bounds: dict[str, str]
@@ -166,15 +180,19 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class CandidateCache:
-    """What is known of arrays seen before, by the identity of what they share; valid as long as they are alive."""
+    """Descriptions of arrays seen before, by the ids of objects that they share.
+
+    The entries are valid as long as these objects are alive.
+    """
 
     descriptions: dict[tuple[Any, ...], Description] = field(default_factory=dict)
     runs: Runs = field(default_factory=dict)
 
 
 def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen: CandidateCache) -> Candidate:
-    """Describe an array; ``number``: its place in the input; ``seen``: what is known so far, for many arrays alike.
+    """Return the candidate of an array.
 
+    ``number``: its position in the input; ``seen``: a cache, shared by the arrays of one aggregation.
     Raises FormatError for a coordinate that cannot be read.
     """
     kind = _kind(array)
@@ -194,7 +212,10 @@ def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen:
 
 
 def _kind(array: MasterArray) -> tuple[Any, ...]:
-    """Return what decides about identities, bounds and signature; attributes by the object, which files alike share."""
+    """Return the properties that determine identities, bounds and signature.
+
+    Attributes count by object: equal files share it.
+    """
     coords = [(n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items()]
     own = (array.name, array.dtype.kind, array.units, array.calendar, id(array.attrs), array._matrix.dimensions)
     return *own, *coords
@@ -215,10 +236,10 @@ def _find_places(found: Candidate, runs: Runs) -> None:
 
 
 def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
-    """Return the coordinate that says where a dimension lies.
+    """Return the coordinate that gives the positions along a dimension.
 
-    That is its coordinate variable; one without units or standard_name says nothing, so that a time among the auxiliary
-    coordinates of the dimension goes before it (NEMO's ``time_counter`` is a mere 0 in every file).
+    This is its coordinate variable, unless that has neither units nor standard_name and the dimension has an auxiliary time
+    coordinate (NEMO's ``time_counter`` is 0 in every file).
     """
     own = array.coords.get(dimension)
     if own is not None and own.dimensions == (dimension,) and (own.units or "standard_name" in own.attrs):
@@ -231,13 +252,13 @@ def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
 
 
 def _measures(array: MasterArray) -> set[str]:
-    """Names of coordinates that are cell measures or grid mappings."""
+    """Return the names of the cell measures and grid mappings of an array."""
     stated = f"{array.attrs.get('cell_measures', '')} {array.attrs.get('grid_mapping', '')}".split()
     return {basename(word.rstrip(":")) for word in stated}
 
 
 def _signature(found: Candidate) -> Signature:
-    """Return what must be equal for arrays to be joined, but for the facets."""
+    """Return the properties that joined arrays share, without the facets."""
     array = found.array
     names = found.place_names()
     signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
@@ -271,40 +292,46 @@ def _signature(found: Candidate) -> Signature:
 
 
 def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
-    """Return the facets that an array has, from its file's attributes or else its own."""
+    """Return the facets of an array, from its file's attributes or its own."""
     own, file = array.attrs, array.file_attrs
     return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}
 
 
 def quantity_of(array: MasterArray) -> str:
-    """Return a text that is equal for arrays whose values convert into each other."""
+    """Return a text that is equal for arrays whose values are convertible."""
     return _quantity(array.units, array.calendar, array._step.temperature)
 
 
 @lru_cache(maxsize=4096)
 def _quantity(units: str | None, calendar: str | None, temperature: str | None) -> str:
-    """Return how `units.comparable` spells a quantity; few are met, each in many files."""
+    """Return a quantity as `units.comparable_units` spells it, cached."""
     return comparable_units(units, calendar, temperature)
 
 
 def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
-    """Return the cell methods (CF section 7.3), dimensions by identity: their names may differ from file to file."""
+    """Return the cell methods (CF section 7.3), with dimensions by identity.
+
+    Dimension names may differ between files.
+    """
     found = str(array.attrs.get("cell_methods", "")).split()
     return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in found)
 
 
 def plain_attribute(value: Any) -> str:
-    """Return an attribute as text that is equal where the attribute is."""
+    """Return an attribute as text; equal attributes give equal texts."""
     return " ".join(value.split()) if isinstance(value, str) else repr(items_of(value).tolist())
 
 
 def bounds_of(array: MasterArray) -> dict[str, str]:
-    """Return the name of the bounds of each coordinate that has them here."""
+    """Return {coordinate: bounds} of the coordinates whose bounds are present."""
     return {name: bounds for name, one in array.coords.items() for bounds in bounds_named(one) if bounds in array.coords}
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
-    """Return (rule, reason) for the first difference of two signatures, both values in the words of the files."""
+    """Return (rule, reason) for the first difference of two signatures.
+
+    The reason shows both values as the files have them.
+    """
     for key in dict.fromkeys([*one.signature, *other.signature]):
         a, b = one.signature.get(key), other.signature.get(key)
         if a == b:
@@ -326,7 +353,7 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
 
 
 def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
-    """Say in which part of its description a coordinate of two arrays differs."""
+    """Return the first difference between the descriptions of a coordinate."""
     parts = zip(one.signature[key], other.signature[key], strict=True)
     number, (a, b) = next((n, pair) for n, pair in enumerate(parts) if pair[0] != pair[1])
     if number != 1:
@@ -337,7 +364,10 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
 
 
 def units_apart(*arrays: MasterArray) -> str:
-    """Say that units do not convert, with the calendars that they have; of temperatures, which kind each is (CF 3.1.2)."""
+    """Return the text that units do not convert, with their calendars.
+
+    Of temperatures, it says whether each is a difference (CF 3.1.2).
+    """
     if len({canonical_units(a.units, a.calendar) for a in arrays}) == 1:
         told = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
         return f"{told}, which do not convert (CF 3.1.2); state units_metadata in both"

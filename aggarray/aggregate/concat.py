@@ -1,4 +1,4 @@
-"""How are arrays joined by hand, one after the other, with coordinates or without?"""
+"""`concat`: join arrays in the order given, with or without coordinates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,11 +21,12 @@ from aggarray.partition.tiling import relabel
 
 
 def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
-    """Join arrays along a dimension, in the order given; a dimension that none of them has is new and leads.
+    """Join arrays along a dimension, in the order given.
 
-    Everything else is conformed to the first array: units, calendar, dimension order, direction, dtype, missing value.
-    Coordinates that span the dimension, or differ, are joined along it; coordinates of other dimensions must be equal.
-    Raises AggregationError that says what does not fit, UnitsError never: units that do not convert do not fit.
+    A dimension that no array has becomes a new leading dimension. Everything else is conformed to the first array: units,
+    calendar, dimension order, direction, dtype, missing value. Coordinates that span the dimension, or differ, are joined
+    along it; coordinates of other dimensions must be equal. Raises AggregationError for arrays that do not fit, also where
+    their units do not convert.
 
     >>> from aggarray.arrays import SubArray
     >>> a, b = (MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([v]))], dimensions=("x",)) for v in (1.0, 2.0))
@@ -54,12 +55,12 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
 
 
 def match_all(found: Sequence[Candidate]) -> list[dict[str, str]]:
-    """Return what each coordinate of the first is called in every array."""
+    """Return, per array, the name of each coordinate of the first."""
     return [match_coordinates(found[0], c) for c in found]
 
 
 def _check(first: Candidate, other: Candidate, key: str) -> None:
-    """Raise AggregationError unless two arrays differ along the dimension alone."""
+    """Raise AggregationError unless two arrays differ along ``key`` alone."""
     who = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
     reason = incompatibility(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
     if reason is None and quantity_of(first.array) != quantity_of(other.array):
@@ -82,7 +83,7 @@ def _check(first: Candidate, other: Candidate, key: str) -> None:
 
 
 class _Join:
-    """Arrays to be joined along one dimension, and the places that they take."""
+    """Arrays to be joined along one dimension, and their positions along it."""
 
     def __init__(self, found: list[Candidate], dimension: str, key: str, matches: list[dict[str, str]]) -> None:
         self.found, self.dimension, self.key, self.matches = found, dimension, key, matches
@@ -96,7 +97,7 @@ class _Join:
         self.upwards = {p.name: not p.flipped for p in told.values()}
 
     def joined(self, items: Sequence[MasterArray], order: Sequence[str]) -> MasterArray:
-        """Join the arrays, or one coordinate of each, under the dimensions ``order``."""
+        """Join the arrays, or one coordinate of each, under dimensions ``order``."""
         pieces: list[MasterArray] = []
         for candidate_, item in zip(self.found, items, strict=True):
             own = {p.name: self.names[k] for k, p in candidate_.places.items() if k in self.names}
@@ -108,7 +109,10 @@ class _Join:
         return assemble(pieces, boxes, Rules(), [c.uri for c in self.found])
 
     def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-        """Give the dimension the direction of the first array as it is, others by turning; vertices its order."""
+        """Give a piece the directions of the first piece.
+
+        The joined dimension is relabelled; others are reversed, as are the vertices of bounds.
+        """
         for axis, name in enumerate(piece.dimensions if before else ()):
             # promise: concat-directions
             if piece.directions[axis] == before[0].directions[axis]:
@@ -121,7 +125,10 @@ class _Join:
         return same_vertices(piece, before)
 
     def coordinates(self) -> dict[str, MasterArray]:
-        """Return the coordinates that all arrays have: joined where they span the dimension or differ, else the first's."""
+        """Return the coordinates that all arrays have.
+
+        Those that span the dimension, or differ, are joined; others are the first array's.
+        """
         first = self.found[0]
         coords = {}
         for name, coordinate in first.array.coords.items():
@@ -145,7 +152,10 @@ class _Join:
         return [own.get(d, d) for d in coordinate.dimensions]
 
     def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
-        """Return a coordinate that does not span the dimension: the first's, or one value per array where they differ."""
+        """Return a coordinate that does not span the dimension.
+
+        It is the first array's where all are equal, else it has one value per array.
+        """
         first = self.found[0]
         others = zip(self.found[1:], self.matches[1:], strict=True)
         texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)

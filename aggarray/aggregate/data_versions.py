@@ -1,7 +1,7 @@
-"""Which version of the same data serves, where files hold final and preliminary ones (ERA5's ``expver``)?
+"""Versions of the same data: final and preliminary (ERA5's ``expver``).
 
-Arrays are cut into stretches of one version each, ranked by it: where stretches overlap, the lowest version serves. Which one
-it was stays as a coordinate along time.
+Arrays are cut into runs of one version each, ranked by version. Where runs overlap, the lowest version serves. The version
+remains as a coordinate along time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,10 @@ FINAL = 1
 
 
 def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArray, int]]:
-    """Return the arrays with their rank, those of several versions in stretches; as they are where none has a version."""
+    """Return the arrays with their ranks; arrays of several versions are cut.
+
+    Without any version, the arrays are returned as they are, with rank 0.
+    """
     stated = [a.coords[name] for a in arrays if name in a.coords]
     if not stated:
         return [(array, 0) for array in arrays]
@@ -30,7 +33,7 @@ def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArr
 
 
 def _described(array: MasterArray, name: str, attrs: Mapping[str, Any]) -> MasterArray:
-    """Give the version of an array the description that the first has of its own."""
+    """Give the version coordinate of an array the attributes ``attrs``."""
     if name not in array.coords:
         return array
     return replace(array, coords={**array.coords, name: replace(array.coords[name], attrs=attrs)})
@@ -57,7 +60,7 @@ def _ranked(array: MasterArray, name: str, text: bool) -> Iterator[tuple[MasterA
 
 
 def _time_dimension(array: MasterArray, name: str) -> str | None:
-    """Return the dimension that is a time, or the one that the version runs along."""
+    """Return the time dimension, or else the dimension of the version."""
     version = array.coords.get(name)
     along = version.dimensions[0] if version is not None and version.ndim == 1 and version.dimensions != (name,) else None
     for dimension in array.dimensions:
@@ -68,7 +71,10 @@ def _time_dimension(array: MasterArray, name: str) -> str | None:
 
 
 def _noted(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:
-    """Return an array of one version with its rank, the version as a coordinate along time."""
+    """Return an array of one version with its rank.
+
+    The version becomes a coordinate along time.
+    """
     coords = {k: c for k, c in array.coords.items() if k != name}
     rank = int(value) if str(value).strip().isdigit() else 0
     if time is None:
@@ -83,7 +89,10 @@ def _noted(array: MasterArray, name: str, time: str | None, value: Any) -> tuple
 
 
 def _available(array: MasterArray, name: str, time: str | None, versions: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield (index of the version, start, stop) of the stretches of time that the lowest version with any value serves."""
+    """Yield (index of the version, start, stop) of runs along time.
+
+    Each run is served by the lowest version that has any value there.
+    """
     order = sorted(range(len(versions)), key=lambda i: (len(str(versions[i])), str(versions[i])))
     if time is None:
         yield order[0], 0, 1
@@ -99,7 +108,10 @@ def _available(array: MasterArray, name: str, time: str | None, versions: np.nda
 
 
 def _has_values(array: MasterArray, name: str, index: int, time: str) -> np.ndarray:
-    """Tell for each step whether a version has any value: a few points are looked at first, whole fields only if need be."""
+    """Return, per step, whether a version has any valid value.
+
+    A sparse sample of each field is read first, complete fields only where the sample has no value.
+    """
     one = array._selected({name: index})
     axis = one.dimensions.index(time)
     sparse: Any = tuple(

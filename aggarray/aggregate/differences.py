@@ -1,7 +1,7 @@
-"""What tells arrays apart, and files, in words; and why are arrays of one identity not even candidates for one array?
+"""Differences between arrays: labels, and refusals of separate groups.
 
-Their signatures differ. Each group of equal signatures is explained against its nearest relative, the one from which it
-differs in the fewest entries: along a minimum spanning tree, so that n groups give n - 1 refusals.
+Groups of one identity whose signatures differ are not joined. Each group is explained against its nearest relative, the one
+from which it differs in the fewest entries: along a minimum spanning tree, so that n groups give n - 1 refusals.
 """
 
 import os
@@ -30,7 +30,7 @@ LONGEST, MOST_WORDS = 40, 3
 
 
 def refusal(apart: Candidate, relative: Candidate, rule: str, reason: str) -> Refusal:
-    """Return why a candidate stayed apart from its relative; the reason also names the files, each once."""
+    """Return the refusal of a candidate; the reason ends with both files."""
     both = (relative,) if apart is relative else (relative, apart)
     files = tuple(dict.fromkeys(one.uri for one in both if one.uri))
     where = ", ".join(short_paths(files))
@@ -38,7 +38,7 @@ def refusal(apart: Candidate, relative: Candidate, rule: str, reason: str) -> Re
 
 
 def short_paths(uris: Sequence[str]) -> list[str]:
-    """Return the names of files, or their paths from their common folder where names alone do not tell them apart.
+    """Return file names, or paths from the common folder if names repeat.
 
     >>> short_paths(["/data/a/tas.nc", "/data/b/tas.nc"]), short_paths(["/data/a/tas.nc", "/data/b/pr.nc"])
     (['a/tas.nc', 'b/tas.nc'], ['tas.nc', 'pr.nc'])
@@ -63,9 +63,9 @@ def common_folder(uris: Sequence[str]) -> str:
 
 
 def labels(arrays: Sequence[MasterArray]) -> list[str]:
-    """Return of every array what tells it from the others of its name; "" where no other has it.
+    """Return, per array, its differences from others of the same name, or "".
 
-    Facets that differ come first; where those leave some alike, other attributes that differ; then the files' folders or names.
+    Facets that differ come first; then, if needed, other attributes that differ; then folders or names of files.
     """
     words: list[list[str]] = [[] for _ in arrays]
     for tell in (_by_facets, _by_attributes, _by_files):
@@ -80,19 +80,25 @@ def labels(arrays: Sequence[MasterArray]) -> list[str]:
 
 
 def facets_of(array: MasterArray) -> dict[str, str]:
-    """Return the facets that an array has, from its file's attributes or else its own."""
+    """Return the facets of an array, from its file's attributes or its own."""
     found = {name: facet(array.file_attrs if name in array.file_attrs else array.attrs, name) for name in FACETS}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the facets in which arrays differ, in the order of `FACETS`, with the value of each array."""
+    """Return the facets in which arrays differ, with the value of each array.
+
+    They are in the order of `FACETS`.
+    """
     found = [facets_of(array) for array in arrays]
     return _differing(FACETS, lambda name: [facets.get(name) for facets in found])
 
 
 def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the other attributes in which arrays differ, as far as they are short, units and calendar first."""
+    """Return the other attributes in which arrays differ, short ones only.
+
+    Units and calendar come first.
+    """
     stated = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
     keys = [key for key in dict.fromkeys((*TELLING, *stated)) if key not in FACETS and key not in NOISE]
     return _differing(keys, lambda key: [_attribute(array, key) for array in arrays])
@@ -110,7 +116,10 @@ def _attribute(array: MasterArray, key: str) -> str | None:
 
 
 def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    """Name the facets that differ, of those that tell the same arrays apart (table_id and frequency) the first."""
+    """Return the differing facets of each array.
+
+    Of facets that separate the same arrays (table_id and frequency), only the first is used.
+    """
     once: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
     for key, values in differing_facets(arrays):
         once.setdefault(tuple(map(values.index, values)), (key, values))
@@ -123,7 +132,7 @@ def _by_attributes(arrays: Sequence[MasterArray]) -> list[list[str]]:
 
 
 def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    """Tell arrays apart by the folders of their files, or by the first file where the folders are the same."""
+    """Return the folder of each array's files, or the first file if equal."""
     files = [sorted(str(uri) for uri in array._matrix.references.uris if uri) for array in arrays]
     folders = [common_folder(uris) for uris in files]
     if len(set(folders)) > 1:
@@ -132,7 +141,7 @@ def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
 
 
 def between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
-    """Explain why groups of one identity stay apart: each against its nearest relative."""
+    """Return the refusals of groups of one identity, by nearest relative."""
     firsts = sorted((min(g, key=_file) for g in groups), key=_file)
     if len(firsts) > MANY_GROUPS:
         firsts.sort(key=lambda one: [repr(v) for v in one.signature.values()])
@@ -147,7 +156,10 @@ def _file(one: Candidate) -> tuple[str, int]:
 
 
 def _tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
-    """Yield the edges (known, new) of a minimum spanning tree of signatures, distance = number of entries that differ."""
+    """Yield the edges (known, new) of a minimum spanning tree of signatures.
+
+    The distance is the number of entries that differ.
+    """
     if len(firsts) < 2:
         return
     codes = _coded(firsts)
@@ -165,7 +177,7 @@ def _tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
 
 
 def _coded(firsts: Sequence[Candidate]) -> np.ndarray:
-    """Number the values of every signature entry: int64 (candidates, entries)."""
+    """Number the values of each signature entry: int64 (candidates, entries)."""
     keys = sorted({key for one in firsts for key in one.signature})
     columns = []
     for key in keys:

@@ -1,7 +1,7 @@
-"""Which arrays repeat others exactly, and so are used once?
+"""Exact duplicates: arrays that repeat others and are left out.
 
-Arrays at the same positions throughout whose coordinates and values are equal, missing ones too, after conforming. Values are
-read in blocks, each once, and only as far as they agree: of each block a digest is kept that is the same for equal values.
+A duplicate has equal positions, coordinates and values, missing values included, after conforming. Values are read in
+blocks, each once, up to the first difference: each block is reduced to a digest that is the same for equal values.
 """
 
 import os
@@ -33,7 +33,7 @@ Frame = tuple[tuple[tuple[str, bool], ...], str | None, str | None]
 
 
 class Chain:
-    """The digests of the blocks of an array, read one by one as they are asked for."""
+    """Digests of the blocks of an array, read lazily."""
 
     def __init__(self, array: MasterArray) -> None:
         self.array = array
@@ -41,7 +41,10 @@ class Chain:
         self._rest: Iterator[object] = map(digest, _blocks(array))
 
     def digest(self, number: int) -> object:
-        """Return the digest of a block, None after the last; what cannot be read equals nothing."""
+        """Return the digest of a block, None after the last.
+
+        The digest of an unreadable block equals no other.
+        """
         while number >= len(self._digests):
             try:
                 self._digests.append(next(self._rest, None))
@@ -64,13 +67,19 @@ class Chain:
 
 @dataclass(slots=True)
 class Chains:
-    """The digests of what has been read, by array and by what it was conformed to; one file under two names is read once."""
+    """Digests by array and by conformed frame.
+
+    A file under two names is read once.
+    """
 
     found: dict[object, tuple[MasterArray, Chain | None]] = field(default_factory=dict)
     stored: dict[object, Chain] = field(default_factory=dict)
 
     def of(self, one: Candidate, first: Candidate) -> Chain | None:
-        """Return the digests of an array conformed to another one; None where it cannot be, or has another shape."""
+        """Return the digests of an array conformed to another.
+
+        None where it does not convert or has another shape.
+        """
         frame = _frame(first)
         known = self.found.get((one.number, frame))
         # Turned longitudes make another array under the same number.
@@ -89,7 +98,7 @@ class Chains:
 
 
 class _Alike:
-    """Arrays at one place with the coordinates of the first, none of which repeats another."""
+    """Distinct arrays at the same position with the coordinates of the first."""
 
     def __init__(self, first: Candidate) -> None:
         self.first = first
@@ -97,7 +106,7 @@ class _Alike:
         self._beginnings: dict[object, list[tuple[Candidate, Chain]]] = {}
 
     def twin(self, one: Candidate, chains: Chains, fraction: float) -> Candidate | None:
-        """Return what an array repeats; where that is nothing, take the array in."""
+        """Return the array that ``one`` repeats; without one, add the array."""
         own, chain = chains.of(self.first, self.first), chains.of(one, self.first)
         if own is None or chain is None:
             return None
@@ -114,7 +123,10 @@ class _Alike:
         return None
 
     def _confirmed(self, one: Candidate, found: Candidate, chains: Chains, fraction: float) -> bool:
-        """Return whether what looks the same to the first is the same without it."""
+        """Return whether two arrays are equal when compared directly.
+
+        Both have equal values when conformed to the first array.
+        """
         if one.number == found.number:
             return False
         if found is self.first:
@@ -124,9 +136,9 @@ class _Alike:
 
 
 def without_duplicates(view: View, note: Note, chains: Chains) -> list[Candidate] | None:
-    """Return the group without exact repeats, told to ``note`` (repeat, kept); None where there are none.
+    """Return the group without exact duplicates, None if it has none.
 
-    ``chains``: what has been read before; it is added to.
+    Each is reported as ``note(duplicate, kept)``. ``chains``: digests read before; new ones are added.
     """
     if any(view.group[0].places[k].name in view.rules.order for k in view.layouts):
         return None
@@ -153,7 +165,7 @@ def _same_coordinates(one: Candidate, other: Candidate, fraction: float) -> bool
 
 
 def _frame(first: Candidate) -> Frame:
-    """Return what others are conformed to when they are compared with an array."""
+    """Return the dimensions, directions, units and calendar to conform to."""
     keys = first.place_names()
     order = [keys[d] for d in first.array.dimensions]
     return tuple((k, not first.places[k].flipped) for k in order), first.array.units, first.array.calendar
@@ -173,7 +185,10 @@ def _conformed(one: Candidate, first: Candidate) -> MasterArray:
 
 
 def _source(array: MasterArray) -> object:
-    """Return what is the same for arrays that show the same variable of the same local file alike; None where unknown."""
+    """Return a key of the stored values that an array shows, None if unknown.
+
+    Arrays that show the same variable of the same local file in the same way have equal keys.
+    """
     matrix = array._matrix
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or matrix.parts.starts or matrix.parts.steps:
         return None
@@ -191,12 +206,12 @@ def _source(array: MasterArray) -> object:
 
 
 def _blocks(array: MasterArray) -> Iterator[Any]:
-    """Yield the values in blocks, masked; where the blocks lie depends on the shape alone."""
+    """Yield the values in masked blocks, which depend on the shape alone."""
     return (array.read(key, masked=True) for key in _keys(array.shape))
 
 
 def _keys(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Yield the keys of blocks of about `BLOCK` elements, along the first dimensions."""
+    """Yield keys of blocks of about `BLOCK` elements, in C order."""
     if not shape:
         yield ()
         return
@@ -208,9 +223,9 @@ def _keys(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
 
 
 def digest(block: Any) -> bytes:
-    """Return a digest of a masked array that is the same exactly for equal values.
+    """Return a digest of a masked array; equal values give equal digests.
 
-    Dtypes may differ, NaN is equal to NaN and -0.0 to 0.0; what lies under the mask does not count.
+    Dtypes may differ, NaN equals NaN and -0.0 equals 0.0; masked values are ignored.
 
     >>> digest(np.ma.array([1, 2])) == digest(np.ma.array([1.0, 2.0]))
     True
@@ -231,7 +246,10 @@ def digest(block: Any) -> bytes:
 
 
 def _plain(values: np.ndarray) -> np.ndarray | None:
-    """Return numbers in the smallest of a few dtypes that holds them all exactly, one pattern of bits each; else None."""
+    """Return numbers in the smallest common dtype that holds them exactly.
+
+    Equal numbers have equal bytes. None for other values.
+    """
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind in "biu":
         return _plain_integers(values)

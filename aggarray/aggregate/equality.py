@@ -1,4 +1,4 @@
-"""Do two arrays have the same coordinate, and if not, where do they differ?
+"""Comparison of coordinates of two arrays.
 
 Coordinates are compared after conforming names, dimension order, directions, units and calendar, within a tolerance that
 scales with their spacing plus the rounding of the coarser dtype.
@@ -21,7 +21,7 @@ Units = tuple[str | None, str | None]
 
 
 def reference_units(places: Iterable[AxisCoordinate]) -> Units:
-    """Return units and calendar of the first of places that has a coordinate."""
+    """Return units and calendar of the first axis that has a coordinate."""
     for place in places:
         if place.coordinate is not None:
             return place.coordinate.units, place.coordinate.calendar
@@ -29,9 +29,9 @@ def reference_units(places: Iterable[AxisCoordinate]) -> Units:
 
 
 def roundings(places: Sequence[AxisCoordinate], units: Units) -> list[float]:
-    """Return by how much the values of each place may be off: by the rounding of their dtype and of their conversion.
+    """Return the rounding error of the values of each axis.
 
-    These are powers of two, so that an archive has a few.
+    It includes the dtype and the conversion to ``units``. All are powers of two, so that an archive has few different ones.
     """
     largest: dict[tuple[str | None, str | None, Any] | None, float] = {None: 0.0}
     kinds = []
@@ -63,7 +63,10 @@ HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "proje
 
 
 def is_longitude(coordinate: MasterArray) -> bool:
-    """Return whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
+    """Return whether a coordinate is a longitude in degrees (CF section 4.2).
+
+    Such coordinates are equal modulo 360.
+    """
     if coordinate.dtype.kind not in "iuf":
         return False
     named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
@@ -71,15 +74,15 @@ def is_longitude(coordinate: MasterArray) -> bool:
 
 
 def is_horizontal(coordinate: MasterArray) -> bool:
-    """Return whether a coordinate is a latitude, a longitude or a projection's x or y."""
+    """Return whether a coordinate is horizontal: latitude, longitude, x or y."""
     name, axis = (text_attribute(coordinate.attrs.get(attribute)) for attribute in ("standard_name", "axis"))
     return name in HORIZONTAL or axis in ("X", "Y") or coordinate.units in EAST or coordinate.units in NORTH
 
 
 def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:
-    """Return where a coordinate of two arrays differs, in words; None where it does not.
+    """Return a text on how a coordinate of two arrays differs, None if equal.
 
-    ``names``: what it is called in each. ``fraction``: of the smallest spacing, within which values are equal.
+    ``names``: its name in each array. ``fraction``: of the smallest spacing, within which values are equal.
     """
     a, b = one.array.coords[names[0]], other.array.coords.get(names[1])
     if b is None:
@@ -106,7 +109,10 @@ def _identical(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
-    """Return whether two coordinates that scanning has read are equal as they stand: most are."""
+    """Return whether two scanned coordinates are equal without conversion.
+
+    Most are.
+    """
     if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
         return False
     x, y = a._known[0], b._known[0]
@@ -116,7 +122,7 @@ def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
 
 
 def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of both in the dimension order, directions and units of the first."""
+    """Return the values of both in the dimensions and units of the first."""
     alike = a.dimensions == b.dimensions and a.directions == b.directions and a.shape == b.shape
     if not alike:
         keys = {p.name: key for key, p in one.places.items()}
@@ -134,7 +140,7 @@ def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray
 
 
 def _blanked(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """Make missing values equal to each other, whatever stands for them."""
+    """Replace missing values by NaN, so that they are comparable."""
     if mask is None or not mask.any() or values.dtype.kind not in "iuf":
         return values
     return np.where(mask, np.nan, values)
@@ -144,7 +150,10 @@ Valued = tuple[MasterArray, np.ndarray]
 
 
 def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction: float) -> tuple[float, float]:
-    """Return (spacing, allowed difference); bounds take the spacing of their coordinate."""
+    """Return (spacing, allowed difference).
+
+    Bounds have the spacing of their coordinate.
+    """
     (a, x), (b, y) = pair
     if x.dtype.kind not in "iuf" or y.dtype.kind not in "iuf":
         return 0.0, 0.0
@@ -158,7 +167,7 @@ def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction
 
 
 def _spacing(values: np.ndarray) -> float:
-    """Return the smallest distance between different neighbours along any dimension, 0 where there is none."""
+    """Return the smallest distance between different neighbours, else 0."""
     found = []
     for axis in range(values.ndim):
         steps = np.abs(np.diff(values.astype(np.float64), axis=axis))
@@ -186,13 +195,13 @@ def _first_difference(name: str, x: np.ndarray, y: np.ndarray, tolerances: tuple
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message shows it."""
+    """Return a value as messages show it."""
     item = value.item() if hasattr(value, "item") else value
     return f"{item:.10g}" if isinstance(item, float) else repr(item)
 
 
 def shown_pair(one: Any, other: Any) -> str:
-    """Return two values as a message shows them, with as many digits as tell them apart.
+    """Return two values as messages show them, with enough digits to differ.
 
     >>> shown_pair(1.0, 2.0), shown_pair(1.0, 1.0000000000000002)
     ('1 and 2', '1.0 and 1.0000000000000002')
@@ -204,7 +213,7 @@ def shown_pair(one: Any, other: Any) -> str:
 
 
 def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str:
-    """Say how the coordinates of two arrays along one place keep them apart."""
+    """Return a text on how the coordinates of two arrays differ along an axis."""
     one, other = members
     units = reference_units([one.places[key], other.places[key]])
     x, y = one.places[key].values(*units), other.places[key].values(*units)
@@ -231,7 +240,10 @@ def _extent(values: np.ndarray) -> str:
 
 
 def _between(x: np.ndarray, y: np.ndarray) -> Any:
-    """Return a value of one ascending coordinate that lies within the other but is none of its values; None without."""
+    """Return a value of one ascending coordinate between values of the other.
+
+    None if there is no such value.
+    """
     for one, other in ((x, y), (y, x)):
         found = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
         if found.size:

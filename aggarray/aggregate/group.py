@@ -1,7 +1,7 @@
-"""Which of the arrays that might be joined are, and in which groups?
+"""Division of candidates of one signature into groups that can be joined.
 
-`split` takes candidates of one signature: repeats are used once, longitudes are turned, interleaved arrays cut into runs, and
-the rules divide until those that are left together can be joined. Every division is recorded with its reason.
+`split` leaves out duplicates, unwraps longitudes, cuts interleaved arrays into runs, and applies the split rules until each
+group can be joined. Every division is recorded with its reason.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,10 @@ Refuse = Callable[[Candidate, Candidate, str, str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joinable:
-    """Candidates in order, the first first, with their positions and which serves where several do."""
+    """Ordered candidates with their positions.
+
+    ``overlap``: as in `Rules`, which one serves positions that several cover.
+    """
 
     found: list[Candidate]
     frame: Frame
@@ -36,7 +39,11 @@ class Joinable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinObserver:
-    """Who is told: ``refuse`` (array apart, its relative, rule, reason), ``repeated`` (repeat, kept); what they remember."""
+    """Callbacks of `split` and its state.
+
+    ``refuse``: called with (separate array, its relative, rule, reason); ``repeated``: with (duplicate, kept); ``told``:
+    numbers of the arrays whose overlaps have been reported; ``chains``: digests of values read so far.
+    """
 
     refuse: Refuse
     repeated: Note
@@ -45,7 +52,7 @@ class JoinObserver:
 
 
 def split(found: list[Candidate], rules: Rules, ears: JoinObserver) -> Iterator[Joinable]:
-    """Yield groups that can be joined; everything that stays apart is told to ``ears``."""
+    """Yield groups that can be joined; refusals are reported to ``ears``."""
     waiting = [sorted(found, key=lambda c: (c.uri, c.array.name or "", c.number))]
     while waiting:
         group = waiting.pop(0)
@@ -74,7 +81,10 @@ def split(found: list[Candidate], rules: Rules, ears: JoinObserver) -> Iterator[
 
 
 def _changed(view: View, ears: JoinObserver) -> list[Candidate] | None:
-    """Return the group without repeats, or with longitudes turned; None where there is neither."""
+    """Return the group without duplicates, or with unwrapped longitudes.
+
+    None if neither changes it.
+    """
     if view.broken is not None or any(one.whole for one in view.group):
         return None
     kept = without_duplicates(view, ears.repeated, ears.chains)
@@ -82,7 +92,7 @@ def _changed(view: View, ears: JoinObserver) -> list[Candidate] | None:
 
 
 def _separated(view: View, division: Division, ears: JoinObserver) -> list[list[Candidate]]:
-    """Divide by class, the largest class first; each other one is told how it differs from that."""
+    """Divide by class, the largest first; report the refusal of each other."""
     members: dict[int, list[Candidate]] = {}
     for number, candidate in zip(division.classes, view.group, strict=True):
         members.setdefault(number, []).append(candidate)
@@ -95,14 +105,18 @@ def _separated(view: View, division: Division, ears: JoinObserver) -> list[list[
 
 
 def _complete_copies(group: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates with runs put back together: what is joined in the end is cut anew."""
+    """Replace runs by the candidates that they were cut from.
+
+    The runs of the next group are cut anew.
+    """
     return list({c.number: c.whole or c for c in group}.values()) if any(c.whole for c in group) else list(group)
 
 
 def _place(view: View) -> Callable[[int], tuple[object, ...]]:
-    """Return what orders the rows of a view: the lowest along the dimensions, then by URI; what covers nothing comes last.
+    """Return the sort key of the rows of a view.
 
-    Runs lie where the array lies that they were cut from, and then in their own order.
+    Rows are ordered by lowest position, then by URI; empty ones come last. Runs are at the position of the array that they were
+    cut from, then in their own order.
     """
     boxes, _ = view.boxes(list(view.varying))
     empty = (boxes[:, :, 0] == boxes[:, :, 1]).any(axis=1)
@@ -136,10 +150,10 @@ def _placed(view: View, rows: Sequence[int]) -> Joinable:
 
 
 def _served(view: View) -> tuple[list[list[int]], dict[int, int]]:
-    """Return rows that find their cells free together, in rounds, and {each one not of the first round: the row in its way}.
+    """Return rounds of rows without overlap, and {blocked row: row in its way}.
 
-    Each round serves what it can of what those before have left over; the last may be rows that are yet to be looked at
-    by themselves. Versions do not compete.
+    Each round serves what it can of the rows that remain; the last round may hold rows that are examined separately. Versions
+    do not compete.
     """
     everyone = list(range(len(view.group)))
     if view.rules.overlap != "refuse":
@@ -168,9 +182,9 @@ def _served(view: View) -> tuple[list[list[int]], dict[int, int]]:
 
 
 def _line(view: View) -> int | None:
-    """Return which of the varying places alone decides about overlaps, now and among any of the members.
+    """Return the varying axis that alone decides about overlaps.
 
-    None where there are more, and where members on their own may be joined otherwise: runs, longitudes, interleaved arrays.
+    None where several do, and where members may be joined differently in smaller groups: runs, longitudes, interleaved arrays.
     """
     several = [(axis, key) for axis, (key, different) in enumerate(view.varying.items()) if different > 1]
     if len(several) != 1 or any(one.whole for one in view.group):
@@ -184,9 +198,9 @@ def _line(view: View) -> int | None:
 
 
 def _serve_in_rounds(where: tuple[list[int], np.ndarray], rounds: list[list[int]], blocked: dict[int, int]) -> None:
-    """Serve spans in order, each in the first round where it finds its positions free.
+    """Assign spans in order to the first round where their positions are free.
 
-    ``where``: rows by their lowest position, what covers nothing last, and the span of every row: int64 (rows, 2).
+    ``where``: rows by lowest position, empty ones last, and the span of every row: int64 (rows, 2).
     """
     rows, spans = where
     ends = np.zeros(len(rows), np.int64)  # how far each round is taken
@@ -211,7 +225,10 @@ def _serve_in_rounds(where: tuple[list[int], np.ndarray], rounds: list[list[int]
 
 
 def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], blocked: dict[int, int]) -> list[int]:
-    """Return which of the rows are served first, in order; runs of one array are served together or not at all."""
+    """Return the rows that are served first, in order.
+
+    All runs of one array are served, or none.
+    """
     rows, boxes, shape = where
     cover = refine(boxes[rows], shape, list(map(str, range(len(shape)))), "every")
     owner = np.full(prod(cover.shape), -1, np.int64)
@@ -234,7 +251,7 @@ def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], block
 
 
 def _report_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], ears: JoinObserver) -> None:
-    """Tell why the first of each later round stays apart, each once."""
+    """Report the first row of each later round as refused, each array once."""
     for rows in rounds[1:]:
         row = next((r for r in rows if view.group[r].number not in ears.told), None)
         if row is not None:
@@ -244,7 +261,7 @@ def _report_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int
 
 
 def _overlap(view: View, row: int, by: int) -> str:
-    """Say where two candidates overlap."""
+    """Return the text on the positions at which two candidates overlap."""
     keys = list(view.varying)
     place = view.group[row].places
     if not keys:

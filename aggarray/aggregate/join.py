@@ -1,7 +1,7 @@
-"""How do arrays whose positions are known become one master array?
+"""Join of arrays with known positions into one master array.
 
 The first array (lowest along the sorted dimensions, then by URI) gives units, calendar, dimension order, names, directions
-and missing value; coordinates that span a joined dimension are joined the same way, the others are the first's.
+and missing value. Coordinates that span a joined dimension are joined the same way; the others are the first's.
 """
 
 from collections import Counter
@@ -26,10 +26,10 @@ from aggarray.partition.tiling import Cells, gather, tile
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """The positions of candidates along the places that are joined.
+    """The positions of candidates along the joined axes.
 
     ``sizes``: {identity: size of the union}; ``starts``, ``stops``: {identity: int64 per candidate}; ``tied``: {identity of a
-    scalar coordinate: place along which it changes}.
+    scalar coordinate: axis along which it changes}.
     """
 
     sizes: Mapping[str, int]
@@ -45,9 +45,9 @@ class Frame:
 
 
 def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
-    """Join candidates at the positions of a frame; ``found`` is ordered, the first first.
+    """Join candidates, the first array first, at the positions of a frame.
 
-    Raises AggregationError where they overlap or cannot be held in one matrix.
+    Raises AggregationError where they overlap or need a matrix that is too large.
     """
     first = found[0]
     order = _order(first, frame)
@@ -60,14 +60,17 @@ def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
 
 
 def _order(first: Candidate, frame: Frame) -> dict[str, str]:
-    """Return {identity: name} of the master's dimensions: scalar coordinates that are joined lead."""
+    """Return {identity: name} of the master's dimensions.
+
+    Joined scalar coordinates lead.
+    """
     own = {p.name: key for key, p in first.places.items() if not p.scalar}
     led = {key: p.name for key, p in first.places.items() if p.scalar and key in frame.sizes}
     return {**led, **{own[d]: d for d in first.array.dimensions}}
 
 
 def _names(candidate: Candidate, order: Mapping[str, str]) -> dict[str, str]:
-    """Return {own name: master's name} of the places of a candidate."""
+    """Return {own name: master's name} of the axes of a candidate."""
     return {p.name: order[key] for key, p in candidate.places.items() if key in order}
 
 
@@ -82,7 +85,7 @@ def _upwards(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
 
 
 def _boxes(pieces: Sequence[MasterArray], order: Mapping[str, str], frame: Frame, upwards: Mapping[str, bool]) -> np.ndarray:
-    """Return where each piece lies in the master: int64 (pieces, dimensions, 2)."""
+    """Return the box of each piece in the master: int64 (pieces, axes, 2)."""
     boxes = np.zeros((len(pieces), len(order), 2), np.int64)
     for axis, (key, dimension) in enumerate(order.items()):
         if key not in frame.sizes:
@@ -101,9 +104,9 @@ def assemble(
     files: Sequence[str],
     file_attrs: Mapping[str, Any] | None = None,
 ) -> MasterArray:
-    """Place oriented arrays at their boxes and work out the parameters of their master; coordinates are left out.
+    """Return the master of oriented arrays at their boxes, without coordinates.
 
-    ``files``: what to call each in an error; ``file_attrs`` of the master where they are known.
+    ``files``: the name of each piece in errors; ``file_attrs`` of the master, None to compare those of the pieces.
     """
     first = pieces[0]
     name = Counter(p.name for p in pieces).most_common(1)[0][0]
@@ -132,7 +135,10 @@ def assemble(
 
 
 def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Return the cells of matrices at their boxes; those of one whole sub-array each, as files give them, quickly."""
+    """Return the cells of matrices at their boxes, and the matrix of each.
+
+    Matrices of one complete sub-array each, as files give them, are faster.
+    """
     if any(len(m.refs) != 1 or len(m.references) != 1 or m.refs[0] or m.parts.starts or m.parts.steps for m in matrices):
         return gather(matrices, boxes[:, :, 0])
     builder, first = ReferenceBuilder(), matrices[0]
@@ -141,13 +147,16 @@ def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.nda
 
 
 def _fill_value(first: MasterArray, step: Step) -> Any:
-    """Return the missing value of the first array, where the dtype can hold it."""
+    """Return the missing value of the first array if the dtype can hold it."""
     declared = any(t.encoding.fill_value is not None for t in first._matrix.references.templates)
     return fill_for(step.dtype, first.fill_value if declared or first.dtype == step.dtype else None)
 
 
 def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | None]) -> Step:
-    """Return units and dtype of the master of pieces; ``names`` by which the rules may ask for other units."""
+    """Return units and dtype of the master of pieces.
+
+    ``names``: by which the rules may request other units.
+    """
     first = pieces[0]
     units = next((rules.units[n] for n in names if n is not None and n in rules.units), first.units)
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
@@ -160,7 +169,7 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
 
 
 def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
-    """Make integers int64 where converted values that are known, those of coordinates, would not fit."""
+    """Return the step with int64 if known converted values do not fit its dtype."""
     wide = replace(step, dtype=np.dtype(np.int64))
     for piece in pieces if step.dtype.kind in "iu" and step.dtype.itemsize < 8 else ():
         if piece._known is None or (piece.units, piece.calendar) == (step.units, step.calendar):
@@ -174,7 +183,7 @@ def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
 
 
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:
-    """Keep what an array had been converted to as a step of its sub-arrays, where the master is not that itself."""
+    """Record the conversion of an array as a step of its sub-arrays, if needed."""
     own = piece._step
     if own == step or all(t.last_step == own and not t.unresolved for t in piece._matrix.references.templates):
         return piece
@@ -184,7 +193,7 @@ def _stepped(piece: MasterArray, step: Step) -> MasterArray:
 def _known(
     pieces: Sequence[MasterArray], boxes: np.ndarray, shape: tuple[int, ...], step: Step, fill: Any, overlap: str
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Put together the values of coordinates that scanning has read; None where one is not known."""
+    """Return the joined values of scanned coordinates, None if any is unknown."""
     if any(p._known is None for p in pieces):
         return None
     values, mask = np.full(shape, fill, step.dtype), np.ones(shape, bool)
@@ -203,7 +212,9 @@ def _known(
 
 
 def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the attributes that are equal everywhere, and those ``kept`` of the first.
+    """Return the attributes that are equal everywhere.
+
+    Attributes named in ``kept`` are the first's.
 
     >>> common_attributes([{"a": 1, "title": "x", "long_name": "p"}, {"a": 1, "title": "y", "long_name": "q"}], ["long_name"])
     {'a': 1, 'long_name': 'p'}
@@ -222,7 +233,7 @@ def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str
 
 
 def same_attribute(a: Any, b: Any) -> bool:
-    """Return whether two attribute values are equal, NaN equal to NaN."""
+    """Return whether two attribute values are equal; NaN equals NaN."""
     if isinstance(a, str) or isinstance(b, str):
         return bool(isinstance(a, str) and isinstance(b, str) and a == b)
     if a is None or b is None:
@@ -241,9 +252,10 @@ Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Seque
 def _coords(
     found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented, master: MasterArray
 ) -> dict[str, MasterArray]:
-    """Return the coordinates of a master: joined where they span a joined dimension, else the first's.
+    """Return the coordinates of a master.
 
-    Bounds follow what they are the bounds of: the master itself, or one of the coordinates.
+    They are joined where they span a joined dimension, else the first's. Bounds take the units of the master or of the
+    coordinate that they belong to.
     """
     first = found[0]
     matches = [match_coordinates(first, c) for c in found]
@@ -261,7 +273,10 @@ def _coords(
 
 
 def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
-    """Return the joined places that a coordinate spans; scalar ones and their bounds span the place they belong to."""
+    """Return the joined axes that a coordinate spans.
+
+    Scalar coordinates and their bounds span their own axis, or the one that this is tied to.
+    """
     own = {p.name: key for key, p in first.places.items()}
     spanned = [own[d] for d in first.array.coords[name].dimensions if own.get(d) in frame.sizes]
     parent = next((n for n, bounds in first.bounds.items() if bounds == name), name)
@@ -273,7 +288,7 @@ def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
 
 
 def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
-    """Return, for each coordinate of the first, the name of the same coordinate in another array."""
+    """Return {coordinate of the first: the same coordinate of the other}."""
     if other.identities is first.identities or (other.identities == first.identities and other.bounds == first.bounds):
         return {name: name for name in first.identities}
     by_identity: dict[str, list[str]] = {}
@@ -296,7 +311,7 @@ def _joined(
     rules: Rules,
     as_master: Oriented,
 ) -> MasterArray:
-    """Join one coordinate over the candidates that differ in the places it spans."""
+    """Join one coordinate over the candidates at distinct positions."""
     spanned, frame = spans
     order, upwards, file_attrs, names_of = as_master
     rows = _distinct_rows(frame, spanned, len(found)) if spanned else [0]
@@ -328,7 +343,7 @@ def _joined(
 
 
 def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterArray:
-    """Repeat what was a scalar along a dimension of more than one position, in memory."""
+    """Repeat a former scalar along dimensions of more than one position."""
     for dimension, extent in extents:
         axis = piece.dimensions.index(dimension)
         if piece.shape[axis] == 1 < extent:
@@ -338,13 +353,16 @@ def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterA
 
 
 def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:
-    """Return the dimensions of a coordinate in the master: its own, led by joined ones that it was a scalar of."""
+    """Return the dimensions of a joined coordinate in the master.
+
+    Joined axes of which it was a scalar lead.
+    """
     own = list(first.array.coords[name].dimensions)
     return [order[k] for k in spanned if order[k] not in own] + own
 
 
 def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-    """Turn pairs of bounds to run as those of the first piece do."""
+    """Reverse pairs of bounds that run against those of the first piece."""
     for d in piece.dimensions if before else ():
         axis = piece.dimensions.index(d)
         if piece.directions[axis] != before[0].directions[axis]:
@@ -353,7 +371,7 @@ def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterAr
 
 
 def _distinct_rows(frame: Frame, spanned: Sequence[str], count: int) -> list[int]:
-    """Return the first candidate at each distinct place of the dimensions spanned."""
+    """Return the first candidate at each distinct position along some axes."""
     columns = np.stack([c[k] for k in spanned for c in (frame.starts, frame.stops)], axis=-1)
     _, rows = np.unique(columns, axis=0, return_index=True)
     return sorted(rows.tolist())

@@ -1,8 +1,8 @@
-"""Which longitudes are the same modulo 360, and how are arrays turned so that they agree?
+"""Longitudes that are equal modulo 360, and their unwrapping.
 
-Where longitudes of different files are the same but for whole turns, all are brought to the turn that begins at the lowest
-longitude of the first array: shifted, or rolled by a lazy selection of two runs (two virtual partitions). Longitudes that
-do not meet stay as they are written. A file that closes the circle with a second copy of a meridian cannot be turned.
+Longitudes of different files that differ by whole turns are brought to the turn that begins at the lowest longitude of the
+first array: shifted, or rolled by a lazy selection of two runs (two virtual partitions). Other longitudes do not change. A
+file with the same meridian at both ends cannot be unwrapped.
 """
 
 from dataclasses import replace
@@ -20,7 +20,10 @@ NEAR = 1e-9
 
 
 def unwrapped(view: View) -> list[Candidate] | None:
-    """Return the group with longitudes brought to one turn where some are the same modulo 360; None where none is turned."""
+    """Return the group with longitudes in one turn, None if nothing changes.
+
+    Only longitudes that are equal modulo 360 at different positions are unwrapped.
+    """
     for key in view.varying:
         if not _meet(view, key) or _closed(view, key):
             continue
@@ -33,7 +36,7 @@ def unwrapped(view: View) -> list[Candidate] | None:
 
 
 def whole_turns(view: View) -> Division | None:
-    """Longitudes that are the same modulo 360 and could not be turned keep their arrays apart."""
+    """Separate arrays with equal longitudes that cannot be unwrapped."""
     for key in view.varying:
         if _meet(view, key):
             text = f"{view.group[0].places[key].name} of one closes the circle, with one meridian at both ends"
@@ -42,7 +45,7 @@ def whole_turns(view: View) -> Division | None:
 
 
 def _meet(view: View, key: str) -> bool:
-    """Return whether longitudes at different positions of a union are the same modulo 360."""
+    """Return whether different positions have equal longitudes modulo 360."""
     place, layout = view.group[0].places[key], view.layouts[key]
     if place.coordinate is None or not is_longitude(place.coordinate) or not all(c.places[key].monotonic for c in view.group):
         return False
@@ -59,7 +62,7 @@ def _meet(view: View, key: str) -> bool:
 
 
 def _closed(view: View, key: str) -> bool:
-    """Return whether the longitudes of any array go all the way round to the first meridian again."""
+    """Return whether any array has its first meridian at both ends."""
     tolerance = max(view.layouts[key].tolerance, NEAR)
     units = reference_units(c.places[key] for c in view.group)
     spans = (c.places[key].values(*units) for c in view.group)
@@ -67,10 +70,11 @@ def _closed(view: View, key: str) -> bool:
 
 
 def _lowest_of_first(view: View, key: str) -> float:
-    """Return where the turn begins: at the lowest longitude of the first array and of those beside it.
+    """Return the longitude at which the turn begins.
 
-    The first is the lowest along the other dimensions, then by URI; beside it are those at the same place along the other
-    dimensions that have none of its longitudes, such as the other tiles of a row.
+    This is the lowest longitude of the first array and its neighbours. The first is the lowest along the other dimensions, then
+    by URI; its neighbours are at the same position along the other dimensions and have none of its longitudes, as the other
+    tiles of a row.
     """
     boxes, _ = view.boxes([k for k in view.varying if k != key])
     units = reference_units(c.places[key] for c in view.group)
@@ -98,7 +102,10 @@ def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
 
 
 def _turned(one: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
-    """Return a candidate with its longitudes in the turn that begins at ``base``, itself where they are."""
+    """Return a candidate with longitudes in the turn that begins at ``base``.
+
+    The candidate itself is returned if its longitudes are already in this turn.
+    """
     turns = np.floor((values - base) / 360.0)
     if not turns.any():
         return one
@@ -107,7 +114,10 @@ def _turned(one: Candidate, key: str, values: np.ndarray, base: float) -> Candid
 
 
 def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
-    """Return a candidate with elements along a place in another order, its coordinate and bounds shifted."""
+    """Return a candidate reordered along an axis, with shifted longitudes.
+
+    The bounds are shifted too.
+    """
     place = one.places[key]
     names = [n for n, c in one.array.coords.items() if place.coordinate is not None and c.name == place.coordinate.name]
     if not names:
@@ -132,7 +142,7 @@ def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> C
 
 
 def _shifted(coordinate: MasterArray, shift: np.ndarray) -> MasterArray:
-    """Return a coordinate with other values, in memory."""
+    """Return a coordinate with shifted values, in memory."""
     values, mask = coordinate._values_and_mask()
     moved = (values + shift).astype(values.dtype)
     return in_memory(coordinate, moved if mask is None else np.where(mask, values, moved), mask)

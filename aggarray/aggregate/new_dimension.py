@@ -1,7 +1,7 @@
-"""How does an attribute, or a part of a file's path, become a new dimension? And do the names in the rules fit the arrays?
+"""New dimensions from attributes or paths, and checks of names in rules.
 
-Each array gets the new dimension as a scalar coordinate; scalar coordinates that differ lead as a dimension when arrays are
-joined. A name that no array knows is a slip of the pen: better told at once than found in the outcome.
+Each array gets the new dimension as a scalar coordinate; scalar coordinates that differ become a leading dimension in the
+join. Rules that name something that no array has raise AggregationError, because the name is probably misspelt.
 """
 
 import re
@@ -20,10 +20,10 @@ from aggarray.errors import AggregationError, UnitsError
 
 
 def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[MasterArray]:
-    """Return the arrays with the scalar coordinate that the rule asks for; those without a value are left as they are.
+    """Return the arrays with the scalar coordinate of a new dimension.
 
-    Values that are whole numbers throughout become int64, others text. Raises AggregationError where no array has a value, and
-    where one that has has a dimension or coordinate of that name already.
+    Arrays without a value are not changed. Values become int64 if all are whole numbers, else text. Raises AggregationError
+    where no array has a value, and where an array has a dimension or coordinate of that name already.
     """
     name, pattern = parse_dimension(new_dimension)
     values = [_value(array, name, pattern) for array in arrays]
@@ -54,7 +54,6 @@ def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> st
 
 
 def _file(array: MasterArray) -> str:
-    """Return the file that an array comes from, in words."""
     return next((str(uri) for uri in array._matrix.references.uris), "in memory")
 
 
@@ -65,7 +64,10 @@ def _with_scalar(array: MasterArray, name: str, value: Any) -> MasterArray:
 
 
 def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
-    """Raise AggregationError for rules that name what no array has, or that can have no effect on any; UnitsError for units."""
+    """Raise AggregationError for rules that cannot apply to any array.
+
+    These name dimensions, attributes or quantities that no array has. Raises UnitsError for units that do not parse.
+    """
     if not arrays:
         return
     stated = {
@@ -85,7 +87,7 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
 
 
 def _check_known(arrays: Sequence[MasterArray], stated: Mapping[str, Sequence[str]]) -> None:
-    """Raise AggregationError for names of dimensions or quantities that no array has; ``stated``: names by field."""
+    """Raise AggregationError for unknown names; ``stated``: names by field."""
     known = {name for array in arrays for name in (*array.dimensions, *array.coords)}
     known |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
     quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}
@@ -106,7 +108,7 @@ def _check_versions(arrays: Sequence[MasterArray], versions: str | None) -> None
 
 
 def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> None:
-    """Raise AggregationError for an order of a dimension that has a coordinate everywhere."""
+    """Raise AggregationError for an order where coordinates give the order."""
     for name, how in order.items():
         spanning = [array for array in arrays if name in array.dimensions]
         if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
@@ -114,7 +116,7 @@ def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> Non
 
 
 def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> None:
-    """Raise UnitsError for units that do not parse, unless an array has just these."""
+    """Raise UnitsError for units that do not parse and that no array has."""
     if not wanted:
         return
     used = {one.units for array in arrays for one in (array, *array.coords.values())}
@@ -124,7 +126,10 @@ def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> No
 
 
 def _parses(units: str) -> bool:
-    """Return whether units are known, those of times in some calendar: two calendars between them have every day there is."""
+    """Return whether units are valid, reference times in any calendar.
+
+    The standard and the 360-day calendar together have every possible date.
+    """
     if is_reference_time(units):
         return any(canonical_units(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
     return not units.strip() or signature(units.strip()) is not None

@@ -1,4 +1,4 @@
-"""How does an array, or a coordinate of it, look under the names, order and directions of a master?"""
+"""Arrays and coordinates under the names, order and directions of a master."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +19,10 @@ def oriented(
     turned: Mapping[str, bool],
     array: MasterArray | None = None,
 ) -> MasterArray:
-    """Return an array (or a coordinate of it) under the names, order and directions of a master.
+    """Return an array, or a coordinate of it, oriented as a master.
 
-    ``names``: {own dimension: master's}; ``order``: the master's dimensions, of which those that the array lacks are
-    inserted; ``turned``: {master dimension: wanted to run upwards}, others stay as they are.
+    ``names``: {own dimension: master's}; ``order``: the master's dimensions, missing ones are inserted; ``turned``: {master
+    dimension: increasing}, others do not change.
     """
     item = found.array if array is None else array
     if _is_oriented(found, item, names, order, turned):
@@ -47,7 +47,10 @@ def oriented(
 
 
 def _pairs(found: Candidate, item: MasterArray) -> bool:
-    """Return whether a coordinate is bounds of two vertices, which run as the dimension runs that they bound (CF 7.1)."""
+    """Return whether a coordinate is bounds of two vertices (CF 7.1).
+
+    Their order follows the direction of the dimension.
+    """
     dimensions = item._matrix.dimensions
     places = {p.name for p in found.places.values()}
     return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in places and dimensions[1] not in places
@@ -56,7 +59,7 @@ def _pairs(found: Candidate, item: MasterArray) -> bool:
 def _is_oriented(
     found: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool]
 ) -> bool:
-    """Return whether an array is as the master has it: most are."""
+    """Return whether an array is oriented already, as most are."""
     dimensions, directions = item._matrix.dimensions, item._matrix.directions
     if dimensions != tuple(order) or any(own != name and own in dimensions for own, name in names.items()):
         return False
@@ -71,16 +74,19 @@ def _is_oriented(
 
 
 def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[str]) -> dict[str, str]:
-    """Match dimensions that only a coordinate has, such as the vertices of bounds, to the last ones ``wanted``."""
+    """Return master names of the dimensions that only a coordinate has.
+
+    These, such as the vertices of bounds, are matched to the last of ``wanted``.
+    """
     places = {p.name for p in found.places.values()}
     extra = [d for d in coordinate.dimensions if d not in places]
     return dict(zip(extra, wanted[max(0, len(wanted) - len(extra)) :], strict=False))
 
 
 def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: AxisCoordinate) -> tuple[Matrix, Any]:
-    """Make a dimension run as wanted; the label of its direction is put right where the coordinate says otherwise.
+    """Make a dimension increase or decrease, by its coordinate or its label.
 
-    Without a coordinate the label tells how it runs.
+    A label that contradicts the coordinate is corrected.
     """
     axis = matrix.axis(name)
     if _runs_against(matrix, axis, upwards, place):
@@ -96,7 +102,7 @@ def _runs_against(matrix: Matrix, axis: int, upwards: bool, place: AxisCoordinat
 
 
 def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:
-    """Return an array with the description of another, of the same shape, and values in memory."""
+    """Return an array with the description of another and values in memory."""
     piece = SubArray.from_array(
         values, dimensions=like.dimensions, units=like.units, calendar=like.calendar, directions=like.directions
     )

@@ -1,7 +1,7 @@
-"""When are ragged arrays one array? Where they are alike, their instances follow each other, file by file.
+"""Join of ragged arrays: the instances of equal arrays follow each other.
 
-Nothing is said of where instances lie, so that there is nothing to sort: files come by name, or in the order given where the
-rules say so. What a file counts from 0 is shifted on; no sample is touched.
+Instances have no positions to sort by: files are ordered by name, or as given where the rules say so. Counts and indices
+of later files are shifted; samples are not read.
 """
 
 from collections import defaultdict
@@ -31,9 +31,9 @@ from aggarray.formats.base import basename
 
 
 def ragged_candidate(array: RaggedMasterArray, number: int, facets: Sequence[str]) -> Candidate:
-    """Describe a ragged array as something to be joined. FormatError where its rows do not fit its samples.
+    """Return the candidate of a ragged array.
 
-    Rows that no scan has read are checked when they are first used.
+    Raises FormatError where its rows do not fit its samples. Rows that have not been scanned are checked when they are first used.
     """
     geometry = array._instances
     if all(part.known for part in geometry.parts):
@@ -62,7 +62,10 @@ def _signature(array: RaggedMasterArray) -> Signature:
 
 
 def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
-    """Return whether a coordinate is along the samples of a ragged array, and more: the bounds of another."""
+    """Return whether a coordinate has further dimensions after the samples.
+
+    Bounds of a ragged coordinate have.
+    """
     return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
 
 
@@ -76,7 +79,10 @@ def _described(array: MasterArray, prefix: str) -> Signature:
 
 
 def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
-    """Join ragged arrays of one signature along their instances. AggregationError where they cannot be."""
+    """Join ragged arrays of one signature along their instances.
+
+    Raises AggregationError where they cannot be joined.
+    """
     arrays = [c.array for c in found if isinstance(c.array, RaggedMasterArray)]
     first, geometries = arrays[0], [a._instances for a in arrays]
     if len(arrays) == 1 and not rules.units:
@@ -105,7 +111,10 @@ def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
 
 
 def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
-    """Join ragged arrays along their instances, in the order given. AggregationError says what does not fit."""
+    """Join ragged arrays along their instances, in the order given.
+
+    Raises AggregationError for arrays that do not fit.
+    """
     found = []
     for number, array in enumerate(arrays):
         if not isinstance(array, RaggedMasterArray):
@@ -125,9 +134,9 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
 
 
 def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
-    """Return ragged arrays without those that repeat another exactly, and these with the one that is kept.
+    """Return ragged arrays without exact duplicates, and (duplicate, kept) pairs.
 
-    Values are read only where all that is known of two from scanning is the same.
+    Values are read only of arrays whose scanned metadata are equal.
     """
     kept: list[Candidate] = []
     repeats: list[tuple[Candidate, Candidate]] = []
@@ -144,14 +153,14 @@ def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], lis
 
 
 def _glimpse(array: MasterArray) -> object:
-    """Return what is known of an array without reading, equal for those that are the same."""
+    """Return the scanned metadata of an array as a hashable key."""
     known = [(name, c._known[0]) for name, c in sorted(array.coords.items()) if c._known is not None]
     told = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
     return array.shape, array._matrix.shape, array.units, repr(told)
 
 
 def _equal(one: MasterArray, other: MasterArray) -> bool:
-    """Return whether two arrays have the same rows, and the same coordinates."""
+    """Return whether two arrays have equal rows and coordinates."""
     if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
         if not np.array_equal(one.offsets, other.offsets) or not _same(one.read().flat, other.read().flat):
             return False
@@ -165,7 +174,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
-    """Return the rows of all, neighbours of one representation in one part."""
+    """Return the rows of all; adjacent rows of one representation share a part."""
     parts = [part for geometry in geometries for part in geometry.parts]
     alike = groupby(parts, _representation)
     return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in alike))
@@ -186,7 +195,7 @@ def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], Master
 
 
 def _along(pieces: Sequence[MasterArray], rules: Rules) -> MasterArray:
-    """Return arrays one behind the other along their first dimension; those without elements have none to give."""
+    """Return arrays joined along their first dimension, without empty ones."""
     sizes = [a._matrix.shape[0] for a in pieces]
     used = [n for n, size in enumerate(sizes) if size] or [0]
     ends = np.cumsum([sizes[n] for n in used])
@@ -199,7 +208,7 @@ def _along(pieces: Sequence[MasterArray], rules: Rules) -> MasterArray:
 
 
 def by_ragged_signature(members: Sequence[Candidate], rules: Rules) -> list[list[Candidate]]:
-    """Group ragged arrays that are to be joined, each group in its order."""
+    """Group ragged arrays by signature, each group in its order."""
     groups: dict[object, list[Candidate]] = defaultdict(list)
     for one in members:
         groups[frozenset(one.signature.items())].append(one)

@@ -1,7 +1,7 @@
-"""What is wrong with an aggregation? `Report` lists `Problem`s; here are those that need no file: gaps, holes, duplicates.
+"""`Report` and `Problem`, and problems found without files: gaps, holes.
 
-A gap is a missing step of a time axis that is regular but for it: constant steps, or whole months, quarters or years of its
-calendar. A hole is a place of the matrix that no file covers.
+A gap is a missing step of a time axis that is otherwise regular: constant steps, or whole months, quarters or years of its
+calendar. A hole is a region of the matrix that no file covers.
 """
 
 from collections import defaultdict
@@ -36,7 +36,10 @@ _DAYS_ABOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing found by a check: ``kind`` (gap, hole, duplicate, ...), the file concerned or None, and a message."""
+    """One problem found by a check.
+
+    ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None.
+    """
 
     kind: str
     file: str | None
@@ -50,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a check: ``ok`` where there is no problem."""
+    """The outcome of a check: ``ok`` if there is no problem."""
 
     ok: bool
     problems: tuple[Problem, ...]
@@ -58,7 +61,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A file that repeats another exactly, for one array, and was therefore left out."""
+    """A file left out because it repeats another exactly, for one array."""
 
     array: str
     file: str
@@ -67,17 +70,17 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Missing steps of a time axis: ``count`` of them between positions ``after`` and ``after + 1``."""
+    """``count`` missing steps between positions ``after`` and ``after + 1``."""
 
     after: int
     count: int
 
 
 def gaps(times: np.ndarray) -> list[Gap]:
-    """Return the missing steps of a regular time axis; none where no regular step can be made out.
+    """Return the missing steps of a regular time axis.
 
-    ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is the smallest one of which
-    nearly all others are whole multiples.
+    An irregular axis has none. ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is
+    the smallest one of which nearly all others are whole multiples.
 
     >>> gaps(np.array(["2001-01", "2001-02", "2001-05", "2001-06"], "M8[D]"))
     [Gap(after=1, count=2)]
@@ -97,14 +100,16 @@ def gaps(times: np.ndarray) -> list[Gap]:
 
 
 def _days(times: np.ndarray) -> np.ndarray:
-    """Return the steps of a time axis in days."""
     if times.dtype.kind == "M":
         return np.diff(times.astype("M8[us]")).astype(np.int64) / 86_400e6
     return np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
 
 
 def _months(times: np.ndarray) -> np.ndarray | None:
-    """Return the steps of a time axis in months; None unless it has one time a month, always on nearly the same day."""
+    """Return the steps of a monthly time axis in months, None for any other.
+
+    A monthly axis has at most one time a month, on nearly the same day.
+    """
     days = np.sort(_numbers(times)[1])
     # Days about the end of a month are moved to its middle, so that 31 January and 1 March are a month apart.
     shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
@@ -115,7 +120,7 @@ def _months(times: np.ndarray) -> np.ndarray | None:
 
 
 def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each month, counted from some year 0, and the day in it."""
+    """Return the number of each month, counted from a year 0, and the day in it."""
     if times.dtype.kind == "M":
         months = times.astype("M8[M]")
         return months.astype(np.int64), (times.astype("M8[D]") - months.astype("M8[D]")).astype(np.int64) + 1
@@ -123,7 +128,10 @@ def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _frequent(days: np.ndarray) -> list[float]:
-    """Return the distinct steps, smallest first; of many only those that a third of all are equal to."""
+    """Return the distinct steps, smallest first.
+
+    Of many steps, only those that are a third of all are returned.
+    """
     ordered = np.sort(days)
     cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
     least = 1 if len(ordered) < _FEW else len(ordered) / 3
@@ -137,14 +145,17 @@ def _fits(multiple: np.ndarray) -> bool:
 
 
 def _missing(multiple: np.ndarray) -> list[Gap]:
-    """Return the gaps where steps are whole multiples of the usual one, but not one of it."""
+    """Return the gaps: steps that are several times the usual one."""
     whole = np.rint(multiple)
     found = np.flatnonzero((whole > 1) & (np.abs(multiple - whole) <= _SLACK))
     return [Gap(int(i), int(whole[i]) - 1) for i in found]
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the gaps along the time dimensions of an array, with the dates and the files around them; rows have none."""
+    """Yield the gaps along the time dimensions of an array.
+
+    Messages give the dates and the files around each gap. Ragged arrays have no gaps.
+    """
     if isinstance(array, RaggedMasterArray):
         return
     for axis, dimension in enumerate(array.dimensions):
@@ -169,7 +180,7 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
 
 
 def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
-    """Yield the coordinate that gives the time along a dimension, if there is one."""
+    """Yield the coordinate that gives the time along a dimension, if any."""
     own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
     best = [c for c in own if c.name == dimension] or [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
     yield from best[:1]
@@ -181,7 +192,7 @@ def _interval(one: str | None, other: str | None) -> str:
 
 
 def file_at(array: MasterArray, axis: int, position: int) -> str | None:
-    """Return a file that serves a position along a dimension, None where none does."""
+    """Return a file that serves a position along a dimension, None if missing."""
     matrix = array._matrix
     cell = int(np.searchsorted(matrix.edges[axis], position, side="right")) - 1
     refs = matrix.refs.reshape(matrix.cells).take(cell, axis=axis).ravel()
@@ -190,15 +201,15 @@ def file_at(array: MasterArray, axis: int, position: int) -> str | None:
 
 
 def date(time: Any) -> str:
-    """Return a time as ISO text, without a time of day where that is midnight."""
+    """Return a time as ISO text, without the time of day at midnight."""
     text = str(time.astype("M8[s]")) if isinstance(time, np.datetime64) else str(time.isoformat())
     return text.removesuffix("T00:00:00")
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the places of the matrix that no file covers, by coordinate values where there are coordinates.
+    """Yield the uncovered regions of the matrix, by coordinate values.
 
-    Neighbouring cells make one place, as far as they form a box.
+    Adjacent cells are one region where they form a box.
     """
     array = flat_of(array)
     matrix = array._matrix
@@ -214,9 +225,10 @@ def hole_problems(array: MasterArray) -> Iterator[Problem]:
 
 
 def boxes(marked: np.ndarray) -> np.ndarray:
-    """Cover the True elements of an array with boxes: runs along the last dimension, then equal runs of neighbouring rows.
+    """Cover the True elements of an array with boxes.
 
-    Returns int64 (boxes, dimensions, 2): start and end along each dimension, in the order of their first elements.
+    The boxes are runs along the last dimension, then equal runs of adjacent rows. Returns int64 (boxes, dimensions, 2): start
+    and end along each dimension, in the order of their first elements.
 
     >>> boxes(np.array([[True, True, False], [True, True, True]])).tolist()
     [[[0, 1], [0, 2]], [[1, 2], [0, 3]]]
@@ -237,7 +249,7 @@ def boxes(marked: np.ndarray) -> np.ndarray:
 
 
 def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
-    """Name a range of positions by its coordinate values."""
+    """Return a range of positions as text, by coordinate values."""
     coordinate = array.coords.get(dimension)
     if coordinate is None or coordinate.ndim != 1:
         return f"{first}:{last + 1}"
@@ -249,7 +261,7 @@ def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
 
 
 def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterArray]) -> Iterator[Problem]:
-    """Yield the files that serve none of the arrays because all that they hold repeats others, each once."""
+    """Yield the files that serve no array because they repeat others, each once."""
     serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
     found: dict[str, list[Duplicate]] = defaultdict(list)
     for one in duplicates:
@@ -269,10 +281,10 @@ def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
 
 
 def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], wanted: bool = False) -> Iterator[Problem]:
-    """Yield the files that are gone, have changed, or do not open any more or are too short; values are not read.
+    """Yield the files that are missing, changed, unreadable or too short.
 
-    ``stamps``: what files were like when they were scanned, where the arrays do not know; ``wanted``: compare the bytes of
-    their heads and tails too.
+    ``stamps``: the scanned state of files, where the arrays do not have it; ``wanted``: also compare checksums of the heads and
+    tails. Values are not read.
     """
     expected: dict[str, Stamp | None] = {}
     for references in (array._matrix.references for array in arrays):
@@ -292,7 +304,10 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
 
 
 def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
-    """Say in what a file is not what it was; ``wanted``: look at its bytes too."""
+    """Return how a file has changed, None if it has not.
+
+    ``wanted``: compare its checksum too.
+    """
     told = state_path(uri)
     status = stat_file(told)
     change = resized(status, stamp[0])

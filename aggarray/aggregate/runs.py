@@ -1,7 +1,7 @@
-"""When values of one array fall between values of another, can both be cut into runs that share a dimension?
+"""Runs of interleaved arrays: arrays cut so that they share a dimension.
 
-They can where no hole comes of it, and where such files exist: times, members and levels interleave, horizontal
-coordinates that do so are different grids.
+Interleaved arrays are cut if the runs cover the matrix without holes. Such files exist for times, members and levels;
+interleaved horizontal coordinates are different grids.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,10 @@ from aggarray.partition.matrix import Matrix, Parts
 
 
 def cut(view: View) -> list[Candidate] | None:
-    """Return the group with interleaved arrays cut into runs of consecutive positions; None where none is, or must not be."""
+    """Return the group with interleaved arrays cut into runs.
+
+    A run has consecutive positions. None if no array is interleaved or the runs would leave holes.
+    """
     keys = [k for k in view.varying if not all(map(view.layouts[k].contiguous, range(len(view.layouts[k].positions))))]
     if not keys or any(_never(c, k) for c in view.group for k in keys):
         return None
@@ -42,7 +45,7 @@ def _never(one: Candidate, key: str) -> bool:
 
 
 def _pieces(one: Candidate, row: int, keys: list[str], view: View) -> Iterator[Candidate]:
-    """Yield the runs of a candidate; itself where it has one."""
+    """Yield the runs of a candidate, or itself if it is one run."""
     stretches = [_stretches(view.layouts[k], row) for k in keys]
     if all(len(s) <= 1 for s in stretches):
         yield one
@@ -68,16 +71,16 @@ def _pieces(one: Candidate, row: int, keys: list[str], view: View) -> Iterator[C
 
 
 def _part(place: AxisCoordinate, coordinate: MasterArray) -> AxisCoordinate:
-    """Return the place of a run; it runs the way of the whole, even where it has one value."""
+    """Return the axis of a run; it keeps the direction of the complete axis."""
     values, _ = coordinate._values_and_mask()
     largest = max(abs(float(values[0])), abs(float(values[-1]))) if len(values) and values.dtype.kind in "iuf" else 0.0
     return AxisCoordinate(place.name, False, len(values), coordinate, place.flipped, True, largest)
 
 
 def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
-    """Return what selects ranges along some dimensions of an array, and changes other fields of it, many times.
+    """Return a function that selects ranges of an array and replaces fields.
 
-    Of a single partition, as files give it, a range is cut at once.
+    It is fast for arrays of a single partition, as files give them.
     """
     matrix, known = item._matrix, item._known
     axes = {name: matrix.axis(name) for name in names if name in matrix.dimensions}
@@ -105,7 +108,7 @@ def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str
 
 
 def _stretches(layout: PositionLayout, row: int) -> list[tuple[int, int]]:
-    """Return (start, stop) of the stretches of consecutive positions of a candidate, in its ascending elements."""
+    """Return (start, stop) of each run of consecutive positions of a candidate."""
     positions = np.asarray(layout.positions[layout.classes[row]])
     cuts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)]
     return list(pairwise(cuts))

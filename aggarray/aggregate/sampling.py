@@ -1,4 +1,4 @@
-"""Which arrays of a file are ragged? Those along a dimension of samples of which it says whose they are (CF chapter 9)."""
+"""Ragged arrays of a file: those along a sample dimension (CF chapter 9)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,20 @@ NAMELESS = "dim_0"
 
 
 class Usable(Protocol):
-    """Gives a variable of a file as an array, ``flat``: its rows one after the other; None where it cannot be used."""
+    """Gives a variable of a file as an array, None where it cannot be used.
+
+    ``flat``: its rows one after the other.
+    """
 
     def __call__(self, name: str, flat: bool = False) -> MasterArray | None:
         """Return the array of a variable."""
 
 
 def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:
-    """Return the data variables of a file with those along samples as ragged arrays.
+    """Return the data variables of a file, those along samples as ragged arrays.
 
-    All that a file has along instances hangs on these. What has no other dimension, and what says whose the samples are, is no
-    data any more.
+    Variables along instances become coordinates of the ragged arrays. Those without other dimensions, and the counts and
+    indices of the sampling, are no longer data variables.
     """
     found, samplings = list(arrays), samplings_of(structure)
     told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
@@ -46,7 +49,10 @@ def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable
 
 
 class _FileSamplings:
-    """One sampling of a file, and the variables around it; ``told``: those that say of any samples whose they are."""
+    """One sampling of a file and the variables of its group.
+
+    ``told``: the counts and index variables of all samplings.
+    """
 
     def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: Usable) -> None:
         self.sampling, self._told, self._array = sampling, told, array
@@ -57,7 +63,7 @@ class _FileSamplings:
         self._named = {basename(w) for v in self.variables for w in words(v.attrs.get("coordinates"))}
 
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
-        """Return the arrays with those of this sampling as ragged ones."""
+        """Return the arrays with those of this sampling as ragged arrays."""
         one = self.sampling
         rows = [v.name for v in self.variables if v.dimensions == self._along and v.name not in self._told]
         named = {a.name for a in arrays}
@@ -77,7 +83,7 @@ class _FileSamplings:
         return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
     def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:
-        """Return whose the samples of a shape are, None where what says so cannot be used."""
+        """Return the rows of samples of a shape, None if counts are unusable."""
         one, samples = self.sampling, prod(shape)
         counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
         present = [self._array(name, flat=True) for name in one.present]
@@ -90,7 +96,10 @@ class _FileSamplings:
         return Geometry(one.instances, (Part(cuts, counts, index, usable),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
-        """Return the number of instances: what has their dimension tells, or the file's list of these, or the highest index."""
+        """Return the number of instances.
+
+        It comes from a variable with their dimension, else from the file's dimensions, else from the highest index.
+        """
         if index is None:
             return runs
         name, group = self.sampling.instances, self.sampling.group
@@ -103,7 +112,7 @@ class _FileSamplings:
         return _highest(index) + 1
 
     def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
-        """Return what is there of each instance; what is there of each run of samples is ragged itself."""
+        """Return the variables along instances; those along runs as ragged arrays."""
         one, hung = self.sampling, {}
         # Dimensions without names are not one because their numbers are.
         named = one.instances != NAMELESS
@@ -125,14 +134,14 @@ class _FileSamplings:
         return hung
 
     def _describes(self, variable: Variable) -> bool:
-        """Return whether a variable says which instance, or where, it is: a coordinate, or a name."""
+        """Return whether a variable identifies or locates instances."""
         attrs, name = variable.attrs, basename(variable.name)
         if name in self._named or variable.dimensions == (name,) or not _DESCRIBING.isdisjoint(attrs):
             return True
         return variable.dtype.kind == "T" or bool(_PLACE.fullmatch(text_attribute(attrs.get("units")) or ""))
 
     def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray | None:
-        """Return the samples of a variable in rows, None where they cannot be used."""
+        """Return the samples of a variable in rows, None if they are unusable."""
         samples, coords = self._samples(array), dict[str, MasterArray]()
         if samples is None:
             return None
@@ -150,7 +159,10 @@ class _FileSamplings:
 
 
 def _highest(index: MasterArray) -> int:
-    """Return the highest index, -1 of none; values that are none are told when the rows are needed."""
+    """Return the highest valid index, -1 if there is none.
+
+    Invalid indices raise errors when the rows are read.
+    """
     values, mask = index._values_and_mask()
     used = values if mask is None else values[~mask]
     if used.dtype.kind not in "iuf":

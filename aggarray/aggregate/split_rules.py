@@ -1,7 +1,7 @@
-"""Which rules keep members of a group apart?
+"""Rules that split a group of candidates.
 
-`RULES` is a tuple of small functions: each looks at a `View` and returns a `Division` with its reason, or None. The first
-that asks for one has its way, and the parts are looked at anew; so one bad member never spoils its group.
+`RULES` is a tuple of functions. Each takes a `View` and returns a `Division` with its reason, or None. The first division
+splits the group, and its parts are examined again, so that one bad member does not prevent the join of the others.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ Rule = Callable[[View], Division | None]
 
 
 def conversion(view: View) -> Division | None:
-    """Coordinates that do not convert or cannot be read set their arrays aside."""
+    """Separate arrays whose coordinates do not convert or are unreadable."""
     return view.broken
 
 
 def split_along(view: View) -> Division | None:
-    """Arrays are joined along the dimensions that the rules allow."""
+    """Separate arrays along the dimensions that the rules exclude."""
     allowed = view.rules.along
     if allowed is None:
         return None
@@ -43,7 +43,7 @@ def _is_not_along(view: View, key: str, only: str, one: Candidate, other: Candid
 
 
 def coordinate_needed(view: View) -> Division | None:
-    """A dimension without a coordinate is joined along only where the rules give an order."""
+    """Separate arrays along dimensions without a coordinate or an order."""
     for key in view.varying:
         places = [c.places[key] for c in view.group]
         if any(p.coordinate is None for p in places) and places[0].name not in view.rules.order:
@@ -52,7 +52,7 @@ def coordinate_needed(view: View) -> Division | None:
 
 
 def monotonic(view: View) -> Division | None:
-    """A coordinate that does not run one way gives no positions."""
+    """Separate arrays whose coordinate is not monotonic."""
     for key in view.varying:
         odd = [c.places[key].coordinate is not None and not c.places[key].monotonic for c in view.group]
         if any(odd):
@@ -62,7 +62,10 @@ def monotonic(view: View) -> Division | None:
 
 
 def interleaved(view: View) -> Division | None:
-    """No value of one array may fall between values of another (those that may have been cut into runs before)."""
+    """Separate arrays with values between values of others.
+
+    Those that can be cut into runs have been cut before.
+    """
     for key in sorted(view.varying, key=lambda k: view.varying[k]):
         together = clusters(view.layouts[key])
         if len(together) > 1:
@@ -73,7 +76,7 @@ def interleaved(view: View) -> Division | None:
 
 
 def coordinates(view: View) -> Division | None:
-    """Coordinates that do not say where an array lies are equal, among those at the same place."""
+    """Separate arrays whose other coordinates differ at the same position."""
     first = view.group[0]
     matches = view.matches()
     own = {p.name: key for key, p in first.places.items()}
@@ -87,9 +90,10 @@ def coordinates(view: View) -> Division | None:
 
 
 def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) -> tuple[list[int], dict[int, str]]:
-    """Number the candidates by one coordinate, among those at the same place of the dimensions it spans.
+    """Number the candidates by one coordinate, and return the differences.
 
-    The bounds of a scalar coordinate lie at its place; other coordinates are the same wherever scalar ones are.
+    Only candidates at the same position along the dimensions of the coordinate are compared. Bounds of a scalar coordinate are
+    at its position; other coordinates do not depend on scalar ones.
     """
     first = view.group[0]
     own = {p.name: key for key, p in first.places.items()}
@@ -114,7 +118,10 @@ def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) ->
 
 
 def coverage(view: View) -> Division | None:
-    """Enough of the matrix is covered, else the dimension with the fewest different coordinates divides."""
+    """Separate arrays along one dimension if they cover too little together.
+
+    This is the dimension with the fewest different coordinates.
+    """
     keys = [key for key, different in view.varying.items() if different > 1]
     if len(keys) < 2:
         return None
@@ -133,7 +140,10 @@ def coverage(view: View) -> Division | None:
 
 
 def covered(view: View, keys: list[str]) -> float:
-    """Return the share of the matrix that is covered; AggregationError where it would have too many cells."""
+    """Return the fraction of the matrix that is covered.
+
+    Raises AggregationError if it has too many cells.
+    """
     boxes, shape = view.boxes(keys)
     cover = refine(boxes, shape, keys, "first")
     extents = [np.diff(e)[i] for e, i in zip(cover.edges, cover.index, strict=True)]

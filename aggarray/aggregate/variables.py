@@ -1,6 +1,6 @@
-"""What are the data variables of a file as arrays, with all that hangs on them?
+"""Data variables of a file as arrays with their coordinates.
 
-Which variables those are, `roles` tells. What follows for all files alike is worked out once.
+`roles` determines the data variables. Results that equal files share are computed once.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,10 @@ PARAMETERS = frozenset(
 
 
 def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray], list[tuple[str, str]]]:
-    """Return the data variables of a file as arrays of one partition, coordinates hung on them.
+    """Return the data variables of a file as arrays of one partition.
 
-    Also returns (variable, reason) for each one that cannot be used. ``rows``: those along samples are ragged arrays.
+    Coordinates are attached. Also returns (variable, reason) for each variable that cannot be used. ``rows``: variables along
+    samples become ragged arrays.
     """
     file = _FileVariables(structure)
     roles, data = _roles(file)
@@ -73,9 +74,9 @@ def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray
 
 @dataclass(slots=True)
 class _VariableGroup:
-    """What is the same for files that are assumed to be alike: data variables, what hangs on each, arrays made of variables.
+    """Roles and arrays that files with an assumed signature share.
 
-    ``arrays``: by name, with the variable that each was made of and what else it depends on.
+    ``arrays``: by name, with the variable that each was made of and the other values it depends on.
     """
 
     roles: Roles | None = None
@@ -88,7 +89,7 @@ def _kind(assumed: FileSignature) -> _VariableGroup:
 
 
 def _roles(file: "_FileVariables") -> Roles:
-    """Return the roles of the variables of a file: worked out once for files alike."""
+    """Return the roles of the variables of a file, cached for equal files."""
     if file.kind is not None:
         if file.kind.roles is None:
             file.kind.roles = roles_of(file.names)
@@ -105,7 +106,7 @@ def _roles(file: "_FileVariables") -> Roles:
 
 @lru_cache(maxsize=64)
 def _shared_roles(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[Roles]:
-    """Return where the roles are kept in files that have these variables: an archive has many."""
+    """Return the list that holds the roles of files with these variables."""
     return []
 
 
@@ -124,14 +125,17 @@ class _FileVariables:
         self._arrays: dict[str, MasterArray] = {}
 
     def array(self, name: str) -> MasterArray:
-        """Return a variable as an array of one partition; bounds take units they lack from their coordinate (CF 7.1)."""
+        """Return a variable as an array of one partition.
+
+        Bounds without units take those of their coordinate (CF 7.1).
+        """
         if name not in self._arrays:
             variable, kind = self.variables[name], self.kind
             self._arrays[name] = self._array(variable) if kind is None else self._alike(variable, kind)
         return self._arrays[name]
 
     def flat(self, name: str) -> MasterArray:
-        """Return a variable of two dimensions as an array of its rows, one after the other."""
+        """Return a variable of two dimensions as an array of its joined rows."""
         variable = self.variables[name]
         values = None if variable.values is None else variable.values.reshape(-1)
         size, (_, width) = prod(variable.shape), variable.shape
@@ -140,7 +144,10 @@ class _FileVariables:
         return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
 
     def _alike(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
-        """Return a variable as an array: that of another file of its kind but for the place, where both are one variable."""
+        """Return a variable as an array, reusing that of an equal file.
+
+        Only the location differs then.
+        """
         name, assumed = variable.name, self.structure.assumed
         own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
         parent = self.variables.get(self._parents.get(name, ""))
@@ -191,7 +198,7 @@ class _FileVariables:
         return found
 
     def _directions(self, variable: Variable) -> list[bool]:
-        """Directions as the coordinates have them; pairs of bounds that run downwards are a direction too."""
+        """Return directions by coordinates; decreasing pairs of bounds count too."""
         forward = []
         for d in variable.dimensions:
             name = variable.name if self.names.is_coordinate(variable) else self.names.coordinate(variable, d)
@@ -205,7 +212,7 @@ class _FileVariables:
 
 
 def _decoded(template: Template, stored: np.ndarray) -> Any:
-    """Return values and mask of a coordinate that the scan read; missing ones are NaN where there is one."""
+    """Return values and mask of a scanned coordinate; missing values are filled."""
     values, mask = (stored, None) if template.encoding.trivial else template.encoding.decode(stored)
     if mask is not None:
         values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
@@ -216,14 +223,20 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
 
 
 def _quantity(coordinate: Variable) -> Step:
-    """Return what the values of a coordinate are, and so those of its bounds (CF 7.1); the dtype is no part of that."""
+    """Return units, calendar and temperature kind of a coordinate and its bounds.
+
+    The dtype has no meaning (CF 7.1).
+    """
     units = text_attribute(coordinate.attrs.get("units"))
     calendar = normal_calendar(units, text_attribute(coordinate.attrs.get("calendar")))
     return Step(units, calendar, np.dtype("f8"), temperature=temperature_of(units, coordinate.attrs))
 
 
 def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
-    """Return the attributes of an array: the kind of a temperature is stated where other attributes imply it (CF 3.1.2)."""
+    """Return the attributes of an array, with the kind of a temperature.
+
+    It is added where other attributes imply it (CF 3.1.2).
+    """
     found, kind = _descriptions(attrs), template.temperature
     if kind is None or (kind == temperature_of(template.units, found) and (kind != DIFFERENCE or "units_metadata" in found)):
         return found
@@ -231,7 +244,7 @@ def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
 
 
 def _descriptions(attrs: Attributes) -> FrozenDict[Any]:
-    """Return the attributes that are no parameters."""
+    """Return the attributes without the parameters."""
     if type(attrs) is FrozenDict:
         return _descriptions_of_shared(Immutable(attrs))
     return intern_value({k: v for k, v in attrs.items() if k not in PARAMETERS})
