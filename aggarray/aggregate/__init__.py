@@ -25,7 +25,7 @@ from aggarray.errors import AggarrayError, UnitsError
 
 __all__ = ["Joined", "aggregate"]
 
-#: An array with what it is sorted by: its first file and its place among the arrays given.
+#: An array with its sort key: its first file and its position in the input.
 Result = tuple[tuple[str, int], MasterArray]
 
 
@@ -80,7 +80,7 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
                 rows[identity_of(array)].append(ragged_candidate(array, number, facets))
                 continue
             one = candidate(array, number, facets, seen)
-        except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
+        except AggarrayError as error:  # an unreadable coordinate concerns one array only
             outcome.unreadable(array, number, str(error))
             continue
         one.rank = rank
@@ -158,7 +158,7 @@ class _JoinResult:
             try:
                 try:
                     self.results.append((place, _joined(joinable, self.rules)))
-                except UnitsError as error:  # the units wished for are no reason not to join
+                except UnitsError as error:  # requested units that do not convert do not prevent the join
                     self.results.append((place, _joined(joinable, replace(self.rules, units={}))))
                     self.refuse(first, first, "units", str(error))
             except AggarrayError as error:
@@ -219,7 +219,9 @@ def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
 def _unlike(rows: Candidate, other: Candidate) -> Refusal:
     """Explain why a ragged array is not joined with one that is not ragged."""
     (along,), spans = rows.array.dimensions, ", ".join(other.array.dimensions) or "no dimension"
-    return refusal(rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: rows are joined with rows only")
+    return refusal(
+        rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: only ragged arrays join ragged arrays"
+    )
 
 
 def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:

@@ -11,7 +11,7 @@ from aggarray.partition.matrix import Step
 
 
 def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
-    """Return bounds, called ``name``, in units and calendar of their coordinate.
+    """Return bounds in units and calendar of coordinate ``name``.
 
     Raises UnitsError where they do not convert.
     """
@@ -22,7 +22,8 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
     try:
         change = conversion_between(own, replace(wanted, temperature=coordinate.temperature))
     except UnitsError as error:
-        raise UnitsError(f"bounds of {name!r}: {error}; give both the same units, or leave those of the bounds out") from error
+        hint = "give both the same units, or omit those of the bounds"
+        raise UnitsError(f"bounds of {name!r}: {error}", hint=hint) from error
     if not change.identity and own.dtype.kind in "iu":
         wanted = replace(wanted, dtype=np.dtype(np.int64 if change.integer_exact else np.float64))
     # promise: bounds-units

@@ -21,20 +21,20 @@ from aggarray.formats.base import basename
 from aggarray.formats.templates import is_decreasing, naming, text_attribute
 
 Signature = dict[str, Any]
-#: How the values of coordinates run, by their identity: (flipped, monotonic, largest) as in a `AxisCoordinate`.
+#: (flipped, monotonic, largest) of coordinate values, as in an `AxisCoordinate`, by their id.
 Runs = dict[int, tuple[bool, bool, float]]
 
-#: Rounding of float64, relative.
+#: Relative rounding error of float64.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Units that say what a coordinate is (CF sections 4.1 and 4.2).
+#: Units that identify longitude and latitude (CF sections 4.1 and 4.2).
 EAST = ("degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE")
 NORTH = ("degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN")
 
-#: Attributes of which a grid mapping has at least one.
+#: Attributes of grid mappings; each grid mapping has at least one.
 MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code"))
 
-#: Attributes without which values mean something else (CF section 3.5).
+#: Attributes that change the meaning of values (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 
@@ -118,7 +118,7 @@ def _place(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> 
     known = runs.get(id(values))
     if known is None:
         known = _run(values.reshape(1) if scalar else values)
-        if coordinate._known is not None:  # values just read are soon gone, and their identity with them
+        if coordinate._known is not None:  # values just read are not kept, so that their id is reused
             runs[id(values)] = known
     return AxisCoordinate(name, scalar, size, coordinate, *known)
 
@@ -130,7 +130,7 @@ def _run(values: np.ndarray) -> tuple[bool, bool, float]:
         largest = max(abs(float(values[0])), abs(float(values[-1])))
     if len(values) < 2:
         return False, largest == largest, largest
-    # What is not a number is neither above nor below its neighbour: such values do not run one way.
+    # NaN is neither above nor below its neighbour: such values are not monotonic.
     if (values[1:] > values[:-1]).all():
         return False, True, largest
     flipped = is_decreasing(values)
@@ -180,7 +180,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class CandidateCache:
-    """Descriptions of arrays seen before, by the ids of objects that they share.
+    """Descriptions of arrays seen before, by the ids of shared objects.
 
     The entries are valid as long as these objects are alive.
     """
@@ -227,7 +227,7 @@ def _find_places(found: Candidate, runs: Runs) -> None:
     along = [_coordinate_along(name, array) for name in array.dimensions]
     keys = [name if c is None else coordinate_identity(c) for name, c in zip(array.dimensions, along, strict=True)]
     for name, size, coordinate, key in zip(array.dimensions, array.shape, along, keys, strict=True):
-        # Of several with one identity, whatever their order, each is known by its name.
+        # Several dimensions of one identity are distinguished by name, independent of their order.
         own = key if keys.count(key) == 1 else name
         found.places[own if own not in found.places else f"dimension {name}"] = _place(name, size, coordinate, runs)
     for name, coordinate in array.coords.items():
@@ -281,7 +281,7 @@ def _signature(found: Candidate) -> Signature:
                 }
             )
             continue
-        # Scalar and 1-d coordinates are alike: one file's scalar time is another's time dimension.
+        # Scalar and 1-d coordinates are equivalent: one file's scalar time is another's time dimension.
         dimensions = coordinate.dimensions
         spans = sorted(names.get(d, d) for d in dimensions) if len(dimensions) > 1 else []
         kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
@@ -349,7 +349,7 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
             return "coordinate", f"{key} {'differ' if part.endswith('s') else 'differs'}: {_shown(a)} and {_shown(b)}"
         rule = "grid_mapping" if key.startswith("grid mapping ") else key.removeprefix("attribute ").replace(" ", "_")
         return rule, f"{key} differs: {_shown(a)} and {_shown(b)}"
-    return "name", f"names differ: {one.array.name!r} and {other.array.name!r}, of which one file has both"
+    return "name", f"names differ: {one.array.name!r} and {other.array.name!r}, and one file has both"
 
 
 def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
@@ -377,7 +377,7 @@ def units_apart(*arrays: MasterArray) -> str:
 
 def _only(these: Any, those: Any) -> str:
     extra = [t for t in these or () if t not in (those or ())]
-    return f"{', '.join(map(repr, extra)) or 'nothing more'}"
+    return f"{', '.join(map(repr, extra)) or 'no others'}"
 
 
 def _shown(value: Any) -> str:

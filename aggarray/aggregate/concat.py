@@ -34,15 +34,15 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     ([1.0, 2.0], (2, 1))
     """
     if not isinstance(dimension, str):
-        raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}): give its name")
+        raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}) is not a name", hint="give a string")
     if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
-        raise AggregationError(f"arrays of type {type(arrays).__name__}: give a list of MasterArrays")
+        raise AggregationError(f"arrays is not a list but a {type(arrays).__name__}", hint="give a list of MasterArrays")
     seen, given = CandidateCache(), [require_array(array) for array in arrays]
     if any(isinstance(array, RaggedMasterArray) for array in given):
         return concat_ragged(given, dimension)
     found = [candidate(array, number, (), seen) for number, array in enumerate(given)]
     if not found:
-        raise AggregationError("no arrays to join: give at least one")
+        raise AggregationError("no arrays to join", hint="give at least one")
     first = found[0]
     key = next((k for c in found for k, p in c.places.items() if p.name == dimension), dimension)
     for other in found[1:]:
@@ -69,12 +69,12 @@ def _check(first: Candidate, other: Candidate, key: str) -> None:
         raise AggregationError(f"{who}: {reason}")
     sizes, others = ({k: p.size for k, p in c.places.items() if k != key and not p.scalar} for c in (first, other))
     if sizes.keys() != others.keys():
-        text = f"dimensions {sorted(sizes)} and {sorted(others)}"
-        raise AggregationError(f"{who}: {text}: apart from the one to join along they must be the same")
+        text = f"dimensions differ: {sorted(sizes)} and {sorted(others)}"
+        raise AggregationError(f"{who}: {text}, where only {key!r} may differ")
     for k, size in sizes.items():
         if others[k] != size:
             text = f"dimension {k!r} has size {size} and {others[k]}"
-            raise AggregationError(f"{who}: {text}: only the dimension to join along may differ")
+            raise AggregationError(f"{who}: {text}, where only {key!r} may differ")
         names = (first.places[k].name, other.places[k].name)
         if first.places[k].coordinate is not None and other.places[k].coordinate is not None:
             apart = difference(first, other, names, Rules().tolerance)
@@ -92,7 +92,7 @@ class _Join:
         self.starts = self.stops - sizes
         first = found[0]
         self.names = {k: p.name for k, p in first.places.items() if k != key} | {key: dimension}
-        # Dimensions that no coordinate tells of run as their arrays say: `_alike` sees to them.
+        # `_alike` reverses dimensions without a coordinate, by the directions of their arrays.
         told = {k: p for k, p in first.places.items() if k != key and not p.scalar and p.coordinate is not None}
         self.upwards = {p.name: not p.flipped for p in told.values()}
 
@@ -144,7 +144,7 @@ class _Join:
                 else:
                     coords[name] = self._unspanned(name, coordinate, present)
             except UnitsError as error:
-                raise AggregationError(f"coordinate {name!r}: {error}") from error
+                raise AggregationError(*error.args, path=error.path, variable=name, hint=error.hint) from error
         return coords
 
     def _own_names(self, found: Candidate, coordinate: MasterArray) -> list[str]:
@@ -163,5 +163,5 @@ class _Join:
         if text is None:
             return coordinate
         if int(self.stops[-1]) != len(items):
-            raise AggregationError(f"{text}: coordinates that do not span {self.dimension!r} must be equal")
+            raise AggregationError(f"coordinates that do not span {self.dimension!r} differ: {text}")
         return self.joined(items, [self.dimension, *coordinate.dimensions])

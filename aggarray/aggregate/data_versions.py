@@ -15,7 +15,7 @@ from aggarray.arrays import MasterArray, SubArray
 from aggarray.cf.units import is_reference_time
 from aggarray.memory.selection import Range
 
-#: The version of arrays that do not say theirs, where others do: final.
+#: The version of arrays without one, where others have one: final.
 FINAL = 1
 
 

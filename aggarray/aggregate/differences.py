@@ -16,16 +16,16 @@ from aggarray.aggregate.candidate import Candidate, describe_difference
 from aggarray.aggregate.rules import FACETS, Refusal, facet
 from aggarray.arrays import MasterArray
 
-#: With more groups than this, only neighbours in the order of their signatures are compared.
+#: Of more groups than this, only neighbours in the order of their signatures are compared.
 MANY_GROUPS = 1000
 
-#: Attributes that say what an array is; they tell arrays apart better than others do.
+#: Attributes that distinguish arrays best.
 TELLING = ("units", "calendar", "standard_name", "cell_methods", "long_name")
 
-#: Attributes that differ from file to file and tell nobody anything.
+#: Attributes that differ in every file, without information for labels.
 NOISE = ("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id")
 
-#: An attribute longer than this is no word for an array, and more of them are no help.
+#: Maximum length of an attribute in a label, and maximum number of attributes.
 LONGEST, MOST_WORDS = 40, 3
 
 
@@ -58,7 +58,7 @@ def common_folder(uris: Sequence[str]) -> str:
     """
     try:
         return os.path.commonpath([os.path.dirname(uri.rstrip("/")) for uri in uris])
-    except ValueError:  # none at all, or relative and absolute paths together
+    except ValueError:  # no paths, or relative and absolute ones
         return ""
 
 

@@ -24,11 +24,11 @@ from aggarray.errors import AggarrayError
 
 #: Values are compared in blocks of about this many elements.
 BLOCK = 4 << 20
-#: Among arrays at the same positions, coordinates are compared with this many different ones.
+#: Maximum number of different coordinates, at the same positions, that an array is compared with.
 MOST = 4
 
 Note = Callable[[Candidate, Candidate], None]
-#: What values are conformed to before they are compared: places of the dimensions, whether these run upwards, units, calendar.
+#: The form in which values are compared: (axis, increasing) of each dimension, units, calendar.
 Frame = tuple[tuple[tuple[str, bool], ...], str | None, str | None]
 
 
@@ -82,7 +82,7 @@ class Chains:
         """
         frame = _frame(first)
         known = self.found.get((one.number, frame))
-        # Turned longitudes make another array under the same number.
+        # Unwrapped longitudes make another array with the same number.
         if known is None or known[0] is not one.array:
             known = self.found[one.number, frame] = (one.array, self._new(one, first, frame))
         chain = known[1]
@@ -198,7 +198,7 @@ def _source(array: MasterArray) -> object:
         return None
     try:
         status = os.stat(uri)
-    except (OSError, ValueError):  # not local, or gone
+    except (OSError, ValueError):  # not local, or missing
         return None
     name = matrix.references.variables[int(matrix.references.variable[ref])]
     shown = matrix.references.template_of(ref), matrix.dimensions, matrix.directions, array.shape
@@ -274,7 +274,7 @@ def _plain(values: np.ndarray) -> np.ndarray | None:
 def _plain_integers(values: np.ndarray) -> np.ndarray:
     unsigned = values.dtype.kind == "u" and values.dtype.itemsize == 8
     wide = values.astype(np.uint64 if unsigned else np.int64)
-    beyond = 2.0**64 if unsigned else 2.0**63  # the largest are rounded to this, which is no such integer any more
+    beyond = 2.0**64 if unsigned else 2.0**63  # the largest integers are rounded to this, which is out of range
     for dtype in (np.dtype("f4"), np.dtype("f8")):
         floats = wide.astype(dtype)
         if not np.greater_equal(floats, beyond).any() and np.array_equal(floats.astype(wide.dtype), wide):

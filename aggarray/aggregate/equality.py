@@ -54,11 +54,11 @@ def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
     slope = abs(float(change.slope))
     if change.identity or (dtype.kind in "iu" and change.integer_exact):
         return own * slope
-    # The conversion computes in float64: its own rounding comes on top.
+    # The conversion adds the rounding error of float64.
     return own * slope + EPSILON * (largest * slope + abs(float(change.offset)))
 
 
-#: Horizontal coordinates (CF section 4 and appendix F): where they differ, so do the grids.
+#: Horizontal coordinates (CF section 4 and appendix F); they differ between grids.
 HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "projection_x_coordinate", "projection_y_coordinate")
 
 
@@ -89,7 +89,7 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         return f"{names[0]} is absent"
     if a is b:
         return None
-    if _plainly_equal(a, b) or is_mapping(a):  # the value of a mapping means nothing, its attributes are in the signature
+    if _plainly_equal(a, b) or is_mapping(a):  # a mapping has no value; its attributes are in the signature
         return None
     try:
         x, y = _comparable(one, other, a, b)
@@ -189,7 +189,7 @@ def _first_difference(name: str, x: np.ndarray, y: np.ndarray, tolerances: tuple
     where = f" at index {', '.join(map(str, index))}" if x.ndim else ""
     scale = ""
     if x.dtype.kind in "iuf" and x.ndim and np.isfinite(apart[index]):
-        scale = f", {apart[index]:.3g} apart"
+        scale = f", a difference of {apart[index]:.3g}"
         scale += f", more than {allowed / spacing:.3g} of its spacing {spacing:.6g}" if spacing else ""
     return f"{name} differs{where}: {shown_pair(x[index], y[index])}{scale}"
 
@@ -230,7 +230,7 @@ def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str
         return f"{name} differs: {_extent(x)} and {_extent(y)}"
     text = f"{name} has {_extent(x)} and {_extent(y)}"
     between = _between(x, y)
-    return text if between is None else f"{text}; {shown(between)} falls between those of the other"
+    return text if between is None else f"{text}; {shown(between)} is between values of the other"
 
 
 def _extent(values: np.ndarray) -> str:

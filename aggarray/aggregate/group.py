@@ -150,7 +150,7 @@ def _placed(view: View, rows: Sequence[int]) -> Joinable:
 
 
 def _served(view: View) -> tuple[list[list[int]], dict[int, int]]:
-    """Return rounds of rows without overlap, and {blocked row: row in its way}.
+    """Return rounds of rows without overlap, and {blocked row: its blocker}.
 
     Each round serves what it can of the rows that remain; the last round may hold rows that are examined separately. Versions
     do not compete.
@@ -176,7 +176,7 @@ def _served(view: View) -> tuple[list[list[int]], dict[int, int]]:
         else:
             _serve_in_rounds((sorted(rows, key=place), boxes[:, line]), rounds, blocked)
     if blocked and len(rounds) == 1:
-        # What covers the same positions need not be compared again.
+        # Without varying axes all cover the same positions: each is separate.
         rounds += [list(blocked)] if keys else [[row] for row in blocked]
     return rounds, blocked
 
@@ -203,7 +203,7 @@ def _serve_in_rounds(where: tuple[list[int], np.ndarray], rounds: list[list[int]
     ``where``: rows by lowest position, empty ones last, and the span of every row: int64 (rows, 2).
     """
     rows, spans = where
-    ends = np.zeros(len(rows), np.int64)  # how far each round is taken
+    ends = np.zeros(len(rows), np.int64)  # the end of the positions taken in each round
     used = 0
     first: list[int] = []
     for row in rows:
@@ -267,7 +267,7 @@ def _overlap(view: View, row: int, by: int) -> str:
     if not keys:
         without = [p.name for p in place.values() if p.coordinate is None]
         if without:
-            text = f"{', '.join(without)} has no coordinate, so nothing tells their order"
+            text = f"{', '.join(without)} has no coordinate that gives an order"
             return f"{text}; Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
         text = "all their coordinates are equal: they cover the same positions, and their values differ"
         return f"{text}; leave one out, or give Rules(overlap='first')"

@@ -104,7 +104,7 @@ def assemble(
     files: Sequence[str],
     file_attrs: Mapping[str, Any] | None = None,
 ) -> MasterArray:
-    """Return the master of oriented arrays at their boxes, without coordinates.
+    """Return the master of oriented arrays at boxes, without coordinates.
 
     ``files``: the name of each piece in errors; ``file_attrs`` of the master, None to compare those of the pieces.
     """
@@ -169,7 +169,7 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
 
 
 def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
-    """Return the step with int64 if known converted values do not fit its dtype."""
+    """Return the step, with int64 if converted values do not fit its dtype."""
     wide = replace(step, dtype=np.dtype(np.int64))
     for piece in pieces if step.dtype.kind in "iu" and step.dtype.itemsize < 8 else ():
         if piece._known is None or (piece.units, piece.calendar) == (step.units, step.calendar):
@@ -183,7 +183,7 @@ def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
 
 
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:
-    """Record the conversion of an array as a step of its sub-arrays, if needed."""
+    """Add the conversion of an array to the steps of its sub-arrays."""
     own = piece._step
     if own == step or all(t.last_step == own and not t.unresolved for t in piece._matrix.references.templates):
         return piece
@@ -222,10 +222,10 @@ def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str
     first = all_attrs[0]
     common = dict(first)
     for attrs in {id(a): a for a in all_attrs}.values():
-        # Pairs that are equal as they stand are found at once: archives have tens of attributes in each of thousands of files.
+        # Set intersection is fast for the many attributes that are equal and hashable.
         try:
             doubtful = dict(common.items() - attrs.items())
-        except TypeError:  # arrays do not hash
+        except TypeError:  # arrays are not hashable
             doubtful = common
         for key in [k for k, v in doubtful.items() if not same_attribute(v, attrs.get(k))]:
             del common[key]
@@ -244,8 +244,8 @@ def same_attribute(a: Any, b: Any) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
-#: Of the master: {identity: name} of its dimensions, {name: runs upwards}, attributes equal in all files; and what each
-#: candidate calls its places: {own name: master's}.
+#: Of the master: {identity: name} of its dimensions, {name: increasing}, attributes equal in all files; and of each
+#: candidate: {own name: master's} of its axes.
 Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Sequence[Mapping[str, str]]]
 
 

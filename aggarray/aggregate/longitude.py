@@ -15,7 +15,7 @@ from aggarray.aggregate.orientation import in_memory
 from aggarray.aggregate.view import Division, View
 from aggarray.arrays import MasterArray
 
-#: Longitudes this near to each other are the same, in degrees.
+#: Longitudes within this difference are equal, in degrees.
 NEAR = 1e-9
 
 
@@ -39,7 +39,7 @@ def whole_turns(view: View) -> Division | None:
     """Separate arrays with equal longitudes that cannot be unwrapped."""
     for key in view.varying:
         if _meet(view, key):
-            text = f"{view.group[0].places[key].name} of one closes the circle, with one meridian at both ends"
+            text = f"{view.group[0].places[key].name} of one array has the same meridian at both ends"
             return Division(view.layouts[key].classes, "coordinate_values", lambda one, other, text=text: text)  # type: ignore[misc]
     return None
 

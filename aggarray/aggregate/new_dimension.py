@@ -29,12 +29,15 @@ def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[Ma
     values = [_value(array, name, pattern) for array in arrays]
     if arrays and all(v is None for v in values):
         where = f"attribute {name!r}" if pattern is None else f"path that {pattern.pattern!r} matches"
-        raise AggregationError(f"new_dimension={new_dimension!r}: no file has a {where}; correct the name or the pattern")
+        what = f"new_dimension={new_dimension!r}: no file has a {where}"
+        raise AggregationError(what, hint="correct the name or the pattern")
     taken = [a for a, v in zip(arrays, values, strict=True) if v is not None and name in (*a.dimensions, *a.coords)]
     if taken:
         raise AggregationError(
-            f"new_dimension={new_dimension!r}: array {taken[0].name!r} of {_file(taken[0])} has a dimension or coordinate "
-            f"{name!r} already: give another name"
+            f"new_dimension={new_dimension!r}: the array has a dimension or coordinate {name!r} already",
+            path=next((str(uri) for uri in taken[0]._matrix.references.uris), None),
+            variable=taken[0].name,
+            hint="give another name",
         )
     whole = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
     return [
@@ -51,10 +54,6 @@ def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> st
         if found is not None:
             return found.group(1)
     return None
-
-
-def _file(array: MasterArray) -> str:
-    return next((str(uri) for uri in array._matrix.references.uris), "in memory")
 
 
 def _with_scalar(array: MasterArray, name: str, value: Any) -> MasterArray:
@@ -80,7 +79,7 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
         _check_known(arrays, stated)
     for name in () if rules.separate_by == FACETS else rules.separate_by:
         if not any(name in array.file_attrs or name in array.attrs for array in arrays):
-            raise AggregationError(f"separate_by names {name!r}, an attribute that no file has: correct it or leave it out")
+            raise AggregationError(f"separate_by names {name!r}, an attribute that no file has", hint="correct or omit it")
     _check_versions(arrays, rules.versions)
     _check_order(arrays, rules.order)
     _check_units(arrays, rules.units)
@@ -97,14 +96,14 @@ def _check_known(arrays: Sequence[MasterArray], stated: Mapping[str, Sequence[st
         unknown = [name for name in names if name not in there]
         if unknown:
             listed = ", ".join(sorted(there - {""})) or "none"
-            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has: there is {listed}")
+            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has; the arrays have {listed}")
 
 
 def _check_versions(arrays: Sequence[MasterArray], versions: str | None) -> None:
-    # The preset for ERA5 suits files that are final throughout, which do not say so.
+    # The preset for ERA5 also accepts files of final data alone, which have no version.
     if versions not in (None, ERA5_VERSIONS) and not any(versions in array.coords for array in arrays):
         known = ", ".join(sorted({name for array in arrays for name in array.coords})) or "none"
-        raise AggregationError(f"versions={versions!r}: no array has such a coordinate: there is {known}")
+        raise AggregationError(f"versions={versions!r}: no array has such a coordinate; the arrays have {known}")
 
 
 def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> None:
@@ -112,7 +111,8 @@ def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> Non
     for name, how in order.items():
         spanning = [array for array in arrays if name in array.dimensions]
         if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
-            raise AggregationError(f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order; leave it out")
+            what = f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order"
+            raise AggregationError(what, hint="omit it")
 
 
 def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> None:
@@ -122,7 +122,7 @@ def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> No
     used = {one.units for array in arrays for one in (array, *array.coords.values())}
     for name, units in wanted.items():
         if units not in used and not _parses(units):
-            raise UnitsError(f"units={{{name!r}: {units!r}}}: {units!r} are no units that UDUNITS knows; correct them")
+            raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
 
 
 def _parses(units: str) -> bool:

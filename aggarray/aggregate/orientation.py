@@ -1,4 +1,4 @@
-"""Arrays and coordinates under the names, order and directions of a master."""
+"""Arrays and coordinates in the names, order and directions of a master."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -33,7 +33,7 @@ from aggarray.formats.base import basename
 def ragged_candidate(array: RaggedMasterArray, number: int, facets: Sequence[str]) -> Candidate:
     """Return the candidate of a ragged array.
 
-    Raises FormatError where its rows do not fit its samples. Rows that have not been scanned are checked when they are first used.
+    Raises FormatError where its rows do not fit its samples. Rows that have not been scanned are checked on first use.
     """
     geometry = array._instances
     if all(part.known for part in geometry.parts):
@@ -88,7 +88,7 @@ def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
     if len(arrays) == 1 and not rules.units:
         return first
     if any(g.chosen is not None for g in geometries):
-        raise AggregationError(f"{first.name!r}: rows were selected of it: join the arrays first, and then select")
+        raise AggregationError("a selection of rows cannot be joined", variable=first.name, hint="join first, then select")
 
     def along(pieces: Sequence[MasterArray]) -> MasterArray:
         return _along(pieces, rules)
@@ -118,13 +118,12 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
     found = []
     for number, array in enumerate(arrays):
         if not isinstance(array, RaggedMasterArray):
-            raise AggregationError(
-                f"array {number} ({array.name or 'nameless'}) is not ragged as others are: join like with like"
-            )
+            what = f"array {number} ({array.name or 'nameless'}) is not ragged, others are"
+            raise AggregationError(what, hint="join ragged arrays separately")
         if array.dimensions != (dimension,):
             raise AggregationError(
-                f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances, "
-                f"{array.dimensions[0]!r}, not {dimension!r}"
+                f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances "
+                f"({array.dimensions[0]!r}), not along {dimension!r}"
             )
         found.append(ragged_candidate(array, number, ()))
     for other in found[1:]:
@@ -134,7 +133,7 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
 
 
 def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
-    """Return ragged arrays without exact duplicates, and (duplicate, kept) pairs.
+    """Return ragged arrays without duplicates, and (duplicate, kept) pairs.
 
     Values are read only of arrays whose scanned metadata are equal.
     """
@@ -174,7 +173,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
-    """Return the rows of all; adjacent rows of one representation share a part."""
+    """Return the rows of all, one part per adjacent representation."""
     parts = [part for geometry in geometries for part in geometry.parts]
     alike = groupby(parts, _representation)
     return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in alike))
@@ -215,7 +214,7 @@ def by_ragged_signature(members: Sequence[Candidate], rules: Rules) -> list[list
     found = []
     for group in groups.values():
         names = [n for n in (basename(one.array.name or "") for one in group)]
-        # Where one file has several alike, names tell them apart.
+        # Several arrays of one file are distinguished by name.
         alone = len({one.uri for one in group}) == len(group) or len(set(names)) == 1
         for name in [None] if alone else dict.fromkeys(names):
             part = [one for one, own in zip(group, names, strict=True) if name in (None, own)]

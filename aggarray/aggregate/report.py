@@ -24,13 +24,13 @@ from aggarray.formats.templates import text_attribute
 from aggarray.storage.files import resized, same_time, stat_file
 from aggarray.storage.remote import is_remote
 
-#: A step counts as whole if it is this near to a multiple of the usual one.
+#: Maximum deviation of a step from a whole multiple of the usual step.
 _SLACK = 0.01
-#: A step is the usual one if this fraction of all steps are whole multiples of it; the others give no gaps.
+#: Minimum fraction of steps that are whole multiples of the usual step; the others are not gaps.
 _NEARLY_ALL = 0.9
-#: Of fewer steps than this, one is enough to be the usual one.
+#: Of fewer steps than this, one occurrence suffices for the usual step.
 _FEW = 6
-#: Times of a month lie this near to one day of it: ends and middles of months vary by three.
+#: Maximum deviation of the day of monthly times: ends and middles of months vary by three days.
 _DAYS_ABOUT = 3
 
 
@@ -46,7 +46,7 @@ class Problem:
     message: str
 
     def __post_init__(self) -> None:
-        # Messages are told on terminals, as those of errors are.
+        # Messages are printed on terminals, as those of errors.
         # promise: escape-problems
         object.__setattr__(self, "message", printable(self.message))
 
@@ -89,7 +89,7 @@ def gaps(times: np.ndarray) -> list[Gap]:
         return []
     months = _months(times)
     if months is not None:
-        # Times on one day of the month are no accident: a single usual step is enough.
+        # Times on one day of the month are regular by intent: a single usual step suffices.
         multiple = months / months.min()
         return _missing(multiple) if _fits(multiple) else []
     days = _days(times)
@@ -111,7 +111,7 @@ def _months(times: np.ndarray) -> np.ndarray | None:
     A monthly axis has at most one time a month, on nearly the same day.
     """
     days = np.sort(_numbers(times)[1])
-    # Days about the end of a month are moved to its middle, so that 31 January and 1 March are a month apart.
+    # Days near the end of a month are moved to its middle, so that 31 January and 1 March are one month apart.
     shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
     moved = times.astype("M8[us]") + shift if times.dtype.kind == "M" else times + shift.item()
     months, day = _numbers(moved)
@@ -120,7 +120,7 @@ def _months(times: np.ndarray) -> np.ndarray | None:
 
 
 def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each month, counted from a year 0, and the day in it."""
+    """Return the month number of each time, from a year 0, and the day in it."""
     if times.dtype.kind == "M":
         months = times.astype("M8[M]")
         return months.astype(np.int64), (times.astype("M8[D]") - months.astype("M8[D]")).astype(np.int64) + 1
@@ -261,7 +261,7 @@ def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
 
 
 def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterArray]) -> Iterator[Problem]:
-    """Yield the files that serve no array because they repeat others, each once."""
+    """Yield the files that serve no array because they repeat others."""
     serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
     found: dict[str, list[Duplicate]] = defaultdict(list)
     for one in duplicates:
@@ -296,10 +296,10 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
             open_file(uri).close()
             change = None if stamp is None else _change(uri, stamp, wanted)
             if change is not None:
-                yield Problem("changed", uri, f"{uri}: {change}; open or append it anew")
+                yield Problem("changed", uri, f"{uri}: {change}; open or append it again")
         except MissingFileError as error:
             yield Problem("missing", uri, str(error))
-        except AggarrayError as error:  # remote files have more ways not to be there
+        except AggarrayError as error:  # remote files raise other errors than MissingFileError
             yield Problem("unreadable", uri, str(error))
 
 
@@ -314,14 +314,14 @@ def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
     if change:
         return change
     if not same_time(uri, status.st_mtime_ns, stamp[1]):
-        # Web servers tell whole seconds: a copy of a local file is judged by its bytes.
+        # Web servers give whole seconds: copies of local files are compared by checksum.
         copied = is_remote(uri) and status.st_mtime_ns // 10**9 == stamp[1] // 10**9
         same = (wanted or copied) and checksum(told) == stamp[2]
         if copied and same:
             return None
-        return "changed since it was scanned: it has another modification time" + (
+        return "changed since it was scanned: different modification time" + (
             ", but the same bytes at its ends" if same else ""
         )
     if wanted and checksum(told) != stamp[2]:
-        return "changed since it was scanned: size and time are the same, but not the bytes at its ends"
+        return "changed since it was scanned: same size and modification time, but different bytes at its ends"
     return None

@@ -10,14 +10,14 @@ import numpy as np
 from aggarray.cf.frozen import FrozenDict
 from aggarray.errors import AggregationError
 
-#: Attributes that tell datasets apart: CMIP6, CMIP5, CORDEX.
+#: Attributes that distinguish datasets: CMIP6, CMIP5, CORDEX.
 FACETS = (
     *("mip_era", "activity_id", "institution_id", "source_id", "experiment_id", "variant_label", "table_id", "grid_label"),
     *("institute_id", "model_id", "realization", "initialization_method", "physics_version", "frequency", "modeling_realm"),
     *("CORDEX_domain", "driving_model_id", "driving_experiment_name", "driving_model_ensemble_member", "rcm_version_id"),
 )
 
-#: The coordinate that tells final from preliminary data in ERA5.
+#: The coordinate that distinguishes final and preliminary data in ERA5.
 ERA5_VERSIONS = "expver"
 
 
@@ -38,7 +38,7 @@ class Rules:
 
     >>> Rules(overlap="best")
     Traceback (most recent call last):
-    aggarray.errors.AggregationError: overlap='best': give one of refuse, first, last
+    aggarray.errors.AggregationError: overlap='best' is invalid; give one of refuse, first, last
     """
 
     along: Sequence[str] | None = None
@@ -113,22 +113,23 @@ class Rules:
                 or not isinstance(value, int | float | np.integer | np.floating)
                 or not 0 <= value <= most
             ):
-                raise AggregationError(f"{name}={value!r}: give a number from 0 to {most}")
-            # NumPy's numbers are taken as Python's, so that rules compare, print and travel alike.
+                raise AggregationError(f"{name}={value!r} is invalid", hint=f"give a number from 0 to {most}")
+            # NumPy's numbers become Python's, so that rules compare, print and pickle equally.
             object.__setattr__(self, name, float(value))
         if self.versions is not None and (not isinstance(self.versions, str) or not self.versions):
-            raise AggregationError(f"versions={self.versions!r}: give the name of a coordinate, such as 'expver'")
+            hint = "give the name of a coordinate, such as 'expver'"
+            raise AggregationError(f"versions={self.versions!r} is invalid", hint=hint)
         self._check_contradictions()
 
     def _check_contradictions(self) -> None:
         name = self.member_dimension
         if name is not None and name in self.separate_by and self.separate_by != FACETS:
-            raise AggregationError(f"new_dimension={name!r} and separate_by name the same attribute: it joins or it separates")
+            what = f"new_dimension and separate_by both name the attribute {name!r}"
+            raise AggregationError(what, hint="omit it in one of them")
         outside = [d for d in self.order if self.along is not None and d not in self.along]
         if outside:
-            raise AggregationError(
-                f"order names {outside[0]!r}, which along={list(self.along or ())} leaves out: name it in both"
-            )
+            what = f"order names {outside[0]!r}, which is not in along={list(self.along or ())}"
+            raise AggregationError(what, hint="name it in both")
 
 
 def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
@@ -141,7 +142,7 @@ def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
     """
     stated = f"new_dimension={new_dimension!r}"
     if not isinstance(new_dimension, str) or not new_dimension.partition("=")[0].isidentifier():
-        raise AggregationError(f"{stated}: give an attribute's name, or name=regex with one group")
+        raise AggregationError(f"{stated} is invalid", hint="give an attribute's name, or name=regex with one group")
     name, equals, pattern = new_dimension.partition("=")
     if not equals:
         return name, None
@@ -150,7 +151,7 @@ def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
     except re.error as error:
         raise AggregationError(f"{stated}: the pattern does not compile: {error}") from error
     if compiled.groups != 1:
-        raise AggregationError(f"{stated}: the pattern has {compiled.groups} groups: give one, for the value")
+        raise AggregationError(f"{stated}: the pattern has {compiled.groups} groups", hint="give exactly one, for the value")
     return name, compiled
 
 
@@ -158,7 +159,7 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     """Return a list of names as a tuple."""
     items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (None,)
     if not all(isinstance(item, str) for item in items):
-        raise AggregationError(f"{name}={value!r}: give a list of names")
+        raise AggregationError(f"{name}={value!r} is invalid", hint="give a list of names")
     return items
 
 
@@ -167,13 +168,13 @@ def _frozen(name: str, value: Any, kind: type, text: str) -> FrozenDict[Any]:
     value = {} if value is None else value
     kinds = (bool, np.bool) if kind is bool else (kind,)
     if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, kinds) for k, v in value.items()):
-        raise AggregationError(f"{name}={value!r}: give {text}")
+        raise AggregationError(f"{name}={value!r} is invalid", hint=f"give {text}")
     return FrozenDict({k: kind(v) for k, v in value.items()})
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise AggregationError(f"{name}={value!r}: give one of {', '.join(allowed)}")
+        raise AggregationError(f"{name}={value!r} is invalid", hint=f"give one of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str
 
 
 def _stretches(layout: PositionLayout, row: int) -> list[tuple[int, int]]:
-    """Return (start, stop) of each run of consecutive positions of a candidate."""
+    """Return (start, stop) of each run of consecutive positions."""
     positions = np.asarray(layout.positions[layout.classes[row]])
     cuts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)]
     return list(pairwise(cuts))

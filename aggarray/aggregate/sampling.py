@@ -14,14 +14,14 @@ from aggarray.formats.base import SIZES, Structure, Variable, basename, words
 from aggarray.formats.templates import text_attribute
 from aggarray.scan.roles import Sampling, samplings_of
 
-#: What a damaged file says is cut here, until its rows are needed and checked.
+#: Limit of the number of instances that a damaged file declares, until its rows are checked.
 _HIGHEST = 1 << 62
 
-#: Attributes of coordinates and names of instances, and units of places (CF sections 4.1, 4.2 and 9.5).
+#: Attributes of coordinates and identifiers of instances, and units of positions (CF sections 4.1, 4.2 and 9.5).
 _DESCRIBING = frozenset(("cf_role", "axis"))
 _PLACE = re.compile(r"degrees?_?[NE](orth|ast)?", re.IGNORECASE)
 
-#: What a first dimension without a name is called.
+#: The name of a first dimension without a name.
 NAMELESS = "dim_0"
 
 
@@ -36,7 +36,7 @@ class Usable(Protocol):
 
 
 def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:
-    """Return the data variables of a file, those along samples as ragged arrays.
+    """Return the data variables of a file, with ragged ones along samples.
 
     Variables along instances become coordinates of the ragged arrays. Those without other dimensions, and the counts and
     indices of the sampling, are no longer data variables.
@@ -75,10 +75,10 @@ class _FileSamplings:
             return arrays
         hung = self._hung(whole)
         instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
-        # What has further dimensions is data in its own right, too.
+        # Variables with further dimensions remain data variables too.
         idle = {one.counts, one.index, *(c.name for c in hung.values() if len(c.shape) < 2)}
         if any(f"{v.name}{SIZES}" == one.counts for v in self.variables):
-            # So is what stands beside rows of variable length, unless it says which instance, or where, it is.
+            # So do variables beside rows of variable length, unless they identify or locate instances.
             idle -= {v.name for v in self.variables if v.name != one.counts and not self._describes(v)}
         return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
@@ -114,7 +114,7 @@ class _FileSamplings:
     def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
         """Return the variables along instances; those along runs as ragged arrays."""
         one, hung = self.sampling, {}
-        # Dimensions without names are not one because their numbers are.
+        # Unnamed dimensions of equal number are not the same dimension.
         named = one.instances != NAMELESS
         own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._told]
         for v in own:
@@ -149,7 +149,7 @@ class _FileSamplings:
             along = self._samples(one) if one.dimensions == array.dimensions else None
             if along is not None:
                 coords[name] = ragged(along, whole, {})
-            # What merely numbers the places of a row says nothing of samples.
+            # Numbers of the positions within a row do not describe samples.
             elif one.name != self.sampling.index and not (self._flat and one.dimensions == self._along[1:]):
                 coords[name] = one
         return ragged(samples, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})

@@ -135,7 +135,7 @@ def coverage(view: View) -> Division | None:
     if share > least or share == 1.0:
         return None
     where = ", ".join(view.group[0].places[k].name for k in keys)
-    reason = f"together they cover {share:.0%} of {where}, not more than {least:.0%}"
+    reason = f"together they cover {share:.0%} of {where}, which is not more than {least:.0%}"
     return Division(fewest.classes, "coverage", lambda a, b: reason)
 
 
@@ -158,16 +158,16 @@ def _unordered(one: Candidate, other: Candidate, key: str) -> str:
     place = next(c.places[key] for c in (other, one) if not c.places[key].monotonic)
     values = place.values(*reference_units([place]))
     ends = f" ({shown(values[0])} to {shown(values[-1])})" if len(values) else ""
-    return f"{place.name}{ends} does not run one way throughout, has a value twice or has missing values"
+    return f"{place.name}{ends} is not monotonic, repeats a value or has missing values"
 
 
 def _sizes(one: Candidate, other: Candidate, key: str) -> str:
     place, twin = one.places[key], other.places[key]
-    sizes = f"{place.name} has no coordinate and sizes {place.size} and {twin.size}"
+    sizes = f"{place.name} has no coordinate, and sizes {place.size} and {twin.size}"
     return f"{sizes}; Rules(order={{{place.name!r}: 'name'}}) joins along it by name"
 
 
-#: In this order: the first that divides has its way.
+#: In order of precedence.
 RULES: tuple[Rule, ...] = (
     conversion,
     split_along,

@@ -118,7 +118,7 @@ class _FileVariables:
         self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
-        # What the file was like: reading finds out where it has changed.
+        # The scanned state of the file, by which reads detect changes.
         self._stamps = None if structure.stamp is None else np.array([structure.stamp], np.int64)
         assumed = structure.assumed
         self._seen = None if assumed is None else np.array([own_number(structure, assumed)], np.int64)
@@ -212,7 +212,7 @@ class _FileVariables:
 
 
 def _decoded(template: Template, stored: np.ndarray) -> Any:
-    """Return values and mask of a scanned coordinate; missing values are filled."""
+    """Return values and mask of a scanned coordinate, missing values filled."""
     values, mask = (stored, None) if template.encoding.trivial else template.encoding.decode(stored)
     if mask is not None:
         values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
@@ -223,9 +223,9 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
 
 
 def _quantity(coordinate: Variable) -> Step:
-    """Return units, calendar and temperature kind of a coordinate and its bounds.
+    """Return units, calendar and temperature kind of a coordinate.
 
-    The dtype has no meaning (CF 7.1).
+    Its bounds share them (CF 7.1). The dtype has no meaning.
     """
     units = text_attribute(coordinate.attrs.get("units"))
     calendar = normal_calendar(units, text_attribute(coordinate.attrs.get("calendar")))

@@ -1,4 +1,4 @@
-"""`View`: the common properties and the positions of the members of a group.
+"""`View`: the common properties and the positions of a group's members.
 
 It holds candidates of one signature, the layout of each of their axes, and the axes that vary. Split rules take a view and
 may return a `Division`.
@@ -54,7 +54,7 @@ class View:
         self._tie()
         member = rules.member_dimension
         if member in group[0].places and group[0].places[member].scalar:
-            self.varying.setdefault(member, 1)  # a dimension even where there is one member
+            self.varying.setdefault(member, 1)  # a dimension even with one member
 
     def _lay_out(self, key: str) -> Division | None:
         """Find the positions along an axis.
