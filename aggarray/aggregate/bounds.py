@@ -18,13 +18,13 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
     own = bounds._step
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds
-    wanted = replace(own, units=coordinate.units, calendar=coordinate.calendar)
+    step = replace(own, units=coordinate.units, calendar=coordinate.calendar)
     try:
-        change = conversion_between(own, replace(wanted, temperature=coordinate.temperature))
+        conversion = conversion_between(own, replace(step, temperature=coordinate.temperature))
     except UnitsError as error:
         hint = "give both the same units, or omit those of the bounds"
         raise UnitsError(f"bounds of {name!r}: {error}", hint=hint) from error
-    if not change.identity and own.dtype.kind in "iu":
-        wanted = replace(wanted, dtype=np.dtype(np.int64 if change.integer_exact else np.float64))
+    if not conversion.identity and own.dtype.kind in "iu":
+        step = replace(step, dtype=np.dtype(np.int64 if conversion.integer_exact else np.float64))
     # promise: bounds-units
-    return bounds._stepped(wanted)
+    return bounds._stepped(step)

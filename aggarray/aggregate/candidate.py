@@ -59,9 +59,9 @@ def coordinate_identity(coordinate: MasterArray) -> str:
     variable that is a reference time has the identity "time".
     """
     attrs = coordinate.attrs
-    found = _text(attrs.get("grid_mapping_name")) or _text(attrs.get("standard_name"))
-    if found:
-        return found
+    standard_name = _text(attrs.get("grid_mapping_name")) or _text(attrs.get("standard_name"))
+    if standard_name:
+        return standard_name
     if coordinate.units in NORTH or coordinate.units in EAST:
         return "latitude" if coordinate.units in NORTH else "longitude"
     name = basename(coordinate.name or "")
@@ -103,27 +103,27 @@ class AxisCoordinate:
         values = np.atleast_1d(values)
         if (self.coordinate.units, self.coordinate.calendar) != (units, calendar):
             own = self.coordinate._step
-            change = conversion(own.units, own.calendar, units, calendar, own.temperature)
-            values = values if change.identity else change(values, None if mask is None else np.atleast_1d(mask))
+            conversion_ = conversion(own.units, own.calendar, units, calendar, own.temperature)
+            values = values if conversion_.identity else conversion_(values, None if mask is None else np.atleast_1d(mask))
         return values[::-1] if self.flipped else values
 
 
-def _place(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> AxisCoordinate:
+def _make_axis(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> AxisCoordinate:
     if coordinate is None:
         return AxisCoordinate(name, False, size, None)
     values, mask = coordinate._values_and_mask()
     scalar = not coordinate._matrix.dimensions
     if mask is not None and mask.any():
         return AxisCoordinate(name, scalar, size, coordinate, False, False)
-    known = runs.get(id(values))
-    if known is None:
-        known = _run(values.reshape(1) if scalar else values)
+    monotonicity = runs.get(id(values))
+    if monotonicity is None:
+        monotonicity = _monotonicity(values.reshape(1) if scalar else values)
         if coordinate._known is not None:  # values just read are not kept, so that their id is reused
-            runs[id(values)] = known
-    return AxisCoordinate(name, scalar, size, coordinate, *known)
+            runs[id(values)] = monotonicity
+    return AxisCoordinate(name, scalar, size, coordinate, *monotonicity)
 
 
-def _run(values: np.ndarray) -> tuple[bool, bool, float]:
+def _monotonicity(values: np.ndarray) -> tuple[bool, bool, float]:
     """Return (flipped, monotonic, largest) of an `AxisCoordinate`."""
     largest = 0.0
     if len(values) and values.dtype.kind in "iuf":
@@ -141,8 +141,8 @@ def _run(values: np.ndarray) -> tuple[bool, bool, float]:
 class Candidate:
     """An array that may be joined with others.
 
-    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``places``: its axes by identity;
-    ``rank``: among versions of the same data, the lowest serves; ``whole``: the candidate that a run was cut from.
+    ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``axes``: its axes by identity;
+    ``rank``: among versions of the same data, the lowest serves; ``cut_from``: the candidate that a run was cut from.
     """
 
     array: MasterArray
@@ -150,14 +150,14 @@ class Candidate:
     number: int
     identities: dict[str, str] = field(default_factory=dict)
     bounds: dict[str, str] = field(default_factory=dict)
-    places: dict[str, AxisCoordinate] = field(default_factory=dict)
+    axes: dict[str, AxisCoordinate] = field(default_factory=dict)
     signature: Signature = field(default_factory=dict)
     rank: int = 0
-    whole: "Candidate | None" = None
+    cut_from: "Candidate | None" = None
 
-    def place_names(self) -> dict[str, str]:
+    def dimension_keys(self) -> dict[str, str]:
         """Return the identity of each dimension by its name in this array."""
-        return {p.name: key for key, p in self.places.items() if not p.scalar}
+        return {p.name: key for key, p in self.axes.items() if not p.scalar}
 
 
 def uri_of(array: MasterArray) -> str:
@@ -189,29 +189,29 @@ class CandidateCache:
     runs: Runs = field(default_factory=dict)
 
 
-def candidate(array: MasterArray, number: int, separate_by: Sequence[str], seen: CandidateCache) -> Candidate:
+def make_candidate(array: MasterArray, number: int, separate_by: Sequence[str], cache: CandidateCache) -> Candidate:
     """Return the candidate of an array.
 
-    ``number``: its position in the input; ``seen``: a cache, shared by the arrays of one aggregation.
+    ``number``: its position in the input; ``cache``: a cache, shared by the arrays of one aggregation.
     Raises FormatError for a coordinate that cannot be read.
     """
-    kind = _kind(array)
-    description = seen.descriptions.get(kind)
+    key = _description_key(array)
+    description = cache.descriptions.get(key)
     if description is None:
         bounds = bounds_of(array)
-        hung = set(bounds.values())
-        identities = {n: basename(n) if n in hung else coordinate_identity(c) for n, c in array.coords.items()}
+        bounds_names = set(bounds.values())
+        identities = {n: basename(n) if n in bounds_names else coordinate_identity(c) for n, c in array.coords.items()}
     else:
         identities, bounds = description.identities, description.bounds
-    found = Candidate(array, uri_of(array), number, identities, bounds)
-    _find_places(found, seen.runs)
+    result = Candidate(array, uri_of(array), number, identities, bounds)
+    _find_axes(result, cache.runs)
     if description is None:
-        description = seen.descriptions[kind] = Description(identities, bounds, _signature(found))
-    found.signature = {**facets_in(array, separate_by), **description.signature}
-    return found
+        description = cache.descriptions[key] = Description(identities, bounds, _signature(result))
+    result.signature = {**facets_in(array, separate_by), **description.signature}
+    return result
 
 
-def _kind(array: MasterArray) -> tuple[Any, ...]:
+def _description_key(array: MasterArray) -> tuple[Any, ...]:
     """Return the properties that determine identities, bounds and signature.
 
     Attributes count by object: equal files share it.
@@ -221,18 +221,23 @@ def _kind(array: MasterArray) -> tuple[Any, ...]:
     return *own, *coords
 
 
-def _find_places(found: Candidate, runs: Runs) -> None:
-    array, hung = found.array, found.bounds.values()
+def _find_axes(candidate: Candidate, runs: Runs) -> None:
+    array, bounds_names = candidate.array, candidate.bounds.values()
     measures = _measures(array)
     along = [_coordinate_along(name, array) for name in array.dimensions]
     keys = [name if c is None else coordinate_identity(c) for name, c in zip(array.dimensions, along, strict=True)]
     for name, size, coordinate, key in zip(array.dimensions, array.shape, along, keys, strict=True):
         # Several dimensions of one identity are distinguished by name, independent of their order.
         own = key if keys.count(key) == 1 else name
-        found.places[own if own not in found.places else f"dimension {name}"] = _place(name, size, coordinate, runs)
+        candidate.axes[own if own not in candidate.axes else f"dimension {name}"] = _make_axis(name, size, coordinate, runs)
     for name, coordinate in array.coords.items():
-        if not coordinate._matrix.dimensions and not is_mapping(coordinate) and name not in measures and name not in hung:
-            found.places.setdefault(found.identities[name], _place(name, 1, coordinate, runs))
+        if (
+            not coordinate._matrix.dimensions
+            and not is_mapping(coordinate)
+            and name not in measures
+            and name not in bounds_names
+        ):
+            candidate.axes.setdefault(candidate.identities[name], _make_axis(name, 1, coordinate, runs))
 
 
 def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
@@ -253,24 +258,24 @@ def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
 
 def _measures(array: MasterArray) -> set[str]:
     """Return the names of the cell measures and grid mappings of an array."""
-    stated = f"{array.attrs.get('cell_measures', '')} {array.attrs.get('grid_mapping', '')}".split()
-    return {basename(word.rstrip(":")) for word in stated}
+    names = f"{array.attrs.get('cell_measures', '')} {array.attrs.get('grid_mapping', '')}".split()
+    return {basename(word.rstrip(":")) for word in names}
 
 
-def _signature(found: Candidate) -> Signature:
+def _signature(candidate: Candidate) -> Signature:
     """Return the properties that joined arrays share, without the facets."""
-    array = found.array
-    names = found.place_names()
+    array = candidate.array
+    names = candidate.dimension_keys()
     signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
     signature["units"] = quantity_of(array)
     signature["cell_methods"] = _cell_methods(array, names)
     signature.update({f"attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs})
-    signature["dimensions"] = tuple(sorted(found.places))
-    hung = set(found.bounds.values())
-    held = [n for n in array.coords if n not in hung]
-    signature["coordinates"] = tuple(sorted(found.identities[n] for n in held))
-    for name in held:
+    signature["dimensions"] = tuple(sorted(candidate.axes))
+    bounds_names = set(candidate.bounds.values())
+    names_without_bounds = [n for n in array.coords if n not in bounds_names]
+    signature["coordinates"] = tuple(sorted(candidate.identities[n] for n in names_without_bounds))
+    for name in names_without_bounds:
         coordinate = array.coords[name]
         if is_mapping(coordinate):
             signature.update(
@@ -284,10 +289,10 @@ def _signature(found: Candidate) -> Signature:
         # Scalar and 1-d coordinates are equivalent: one file's scalar time is another's time dimension.
         dimensions = coordinate.dimensions
         spans = sorted(names.get(d, d) for d in dimensions) if len(dimensions) > 1 else []
-        kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
-        bounded = "bounds" if name in found.bounds else "no bounds"
-        described = (kind, quantity_of(coordinate), tuple(spans), bounded)
-        signature[f"coordinate {found.identities[name]}"] = described
+        data_kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
+        bounded = "bounds" if name in candidate.bounds else "no bounds"
+        described = (data_kind, quantity_of(coordinate), tuple(spans), bounded)
+        signature[f"coordinate {candidate.identities[name]}"] = described
     return signature
 
 
@@ -313,8 +318,8 @@ def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
 
     Dimension names may differ between files.
     """
-    found = str(array.attrs.get("cell_methods", "")).split()
-    return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in found)
+    parts = str(array.attrs.get("cell_methods", "")).split()
+    return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in parts)
 
 
 def plain_attribute(value: Any) -> str:
@@ -324,7 +329,12 @@ def plain_attribute(value: Any) -> str:
 
 def bounds_of(array: MasterArray) -> dict[str, str]:
     """Return {coordinate: bounds} of the coordinates whose bounds are present."""
-    return {name: bounds for name, one in array.coords.items() for bounds in bounds_named(one) if bounds in array.coords}
+    return {
+        name: bounds
+        for name, coordinate in array.coords.items()
+        for bounds in bounds_named(coordinate)
+        if bounds in array.coords
+    }
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
@@ -337,14 +347,17 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
         if a == b:
             continue
         if key in ("dimensions", "coordinates"):
-            return key, f"{key} differ: {_only(a, b)} and {_only(b, a)}"
+            return key, f"{key} differ: {_unshared(a, b)} and {_unshared(b, a)}"
         if key == "units":
-            return key, f"units differ: {units_apart(one.array, other.array)}"
+            return key, f"units differ: {describe_units(one.array, other.array)}"
         if key.startswith("coordinate "):
             return "coordinate", f"{key} differs: {_coordinate_difference(key, one, other)}"
         coordinate, _, part = key.rpartition(": ")
         if part == "units":
-            return "coordinate", f"{key} differ: {units_apart(one.array.coords[coordinate], other.array.coords[coordinate])}"
+            return (
+                "coordinate",
+                f"{key} differ: {describe_units(one.array.coords[coordinate], other.array.coords[coordinate])}",
+            )
         if coordinate:
             return "coordinate", f"{key} {'differ' if part.endswith('s') else 'differs'}: {_shown(a)} and {_shown(b)}"
         rule = "grid_mapping" if key.startswith("grid mapping ") else key.removeprefix("attribute ").replace(" ", "_")
@@ -359,23 +372,23 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
     if number != 1:
         return f"{_shown(a)} and {_shown(b)}"
     identity = key.removeprefix("coordinate ")
-    found = [next(x.array.coords[n] for n, i in x.identities.items() if i == identity) for x in (one, other)]
-    return units_apart(*found)
+    coordinates = [next(x.array.coords[n] for n, i in x.identities.items() if i == identity) for x in (one, other)]
+    return describe_units(*coordinates)
 
 
-def units_apart(*arrays: MasterArray) -> str:
+def describe_units(*arrays: MasterArray) -> str:
     """Return the text that units do not convert, with their calendars.
 
     Of temperatures, it says whether each is a difference (CF 3.1.2).
     """
     if len({canonical_units(a.units, a.calendar) for a in arrays}) == 1:
-        told = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
-        return f"{told}, which do not convert (CF 3.1.2); state units_metadata in both"
+        kinds = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
+        return f"{kinds}, which do not convert (CF 3.1.2); state units_metadata in both"
     texts = [f"{a.units!r}" + (f" of calendar {a.calendar!r}" if a.calendar else "") for a in arrays]
     return f"{' and '.join(texts)} do not convert"
 
 
-def _only(these: Any, those: Any) -> str:
+def _unshared(these: Any, those: Any) -> str:
     extra = [t for t in these or () if t not in (those or ())]
     return f"{', '.join(map(repr, extra)) or 'no others'}"
 

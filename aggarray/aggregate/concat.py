@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, candidate, quantity_of, units_apart
+from aggarray.aggregate.candidate import Candidate, CandidateCache, describe_units, make_candidate, quantity_of
 from aggarray.aggregate.equality import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
-from aggarray.aggregate.orientation import oriented, unplaced_names
+from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.ragged import concat_ragged
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
@@ -37,76 +37,76 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
         raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}) is not a name", hint="give a string")
     if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
         raise AggregationError(f"arrays is not a list but a {type(arrays).__name__}", hint="give a list of MasterArrays")
-    seen, given = CandidateCache(), [require_array(array) for array in arrays]
-    if any(isinstance(array, RaggedMasterArray) for array in given):
-        return concat_ragged(given, dimension)
-    found = [candidate(array, number, (), seen) for number, array in enumerate(given)]
-    if not found:
+    cache, masters = CandidateCache(), [require_array(array) for array in arrays]
+    if any(isinstance(array, RaggedMasterArray) for array in masters):
+        return concat_ragged(masters, dimension)
+    candidates = [make_candidate(array, number, (), cache) for number, array in enumerate(masters)]
+    if not candidates:
         raise AggregationError("no arrays to join", hint="give at least one")
-    first = found[0]
-    key = next((k for c in found for k, p in c.places.items() if p.name == dimension), dimension)
-    for other in found[1:]:
+    first = candidates[0]
+    key = next((k for c in candidates for k, p in c.axes.items() if p.name == dimension), dimension)
+    for other in candidates[1:]:
         _check(first, other, key)
-    lead = [] if dimension in first.array.dimensions else [dimension]
-    order = [*lead, *first.array.dimensions]
-    work = _Join(found, dimension, key, match_all(found))
-    master = work.joined([c.array for c in found], order)
-    return replace(master, coords=work.coordinates())
+    leading = [] if dimension in first.array.dimensions else [dimension]
+    order = [*leading, *first.array.dimensions]
+    join = _Join(candidates, dimension, key, match_all(candidates))
+    master = join.joined([c.array for c in candidates], order)
+    return replace(master, coords=join.coordinates())
 
 
-def match_all(found: Sequence[Candidate]) -> list[dict[str, str]]:
+def match_all(candidates: Sequence[Candidate]) -> list[dict[str, str]]:
     """Return, per array, the name of each coordinate of the first."""
-    return [match_coordinates(found[0], c) for c in found]
+    return [match_coordinates(candidates[0], c) for c in candidates]
 
 
 def _check(first: Candidate, other: Candidate, key: str) -> None:
     """Raise AggregationError unless two arrays differ along ``key`` alone."""
-    who = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
+    pair = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
     reason = incompatibility(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
     if reason is None and quantity_of(first.array) != quantity_of(other.array):
-        reason = units_apart(first.array, other.array)
+        reason = describe_units(first.array, other.array)
     if reason is not None:
-        raise AggregationError(f"{who}: {reason}")
-    sizes, others = ({k: p.size for k, p in c.places.items() if k != key and not p.scalar} for c in (first, other))
+        raise AggregationError(f"{pair}: {reason}")
+    sizes, others = ({k: p.size for k, p in c.axes.items() if k != key and not p.scalar} for c in (first, other))
     if sizes.keys() != others.keys():
         text = f"dimensions differ: {sorted(sizes)} and {sorted(others)}"
-        raise AggregationError(f"{who}: {text}, where only {key!r} may differ")
+        raise AggregationError(f"{pair}: {text}, where only {key!r} may differ")
     for k, size in sizes.items():
         if others[k] != size:
             text = f"dimension {k!r} has size {size} and {others[k]}"
-            raise AggregationError(f"{who}: {text}, where only {key!r} may differ")
-        names = (first.places[k].name, other.places[k].name)
-        if first.places[k].coordinate is not None and other.places[k].coordinate is not None:
-            apart = difference(first, other, names, Rules().tolerance)
-            if apart is not None:
-                raise AggregationError(f"{who}: {apart}")
+            raise AggregationError(f"{pair}: {text}, where only {key!r} may differ")
+        names = (first.axes[k].name, other.axes[k].name)
+        if first.axes[k].coordinate is not None and other.axes[k].coordinate is not None:
+            reason = difference(first, other, names, Rules().tolerance)
+            if reason is not None:
+                raise AggregationError(f"{pair}: {reason}")
 
 
 class _Join:
     """Arrays to be joined along one dimension, and their positions along it."""
 
-    def __init__(self, found: list[Candidate], dimension: str, key: str, matches: list[dict[str, str]]) -> None:
-        self.found, self.dimension, self.key, self.matches = found, dimension, key, matches
-        sizes = [1 if key not in c.places or c.places[key].scalar else c.places[key].size for c in found]
+    def __init__(self, candidates: list[Candidate], dimension: str, key: str, matches: list[dict[str, str]]) -> None:
+        self.candidates, self.dimension, self.key, self.matches = candidates, dimension, key, matches
+        sizes = [1 if key not in c.axes or c.axes[key].scalar else c.axes[key].size for c in candidates]
         self.stops = np.cumsum(sizes)
         self.starts = self.stops - sizes
-        first = found[0]
-        self.names = {k: p.name for k, p in first.places.items() if k != key} | {key: dimension}
+        first = candidates[0]
+        self.names = {k: p.name for k, p in first.axes.items() if k != key} | {key: dimension}
         # `_alike` reverses dimensions without a coordinate, by the directions of their arrays.
-        told = {k: p for k, p in first.places.items() if k != key and not p.scalar and p.coordinate is not None}
-        self.upwards = {p.name: not p.flipped for p in told.values()}
+        located = {k: p for k, p in first.axes.items() if k != key and not p.scalar and p.coordinate is not None}
+        self.increasing = {p.name: not p.flipped for p in located.values()}
 
     def joined(self, items: Sequence[MasterArray], order: Sequence[str]) -> MasterArray:
         """Join the arrays, or one coordinate of each, under dimensions ``order``."""
         pieces: list[MasterArray] = []
-        for candidate_, item in zip(self.found, items, strict=True):
-            own = {p.name: self.names[k] for k, p in candidate_.places.items() if k in self.names}
-            piece = oriented(candidate_, {**unplaced_names(candidate_, item, order), **own}, order, self.upwards, item)
+        for candidate, item in zip(self.candidates, items, strict=True):
+            own = {p.name: self.names[k] for k, p in candidate.axes.items() if k in self.names}
+            piece = oriented(candidate, {**unmatched_names(candidate, item, order), **own}, order, self.increasing, item)
             pieces.append(self._alike(piece, pieces))
         boxes = np.stack([np.array([[0, n] for n in p.shape], np.int64) for p in pieces])
         axis = pieces[0].dimensions.index(self.dimension)
         boxes[:, axis] = np.stack([self.starts, self.stops], axis=-1)
-        return assemble(pieces, boxes, Rules(), [c.uri for c in self.found])
+        return assemble(pieces, boxes, Rules(), [c.uri for c in self.candidates])
 
     def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
         """Give a piece the directions of the first piece.
@@ -129,26 +129,26 @@ class _Join:
 
         Those that span the dimension, or differ, are joined; others are the first array's.
         """
-        first = self.found[0]
+        first = self.candidates[0]
         coords = {}
         for name, coordinate in first.array.coords.items():
-            items = [c.array.coords.get(m[name]) for c, m in zip(self.found, self.matches, strict=True)]
+            items = [c.array.coords.get(m[name]) for c, m in zip(self.candidates, self.matches, strict=True)]
             present = [i for i in items if i is not None]
             if len(present) < len(items):
                 continue
-            spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.found, present, strict=True)]
+            spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.candidates, present, strict=True)]
             try:
                 if any(spans) or name == self.dimension:
-                    lead = [] if self.dimension in coordinate.dimensions else [self.dimension]
-                    coords[name] = self.joined(present, [*lead, *coordinate.dimensions])
+                    leading = [] if self.dimension in coordinate.dimensions else [self.dimension]
+                    coords[name] = self.joined(present, [*leading, *coordinate.dimensions])
                 else:
                     coords[name] = self._unspanned(name, coordinate, present)
             except UnitsError as error:
                 raise AggregationError(*error.args, path=error.path, variable=name, hint=error.hint) from error
         return coords
 
-    def _own_names(self, found: Candidate, coordinate: MasterArray) -> list[str]:
-        own = {p.name: self.names.get(k, p.name) for k, p in found.places.items() if not p.scalar}
+    def _own_names(self, candidate: Candidate, coordinate: MasterArray) -> list[str]:
+        own = {p.name: self.names.get(k, p.name) for k, p in candidate.axes.items() if not p.scalar}
         return [own.get(d, d) for d in coordinate.dimensions]
 
     def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
@@ -156,8 +156,8 @@ class _Join:
 
         It is the first array's where all are equal, else it has one value per array.
         """
-        first = self.found[0]
-        others = zip(self.found[1:], self.matches[1:], strict=True)
+        first = self.candidates[0]
+        others = zip(self.candidates[1:], self.matches[1:], strict=True)
         texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)
         text = next((t for t in texts if t is not None), None)
         if text is None:

@@ -39,9 +39,9 @@ def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[Ma
             variable=taken[0].name,
             hint="give another name",
         )
-    whole = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
+    integers = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
     return [
-        array if v is None else _with_scalar(array, name, int(v) if whole else v)
+        array if v is None else _with_scalar(array, name, int(v) if integers else v)
         for array, v in zip(arrays, values, strict=True)
     ]
 
@@ -50,9 +50,9 @@ def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> st
     if pattern is None:
         return facet(array.file_attrs, name) if name in array.file_attrs else facet(array.attrs, name)
     for uri in array._matrix.references.uris:
-        found = pattern.search(str(uri))
-        if found is not None:
-            return found.group(1)
+        match = pattern.search(str(uri))
+        if match is not None:
+            return match.group(1)
     return None
 
 
@@ -69,14 +69,14 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
     """
     if not arrays:
         return
-    stated = {
+    names = {
         "along": rules.along or (),
         "order": tuple(rules.order),
         "directions": tuple(rules.directions),
         "units": tuple(rules.units),
     }
-    if any(stated.values()):
-        _check_known(arrays, stated)
+    if any(names.values()):
+        _check_known(arrays, names)
     for name in () if rules.separate_by == FACETS else rules.separate_by:
         if not any(name in array.file_attrs or name in array.attrs for array in arrays):
             raise AggregationError(f"separate_by names {name!r}, an attribute that no file has", hint="correct or omit it")
@@ -85,17 +85,17 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
     _check_units(arrays, rules.units)
 
 
-def _check_known(arrays: Sequence[MasterArray], stated: Mapping[str, Sequence[str]]) -> None:
-    """Raise AggregationError for unknown names; ``stated``: names by field."""
-    known = {name for array in arrays for name in (*array.dimensions, *array.coords)}
-    known |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
+def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Sequence[str]]) -> None:
+    """Raise AggregationError for unknown names; ``names_by_field``: names by field."""
+    dimensions = {name for array in arrays for name in (*array.dimensions, *array.coords)}
+    dimensions |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
     quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}
     quantities |= {identity_of(c) for a in arrays for c in a.coords.values()}
-    for field, names in stated.items():
-        there = known | quantities if field == "units" else known
-        unknown = [name for name in names if name not in there]
+    for field, names in names_by_field.items():
+        available = dimensions | quantities if field == "units" else dimensions
+        unknown = [name for name in names if name not in available]
         if unknown:
-            listed = ", ".join(sorted(there - {""})) or "none"
+            listed = ", ".join(sorted(available - {""})) or "none"
             raise AggregationError(f"{field} names {unknown[0]!r}, which no array has; the arrays have {listed}")
 
 
@@ -115,12 +115,12 @@ def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> Non
             raise AggregationError(what, hint="omit it")
 
 
-def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> None:
+def _check_units(arrays: Sequence[MasterArray], requested: Mapping[str, str]) -> None:
     """Raise UnitsError for units that do not parse and that no array has."""
-    if not wanted:
+    if not requested:
         return
-    used = {one.units for array in arrays for one in (array, *array.coords.values())}
-    for name, units in wanted.items():
+    used = {item.units for array in arrays for item in (array, *array.coords.values())}
+    for name, units in requested.items():
         if units not in used and not _parses(units):
             raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
 

@@ -30,8 +30,8 @@ class PositionLayout:
 
     def contiguous(self, number: int) -> bool:
         """Return whether a class has every position of its range."""
-        found = self.positions[number]
-        return len(found) == 0 or int(found[-1] - found[0]) + 1 == len(found)
+        positions = self.positions[number]
+        return len(positions) == 0 or int(positions[-1] - positions[0]) + 1 == len(positions)
 
 
 def smallest_spacing(values: np.ndarray) -> float:
@@ -83,10 +83,10 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     tolerances = [tolerance_of(spacing, fraction, own) for own in roundings]
     positions, size = _union(distinct, tolerances)
     classes: dict[bytes, int] = {}
-    of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
-    kept = {number: p for p, number in zip(positions, of, strict=True)}
+    class_of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
+    kept = {number: p for p, number in zip(positions, class_of, strict=True)}
     return PositionLayout(
-        [of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0)
+        [class_of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0)
     )
 
 
@@ -113,11 +113,16 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
         near = _nearest(known, values)
         new = values if near is None else values[np.abs(known[near] - values) > tolerance]
         known = np.sort(
-            np.concatenate([known.astype(new.dtype) if not len(known) else known, _representatives(new, tolerance)])
+            np.concatenate(
+                [
+                    known.astype(new.dtype) if not len(known) else known,
+                    _representatives(new, tolerance),
+                ]
+            )
         )
-    everything = _nearest(known, np.concatenate(distinct))
+    nearest = _nearest(known, np.concatenate(distinct))
     ends = np.cumsum([len(v) for v in distinct])[:-1]
-    return np.split(np.zeros(0, np.int64) if everything is None else everything, ends), len(known)
+    return np.split(np.zeros(0, np.int64) if nearest is None else nearest, ends), len(known)
 
 
 def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
@@ -226,17 +231,17 @@ def clusters(layout: PositionLayout) -> list[list[int]]:
         return [list(range(len(layout.positions)))]
     uses = np.bincount(layout.classes, minlength=len(layout.positions))
     order = sorted(range(len(layout.positions)), key=lambda n: (-uses[n], list(layout.positions[n][:1])))
-    found: list[_Cluster] = []
+    results: list[_Cluster] = []
     for number in order:
         positions = list(map(int, layout.positions[number]))
         if not positions:
             continue
-        cluster = next((c for c in found if c.accepts(positions)), None)
+        cluster = next((c for c in results if c.accepts(positions)), None)
         if cluster is None:
             cluster = _Cluster()
-            found.append(cluster)
+            results.append(cluster)
         cluster.add(number, positions)
     empty = [n for n in order if not len(layout.positions[n])]
-    if found:
-        found[0].members.extend(empty)
-    return [sorted(c.members) for c in found] or [empty]
+    if results:
+        results[0].members.extend(empty)
+    return [sorted(c.members) for c in results] or [empty]

@@ -146,9 +146,9 @@ def _fits(multiple: np.ndarray) -> bool:
 
 def _missing(multiple: np.ndarray) -> list[Gap]:
     """Return the gaps: steps that are several times the usual one."""
-    whole = np.rint(multiple)
-    found = np.flatnonzero((whole > 1) & (np.abs(multiple - whole) <= _SLACK))
-    return [Gap(int(i), int(whole[i]) - 1) for i in found]
+    steps = np.rint(multiple)
+    longer = np.flatnonzero((steps > 1) & (np.abs(multiple - steps) <= _SLACK))
+    return [Gap(int(i), int(steps[i]) - 1) for i in longer]
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
@@ -166,10 +166,10 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
                 continue
             if len(times) < 3 or any(t is None or t != t for t in times[[0, -1]]):
                 continue
-            down = bool(times[0] > times[-1])
-            for gap in gaps(times[::-1] if down else times):
-                after = len(times) - 2 - gap.after if down else gap.after
-                before, behind = (after + 1, after) if down else (after, after + 1)
+            decreasing = bool(times[0] > times[-1])
+            for gap in gaps(times[::-1] if decreasing else times):
+                after = len(times) - 2 - gap.after if decreasing else gap.after
+                before, behind = (after + 1, after) if decreasing else (after, after + 1)
                 steps = f"{gap.count} step{'s' if gap.count > 1 else ''}"
                 yield Problem(
                     "gap",
@@ -234,18 +234,18 @@ def boxes(marked: np.ndarray) -> np.ndarray:
     [[[0, 1], [0, 2]], [[1, 2], [0, 3]]]
     """
     starts = np.argwhere(marked)
-    found = np.stack([starts, starts + 1], axis=-1).astype(np.int64)
+    result = np.stack([starts, starts + 1], axis=-1).astype(np.int64)
     for axis in range(marked.ndim - 1, -1, -1):
-        others = np.delete(found, axis, axis=1).reshape(len(found), 2 * (marked.ndim - 1))
-        order = np.lexsort((found[:, axis, 0], *others.T[::-1]))
-        found, others = found[order], others[order]
-        follows = (others[1:] == others[:-1]).all(axis=1) & (found[1:, axis, 0] == found[:-1, axis, 1])
-        first = np.concatenate([[True], ~follows])[: len(found)]
-        last = np.concatenate([~follows, [True]])[: len(found)]
-        ends = found[last, axis, 1]
-        found = found[first]
-        found[:, axis, 1] = ends
-    return found[np.lexsort(found[:, ::-1, 0].T)] if marked.ndim else found
+        others = np.delete(result, axis, axis=1).reshape(len(result), 2 * (marked.ndim - 1))
+        order = np.lexsort((result[:, axis, 0], *others.T[::-1]))
+        result, others = result[order], others[order]
+        follows = (others[1:] == others[:-1]).all(axis=1) & (result[1:, axis, 0] == result[:-1, axis, 1])
+        first = np.concatenate([[True], ~follows])[: len(result)]
+        last = np.concatenate([~follows, [True]])[: len(result)]
+        ends = result[last, axis, 1]
+        result = result[first]
+        result[:, axis, 1] = ends
+    return result[np.lexsort(result[:, ::-1, 0].T)] if marked.ndim else result
 
 
 def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
@@ -263,11 +263,11 @@ def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
 def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterArray]) -> Iterator[Problem]:
     """Yield the files that serve no array because they repeat others."""
     serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
-    found: dict[str, list[Duplicate]] = defaultdict(list)
-    for one in duplicates:
-        if one.file and one.file not in serving:
-            found[one.file].append(one)
-    for file, repeats in found.items():
+    by_file: dict[str, list[Duplicate]] = defaultdict(list)
+    for duplicate in duplicates:
+        if duplicate.file and duplicate.file not in serving:
+            by_file[duplicate.file].append(duplicate)
+    for file, repeats in by_file.items():
         names, kept = (dict.fromkeys(values) for values in zip(*((d.array, d.kept) for d in repeats), strict=True))
         text = f"{file} repeats {' and '.join(kept)} exactly and is left out"
         yield Problem("duplicate", file, f"{', '.join(names)}: {text}")
@@ -275,16 +275,18 @@ def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterA
 
 def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
     """Yield the files that could not be read at all."""
-    for one in skipped:
-        if one.variable is None:
-            yield Problem("unreadable", one.file, f"{one.file}: {one.reason}")
+    for item in skipped:
+        if item.variable is None:
+            yield Problem("unreadable", item.file, f"{item.file}: {item.reason}")
 
 
-def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], wanted: bool = False) -> Iterator[Problem]:
+def file_problems(
+    arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], checksums: bool = False
+) -> Iterator[Problem]:
     """Yield the files that are missing, changed, unreadable or too short.
 
-    ``stamps``: the scanned state of files, where the arrays do not have it; ``wanted``: also compare checksums of the heads and
-    tails. Values are not read.
+    ``stamps``: the scanned state of files, where the arrays do not have it; ``checksums``: also compare checksums of the heads
+    and tails. Values are not read.
     """
     expected: dict[str, Stamp | None] = {}
     for references in (array._matrix.references for array in arrays):
@@ -294,7 +296,7 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
     for uri, stamp in expected.items():
         try:
             open_file(uri).close()
-            change = None if stamp is None else _change(uri, stamp, wanted)
+            change = None if stamp is None else _change(uri, stamp, checksums)
             if change is not None:
                 yield Problem("changed", uri, f"{uri}: {change}; open or append it again")
         except MissingFileError as error:
@@ -303,25 +305,25 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
             yield Problem("unreadable", uri, str(error))
 
 
-def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
+def _change(uri: str, stamp: Stamp, checksums: bool) -> str | None:
     """Return how a file has changed, None if it has not.
 
-    ``wanted``: compare its checksum too.
+    ``checksums``: compare its checksum too.
     """
-    told = state_path(uri)
-    status = stat_file(told)
+    path = state_path(uri)
+    status = stat_file(path)
     change = resized(status, stamp[0])
     if change:
         return change
     if not same_time(uri, status.st_mtime_ns, stamp[1]):
         # Web servers give whole seconds: copies of local files are compared by checksum.
         copied = is_remote(uri) and status.st_mtime_ns // 10**9 == stamp[1] // 10**9
-        same = (wanted or copied) and checksum(told) == stamp[2]
+        same = (checksums or copied) and checksum(path) == stamp[2]
         if copied and same:
             return None
         return "changed since it was scanned: different modification time" + (
             ", but the same bytes at its ends" if same else ""
         )
-    if wanted and checksum(told) != stamp[2]:
+    if checksums and checksum(path) != stamp[2]:
         return "changed since it was scanned: same size and modification time, but different bytes at its ends"
     return None

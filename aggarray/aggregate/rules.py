@@ -104,16 +104,16 @@ class Rules:
             ("directions", bool, "{dimension: True for increasing, False for decreasing}"),
         ):
             object.__setattr__(self, name, _frozen(name, getattr(self, name), kind, text))
-        for dimension, how in self.order.items():
-            _one_of(f"order[{dimension!r}]", how, ("given", "name"))
-        for name, most in (("tolerance", 0.5), ("coverage", 1.0)):
+        for dimension, order in self.order.items():
+            _one_of(f"order[{dimension!r}]", order, ("given", "name"))
+        for name, maximum in (("tolerance", 0.5), ("coverage", 1.0)):
             value = getattr(self, name)
             if (
                 isinstance(value, bool)
                 or not isinstance(value, int | float | np.integer | np.floating)
-                or not 0 <= value <= most
+                or not 0 <= value <= maximum
             ):
-                raise AggregationError(f"{name}={value!r} is invalid", hint=f"give a number from 0 to {most}")
+                raise AggregationError(f"{name}={value!r} is invalid", hint=f"give a number from 0 to {maximum}")
             # NumPy's numbers become Python's, so that rules compare, print and pickle equally.
             object.__setattr__(self, name, float(value))
         if self.versions is not None and (not isinstance(self.versions, str) or not self.versions):
@@ -140,18 +140,18 @@ def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
     >>> parse_dimension("variant_label")
     ('variant_label', None)
     """
-    stated = f"new_dimension={new_dimension!r}"
+    argument = f"new_dimension={new_dimension!r}"
     if not isinstance(new_dimension, str) or not new_dimension.partition("=")[0].isidentifier():
-        raise AggregationError(f"{stated} is invalid", hint="give an attribute's name, or name=regex with one group")
+        raise AggregationError(f"{argument} is invalid", hint="give an attribute's name, or name=regex with one group")
     name, equals, pattern = new_dimension.partition("=")
     if not equals:
         return name, None
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise AggregationError(f"{stated}: the pattern does not compile: {error}") from error
+        raise AggregationError(f"{argument}: the pattern does not compile: {error}") from error
     if compiled.groups != 1:
-        raise AggregationError(f"{stated}: the pattern has {compiled.groups} groups", hint="give exactly one, for the value")
+        raise AggregationError(f"{argument}: the pattern has {compiled.groups} groups", hint="give exactly one, for the value")
     return name, compiled
 
 

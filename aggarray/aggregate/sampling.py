@@ -25,7 +25,7 @@ _PLACE = re.compile(r"degrees?_?[NE](orth|ast)?", re.IGNORECASE)
 NAMELESS = "dim_0"
 
 
-class Usable(Protocol):
+class ArrayFactory(Protocol):
     """Gives a variable of a file as an array, None where it cannot be used.
 
     ``flat``: its rows one after the other.
@@ -35,17 +35,17 @@ class Usable(Protocol):
         """Return the array of a variable."""
 
 
-def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:
+def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: ArrayFactory) -> list[MasterArray]:
     """Return the data variables of a file, with ragged ones along samples.
 
     Variables along instances become coordinates of the ragged arrays. Those without other dimensions, and the counts and
     indices of the sampling, are no longer data variables.
     """
-    found, samplings = list(arrays), samplings_of(structure)
-    told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
+    results, samplings = list(arrays), samplings_of(structure)
+    structural = {name for sampling_ in samplings for name in (sampling_.counts, sampling_.index) if name is not None}
     for sampling in samplings:
-        found = _FileSamplings(structure, sampling, told, array).applied(found)
-    return found
+        results = _FileSamplings(structure, sampling, structural, array).applied(results)
+    return results
 
 
 class _FileSamplings:
@@ -54,8 +54,8 @@ class _FileSamplings:
     ``told``: the counts and index variables of all samplings.
     """
 
-    def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: Usable) -> None:
-        self.sampling, self._told, self._array = sampling, told, array
+    def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: ArrayFactory) -> None:
+        self.sampling, self._structural, self._array = sampling, told, array
         self._flat = bool(sampling.present)
         self._along = (sampling.instances, sampling.samples) if self._flat else (sampling.samples,)
         self._sizes = structure.sizes or {}
@@ -65,7 +65,7 @@ class _FileSamplings:
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
         """Return the arrays with those of this sampling as ragged arrays."""
         one = self.sampling
-        rows = [v.name for v in self.variables if v.dimensions == self._along and v.name not in self._told]
+        rows = [v.name for v in self.variables if v.dimensions == self._along and v.name not in self._structural]
         named = {a.name for a in arrays}
         if named.isdisjoint(rows):
             return arrays
@@ -73,7 +73,7 @@ class _FileSamplings:
         whole = self._geometry(shape)
         if whole is None:
             return arrays
-        hung = self._hung(whole)
+        hung = self._attached(whole)
         instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
         # Variables with further dimensions remain data variables too.
         idle = {one.counts, one.index, *(c.name for c in hung.values() if len(c.shape) < 2)}
@@ -111,12 +111,12 @@ class _FileSamplings:
             return self._sizes[path]
         return _highest(index) + 1
 
-    def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
+    def _attached(self, whole: Geometry) -> dict[str, MasterArray]:
         """Return the variables along instances; those along runs as ragged arrays."""
         one, hung = self.sampling, {}
         # Unnamed dimensions of equal number are not the same dimension.
         named = one.instances != NAMELESS
-        own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._told]
+        own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._structural]
         for v in own:
             if self._flat and one.samples in v.dimensions:
                 continue
@@ -167,5 +167,5 @@ def _highest(index: MasterArray) -> int:
     used = values if mask is None else values[~mask]
     if used.dtype.kind not in "iuf":
         return -1
-    found = used[np.isfinite(used)]
-    return min(max(int(found.max()), -1), _HIGHEST) if found.size else -1
+    finite = used[np.isfinite(used)]
+    return min(max(int(finite.max()), -1), _HIGHEST) if finite.size else -1

@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
-from aggarray.aggregate.equality import differ_along, difference, reference_units, shown
-from aggarray.aggregate.longitude import whole_turns
+from aggarray.aggregate.equality import describe_axis_difference, difference, reference_units, shown
+from aggarray.aggregate.longitude import repeated_meridians
 from aggarray.aggregate.positions import clusters
 from aggarray.aggregate.view import Division, View, either
 from aggarray.errors import AggregationError
@@ -23,7 +23,7 @@ Rule = Callable[[View], Division | None]
 
 def conversion(view: View) -> Division | None:
     """Separate arrays whose coordinates do not convert or are unreadable."""
-    return view.broken
+    return view.unconvertible
 
 
 def split_along(view: View) -> Division | None:
@@ -32,7 +32,7 @@ def split_along(view: View) -> Division | None:
     if allowed is None:
         return None
     for key in view.varying:
-        if not {view.group[0].places[key].name, key} & set(allowed):
+        if not {view.group[0].axes[key].name, key} & set(allowed):
             only = f"and the rules join along {', '.join(allowed) or 'nothing'} only"
             return Division(view.layouts[key].classes, "along", partial(_is_not_along, view, key, only))
     return None
@@ -45,8 +45,8 @@ def _is_not_along(view: View, key: str, only: str, one: Candidate, other: Candid
 def coordinate_needed(view: View) -> Division | None:
     """Separate arrays along dimensions without a coordinate or an order."""
     for key in view.varying:
-        places = [c.places[key] for c in view.group]
-        if any(p.coordinate is None for p in places) and places[0].name not in view.rules.order:
+        axes = [c.axes[key] for c in view.group]
+        if any(p.coordinate is None for p in axes) and axes[0].name not in view.rules.order:
             return Division(view.layouts[key].classes, "no_coordinate", partial(_sizes, key=key))
     return None
 
@@ -54,10 +54,10 @@ def coordinate_needed(view: View) -> Division | None:
 def monotonic(view: View) -> Division | None:
     """Separate arrays whose coordinate is not monotonic."""
     for key in view.varying:
-        odd = [c.places[key].coordinate is not None and not c.places[key].monotonic for c in view.group]
-        if any(odd):
-            classes = [1 + n if bad else 0 for n, bad in enumerate(odd)]
-            return Division(classes, "not_monotonic", partial(_unordered, key=key))
+        invalid = [c.axes[key].coordinate is not None and not c.axes[key].monotonic for c in view.group]
+        if any(invalid):
+            classes = [1 + n if bad else 0 for n, bad in enumerate(invalid)]
+            return Division(classes, "not_monotonic", partial(_describe_order, key=key))
     return None
 
 
@@ -67,9 +67,9 @@ def interleaved(view: View) -> Division | None:
     Those that can be cut into runs have been cut before.
     """
     for key in sorted(view.varying, key=lambda k: view.varying[k]):
-        together = clusters(view.layouts[key])
-        if len(together) > 1:
-            number = {c: n for n, members in enumerate(together) for c in members}
+        groups = clusters(view.layouts[key])
+        if len(groups) > 1:
+            number = {c: n for n, members in enumerate(groups) for c in members}
             classes = [number[c] for c in view.layouts[key].classes]
             return Division(classes, "coordinate_values", partial(_differ, view, key))
     return None
@@ -79,7 +79,7 @@ def coordinates(view: View) -> Division | None:
     """Separate arrays whose other coordinates differ at the same position."""
     first = view.group[0]
     matches = view.matches()
-    own = {p.name: key for key, p in first.places.items()}
+    own = {p.name: key for key, p in first.axes.items()}
     for name in first.array.coords:
         if own.get(name) in view.layouts or name == view.rules.versions:
             continue
@@ -96,15 +96,15 @@ def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) ->
     at its position; other coordinates do not depend on scalar ones.
     """
     first = view.group[0]
-    own = {p.name: key for key, p in first.places.items()}
+    own = {p.name: key for key, p in first.axes.items()}
     spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
     parent = next((own[n] for n, bounds in first.bounds.items() if bounds == name and n in own), None)
-    spans += [parent] if parent is not None and first.places[parent].scalar else []
-    known: dict[tuple[int, ...], list[int]] = {}
+    spans += [parent] if parent is not None and first.axes[parent].scalar else []
+    by_position: dict[tuple[int, ...], list[int]] = {}
     classes, reasons = [], {}
     for row, candidate in enumerate(view.group):
-        here = known.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
-        for number, other in enumerate(here):
+        members = by_position.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
+        for number, other in enumerate(members):
             names = (matches[other][name], matches[row][name])
             text = difference(view.group[other], candidate, names, view.rules.tolerance)
             if text is None:
@@ -112,8 +112,8 @@ def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) ->
                 break
             reasons[id(candidate)] = text
         else:
-            here.append(row)
-            classes.append(len(here) - 1)
+            members.append(row)
+            classes.append(len(members) - 1)
     return classes, reasons
 
 
@@ -131,11 +131,11 @@ def coverage(view: View) -> Division | None:
     except AggregationError as error:
         text = str(error)
         return Division(fewest.classes, "too_many_partitions", lambda a, b: text)
-    least = view.rules.coverage if view.rules.holes == "fill" else 1.0
-    if share > least or share == 1.0:
+    required = view.rules.coverage if view.rules.holes == "fill" else 1.0
+    if share > required or share == 1.0:
         return None
-    where = ", ".join(view.group[0].places[k].name for k in keys)
-    reason = f"together they cover {share:.0%} of {where}, which is not more than {least:.0%}"
+    where = ", ".join(view.group[0].axes[k].name for k in keys)
+    reason = f"together they cover {share:.0%} of {where}, which is not more than {required:.0%}"
     return Division(fewest.classes, "coverage", lambda a, b: reason)
 
 
@@ -151,20 +151,20 @@ def covered(view: View, keys: list[str]) -> float:
 
 
 def _differ(view: View, key: str, one: Candidate, other: Candidate) -> str:
-    return differ_along(key, (one, other), view.rules.tolerance)
+    return describe_axis_difference(key, (one, other), view.rules.tolerance)
 
 
-def _unordered(one: Candidate, other: Candidate, key: str) -> str:
-    place = next(c.places[key] for c in (other, one) if not c.places[key].monotonic)
-    values = place.values(*reference_units([place]))
+def _describe_order(one: Candidate, other: Candidate, key: str) -> str:
+    axis = next(c.axes[key] for c in (other, one) if not c.axes[key].monotonic)
+    values = axis.values(*reference_units([axis]))
     ends = f" ({shown(values[0])} to {shown(values[-1])})" if len(values) else ""
-    return f"{place.name}{ends} is not monotonic, repeats a value or has missing values"
+    return f"{axis.name}{ends} is not monotonic, repeats a value or has missing values"
 
 
 def _sizes(one: Candidate, other: Candidate, key: str) -> str:
-    place, twin = one.places[key], other.places[key]
-    sizes = f"{place.name} has no coordinate, and sizes {place.size} and {twin.size}"
-    return f"{sizes}; Rules(order={{{place.name!r}: 'name'}}) joins along it by name"
+    axis, other_axis = one.axes[key], other.axes[key]
+    sizes = f"{axis.name} has no coordinate, and sizes {axis.size} and {other_axis.size}"
+    return f"{sizes}; Rules(order={{{axis.name!r}: 'name'}}) joins along it by name"
 
 
 #: In order of precedence.
@@ -173,7 +173,7 @@ RULES: tuple[Rule, ...] = (
     split_along,
     coordinate_needed,
     monotonic,
-    whole_turns,
+    repeated_meridians,
     interleaved,
     coordinates,
     coverage,

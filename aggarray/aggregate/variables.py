@@ -97,11 +97,11 @@ def _roles(file: "_FileVariables") -> Roles:
     variables = file.structure.variables
     if any(type(v.attrs) is not FrozenDict for v in variables):
         return roles_of(file.names)
-    alike = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in variables)
-    known = _shared_roles(alike, tuple(words(file.structure.attrs.get("coordinates"))))
-    if not known:
-        known.append(roles_of(file.names))
-    return known[0]
+    variable_key = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in variables)
+    cached = _shared_roles(variable_key, tuple(words(file.structure.attrs.get("coordinates"))))
+    if not cached:
+        cached.append(roles_of(file.names))
+    return cached[0]
 
 
 @lru_cache(maxsize=64)
@@ -153,13 +153,13 @@ class _FileVariables:
         parent = self.variables.get(self._parents.get(name, ""))
         units = None if parent is None else _quantity(parent)
         key = tuple(self._directions(variable)) if own else None, units, name.rpartition("/")[0] or None
-        known = kind.arrays.get(name)
-        if known is None or known[0] is not variable or known[1] != key:
-            made = self._array(variable)
+        cached = kind.arrays.get(name)
+        if cached is None or cached[0] is not variable or cached[1] != key:
+            array = self._array(variable)
             if key[2] is None and (assumed is None or name not in assumed.read):
-                kind.arrays[name] = (variable, key, made)
-            return made
-        array = known[2]
+                kind.arrays[name] = (variable, key, array)
+            return array
+        array = cached[2]
         matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps, self._seen)
         return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
@@ -191,11 +191,11 @@ class _FileVariables:
         group = variable.name.rpartition("/")[0]
         if not group:
             return self._attrs
-        found = dict(self.structure.attrs)
+        attrs = dict(self.structure.attrs)
         parts = group.split("/")
         for depth in range(len(parts)):
-            found.update(self.structure.groups.get("/".join(parts[: depth + 1]), {}))
-        return found
+            attrs.update(self.structure.groups.get("/".join(parts[: depth + 1]), {}))
+        return attrs
 
     def _directions(self, variable: Variable) -> list[bool]:
         """Return directions by coordinates; decreasing pairs of bounds count too."""
@@ -237,10 +237,12 @@ def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
 
     It is added where other attributes imply it (CF 3.1.2).
     """
-    found, kind = _descriptions(attrs), template.temperature
-    if kind is None or (kind == temperature_of(template.units, found) and (kind != DIFFERENCE or "units_metadata" in found)):
-        return found
-    return intern_value({**found, "units_metadata": f"temperature: {template.temperature}"})
+    described, kind = _descriptions(attrs), template.temperature
+    if kind is None or (
+        kind == temperature_of(template.units, described) and (kind != DIFFERENCE or "units_metadata" in described)
+    ):
+        return described
+    return intern_value({**described, "units_metadata": f"temperature: {template.temperature}"})
 
 
 def _descriptions(attrs: Attributes) -> FrozenDict[Any]:

@@ -37,7 +37,7 @@ class View:
     """A group with the layout of its axes.
 
     ``layouts`` by axis; ``varying``: {axis: number of different coordinates}; ``tied``: {scalar axis: the varying axis that it
-    changes with}; ``broken``: the division of members whose coordinates do not convert.
+    changes with}; ``unconvertible``: the division of members whose coordinates do not convert.
     """
 
     def __init__(self, group: list[Candidate], rules: Rules) -> None:
@@ -45,15 +45,15 @@ class View:
         self.layouts: dict[str, PositionLayout] = {}
         self.varying: dict[str, int] = {}
         self.tied: dict[str, str] = {}
-        self.broken: Division | None = None
-        for key in group[0].places:
-            self.broken = self._lay_out(key)
-            if self.broken is not None:
+        self.unconvertible: Division | None = None
+        for key in group[0].axes:
+            self.unconvertible = self._lay_out(key)
+            if self.unconvertible is not None:
                 return
         self.varying = {key: n for key, layout in self.layouts.items() if (n := len(layout.positions)) > 1}
         self._tie()
         member = rules.member_dimension
-        if member in group[0].places and group[0].places[member].scalar:
+        if member in group[0].axes and group[0].axes[member].scalar:
             self.varying.setdefault(member, 1)  # a dimension even with one member
 
     def _lay_out(self, key: str) -> Division | None:
@@ -61,22 +61,22 @@ class View:
 
         Returns the division of members whose coordinate there does not convert, else None.
         """
-        places = [c.places[key] for c in self.group]
-        if any(p.coordinate is None for p in places):
-            self.layouts[key] = self._by_order(key, [p.size for p in places])
+        axes = [c.axes[key] for c in self.group]
+        if any(p.coordinate is None for p in axes):
+            self.layouts[key] = self._by_order(key, [p.size for p in axes])
             return None
-        units = reference_units(places)
-        distinct, numbers = _distinct(places)
+        units = reference_units(axes)
+        distinct, numbers = _distinct(axes)
         values: list[np.ndarray] = []
-        wrong: dict[int, str] = {}
-        for number, place in enumerate(distinct):
+        errors: dict[int, str] = {}
+        for number, axis in enumerate(distinct):
             try:
-                values.append(place.values(*units))
+                values.append(axis.values(*units))
             except AggarrayError as error:
-                wrong[number] = f"{place.name} ({_units(place)} and {_units(places[0])}): {error}"
-        if wrong:
-            reasons = {id(c): wrong[n] for c, n in zip(self.group, numbers, strict=True) if n in wrong}
-            return Division([int(n in wrong) for n in numbers], "conversion", either(reasons))
+                errors[number] = f"{axis.name} ({_units(axis)} and {_units(axes[0])}): {error}"
+        if errors:
+            reasons = {id(c): errors[n] for c, n in zip(self.group, numbers, strict=True) if n in errors}
+            return Division([int(n in errors) for n in numbers], "conversion", either(reasons))
         layout = lay_out(values, self.rules.tolerance, roundings(distinct, units))
         self.layouts[key] = replace(layout, classes=[layout.classes[n] for n in numbers])
         return None
@@ -87,12 +87,12 @@ class View:
         The arrays follow each other where the rules give an order; else equal sizes are equal positions. Positions are ranges,
         which use no memory, because a damaged file may claim any size.
         """
-        how = self.rules.order.get(self.group[0].places[key].name)
-        if how is None:
+        order_rule = self.rules.order.get(self.group[0].axes[key].name)
+        if order_rule is None:
             distinct = sorted(set(sizes))
             return PositionLayout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0, 0.0)
-        given = how == "given"
-        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if given else natural(self.group[row].uri))
+        as_given = order_rule == "given"
+        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if as_given else natural(self.group[row].uri))
         ends = np.cumsum([sizes[row] for row in order])
         positions = {row: range(int(end) - sizes[row], int(end)) for row, end in zip(order, ends, strict=True)}
         return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
@@ -104,7 +104,7 @@ class View:
         """
 
         def importance(key: str) -> tuple[bool, bool, str]:
-            coordinate = self.group[0].places[key].coordinate
+            coordinate = self.group[0].axes[key].coordinate
             return key != "time", coordinate is None or not is_reference_time(coordinate.units), key
 
         for key in sorted(self.varying, key=importance, reverse=True):
@@ -122,7 +122,7 @@ class View:
 
         Forecast times and periods may, and plain numbers such as a year or an orbit; levels, positions and members may not.
         """
-        coordinates = [c.places[key].coordinate for c in self.group if c.places[key].scalar]
+        coordinates = [c.axes[key].coordinate for c in self.group if c.axes[key].scalar]
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
             return False
         return all(c is not None and (_is_time(c) or _is_plain(c)) for c in coordinates)
@@ -147,26 +147,26 @@ class View:
         """
         layout = self.layouts[key]
         for row in rows:
-            found = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
-            if found.size:
-                return shown(self.group[row].places[key].values(*reference_units(c.places[key] for c in self.group))[found[0]])
+            indices = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
+            if indices.size:
+                return shown(self.group[row].axes[key].values(*reference_units(c.axes[key] for c in self.group))[indices[0]])
         return str(position)
 
 
-def _distinct(places: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
+def _distinct(axes: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
     """Return axes with different values, and the number of each axis in these.
 
     Equal files share their coordinate values.
     """
-    known: dict[object, int] = {}
+    seen: dict[object, int] = {}
     distinct: list[AxisCoordinate] = []
     numbers = []
-    for place in places:
-        c = place.coordinate
-        key = id(place) if c is None or c._known is None else (*map(id, c._known), c.units, c.calendar)
-        number = known.setdefault(key, len(distinct))
+    for axis in axes:
+        c = axis.coordinate
+        key = id(axis) if c is None or c._known is None else (*map(id, c._known), c.units, c.calendar)
+        number = seen.setdefault(key, len(distinct))
         if number == len(distinct):
-            distinct.append(place)
+            distinct.append(axis)
         numbers.append(number)
     return distinct, numbers
 
@@ -186,7 +186,7 @@ def either(reasons: dict[int, str]) -> Reason:
     return lambda one, other: reasons.get(id(other)) or reasons[id(one)]
 
 
-def _units(place: AxisCoordinate) -> str:
-    if place.coordinate is None:
+def _units(axis: AxisCoordinate) -> str:
+    if axis.coordinate is None:
         return "no coordinate"
-    return f"{place.coordinate.units!r}" + (f", calendar {place.coordinate.calendar}" if place.coordinate.calendar else "")
+    return f"{axis.coordinate.units!r}" + (f", calendar {axis.coordinate.calendar}" if axis.coordinate.calendar else "")
