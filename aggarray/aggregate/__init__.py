@@ -1,7 +1,7 @@
-"""Which arrays are one array? `aggregate` joins what belongs together and says why of everything that stays apart.
+"""Aggregation: join arrays that belong together and explain the refusals.
 
-signature -> candidates -> divide until joinable -> join. A variable of one file is a master array of one partition, and joining
-master arrays gives master arrays, so that opening and joining again are one operation.
+The stages are: signatures, candidates, split rules, joins. A variable of one file is a master array of one partition. Joining
+master arrays gives master arrays, so that opening files and joining aggregations is one operation.
 """
 
 import gc
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, candidate, identity_of, uri_of
+from aggarray.aggregate.candidate import Candidate, CandidateCache, identity_of, make_candidate, uri_of
 from aggarray.aggregate.data_versions import by_version
-from aggarray.aggregate.differences import between, refusal
+from aggarray.aggregate.differences import refusal, refusals_between
 from aggarray.aggregate.group import Joinable, JoinObserver, split
 from aggarray.aggregate.join import join
 from aggarray.aggregate.new_dimension import check_names, with_dimension
@@ -25,13 +25,16 @@ from aggarray.errors import AggarrayError, UnitsError
 
 __all__ = ["Joined", "aggregate"]
 
-#: An array with what it is sorted by: its first file and its place among the arrays given.
+#: An array with its sort key: its first file and its position in the input.
 Result = tuple[tuple[str, int], MasterArray]
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The outcome of joining: arrays by their first file and place in it, refusals, files left out as exact repeats."""
+    """The outcome of a join.
+
+    ``arrays`` are ordered by first file and position in it; ``duplicates``: files left out because they repeat others exactly.
+    """
 
     arrays: list[MasterArray]
     refusals: list[Refusal]
@@ -39,14 +42,20 @@ class Joined:
 
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
-    """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
+    """Join arrays by the rules.
+
+    Raises AggregationError for rules that name a dimension, attribute or quantity that no array has.
+    """
     with _without_collection():
         return _aggregate(arrays, rules)
 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause the search for cycles: joining makes very many objects and no cycle."""
+    """Pause the garbage collector.
+
+    Joining creates many objects but no reference cycles.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -62,7 +71,7 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     check_names(arrays, rules)
     ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
     outcome, facets = _JoinResult(rules), rules.facets
-    seen = CandidateCache()
+    cache = CandidateCache()
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
     rows: dict[str, list[Candidate]] = defaultdict(list)
     for number, (array, rank) in enumerate(ranked):
@@ -70,52 +79,56 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
             if isinstance(array, RaggedMasterArray):
                 rows[identity_of(array)].append(ragged_candidate(array, number, facets))
                 continue
-            one = candidate(array, number, facets, seen)
-        except AggarrayError as error:  # a coordinate that cannot be read spoils nobody else
+            member = make_candidate(array, number, facets, cache)
+        except AggarrayError as error:  # an unreadable coordinate concerns one array only
             outcome.unreadable(array, number, str(error))
             continue
-        one.rank = rank
-        by_identity[identity_of(array)].append(one)
+        member.rank = rank
+        by_identity[identity_of(array)].append(member)
     for members in by_identity.values():
         groups = _by_signature(members)
-        outcome.refusals += between(groups)
+        outcome.refusals += refusals_between(groups)
         for group in groups:
-            outcome.join_group(_squeezed(group))
+            outcome.join_group(_without_idle_axes(group))
     for members in rows.values():
         groups = by_ragged_signature(members, rules)
-        outcome.refusals += between(groups)
+        outcome.refusals += refusals_between(groups)
         for group in groups:
             outcome.join_rows(group)
-    outcome.refusals += [_unlike(members[0], by_identity[key][0]) for key, members in rows.items() if key in by_identity]
-    outcome.refusals += _named_alike({key: [*by_identity[key], *rows[key]] for key in dict.fromkeys([*by_identity, *rows])})
+    outcome.refusals += [
+        _ragged_refusal(members[0], by_identity[key][0]) for key, members in rows.items() if key in by_identity
+    ]
+    outcome.refusals += _name_refusals({key: [*by_identity[key], *rows[key]] for key in dict.fromkeys([*by_identity, *rows])})
     outcome.results.sort(key=lambda r: r[0])
     return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
 
 
-def _squeezed(group: list[Candidate]) -> list[Candidate]:
-    """Drop dimensions of size 1 without a coordinate that not every member has."""
-    common = set(group[0].places).intersection(*(one.places for one in group))
-    return [_without(one, (one.places.keys() - common) & _idle(one)) for one in group]
+def _without_idle_axes(group: list[Candidate]) -> list[Candidate]:
+    """Drop the dimensions without information that some members lack."""
+    common = set(group[0].axes).intersection(*(member.axes for member in group))
+    return [_without(member, (member.axes.keys() - common) & _idle_axes(member)) for member in group]
 
 
-def _without(one: Candidate, keys: set[str]) -> Candidate:
-    """Return a candidate without some dimensions of size 1."""
+def _without(candidate: Candidate, keys: set[str]) -> Candidate:
     if not keys:
-        return one
-    array = one.array._chosen({one.places[key].name: 0 for key in keys})
-    now = {id(c): array.coords[name] for name, c in one.array.coords.items()}
-    kept = {key: place for key, place in one.places.items() if key not in keys}
-    places = {key: replace(p, coordinate=None if p.coordinate is None else now[id(p.coordinate)]) for key, p in kept.items()}
-    return replace(one, array=array, places=places)
+        return candidate
+    array = candidate.array._chosen({candidate.axes[key].name: 0 for key in keys})
+    selected = {id(c): array.coords[name] for name, c in candidate.array.coords.items()}
+    kept = {key: axis for key, axis in candidate.axes.items() if key not in keys}
+    axes = {key: replace(p, coordinate=None if p.coordinate is None else selected[id(p.coordinate)]) for key, p in kept.items()}
+    return replace(candidate, array=array, axes=axes)
 
 
-def _idle(one: Candidate) -> set[str]:
-    """Return the dimensions of size 1 without a coordinate: they say nothing, and others may lack them."""
-    return {key for key, p in one.places.items() if p.size == 1 and p.coordinate is None and not p.scalar}
+def _idle_axes(candidate: Candidate) -> set[str]:
+    """Return the dimensions of size 1 without a coordinate.
+
+    They hold no information; other arrays may lack them.
+    """
+    return {key for key, p in candidate.axes.items() if p.size == 1 and p.coordinate is None and not p.scalar}
 
 
 class _JoinResult:
-    """Collects joined arrays, refusals and repeats."""
+    """Collects joined arrays, refusals and duplicates."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -124,100 +137,118 @@ class _JoinResult:
         self.duplicates: list[Duplicate] = []
 
     def unreadable(self, array: MasterArray, number: int, reason: str) -> None:
-        """Keep an array that cannot be examined as it is."""
+        """Add an array that cannot be examined, without joining it."""
         uri = uri_of(array)
         self.results.append(((uri, number), array))
         self.refusals.append(Refusal((array.name or "",), (uri,) if uri else (), "unreadable", reason))
 
-    def refuse(self, apart: Candidate, relative: Candidate, rule: str, reason: str) -> None:
-        """Note why an array stayed apart."""
-        self.refusals.append(refusal(apart, relative, rule, reason))
+    def refuse(self, separate: Candidate, relative: Candidate, rule: str, reason: str) -> None:
+        """Add the reason why an array stays separate."""
+        self.refusals.append(refusal(separate, relative, rule, reason))
 
-    def repeated(self, repeat: Candidate, kept: Candidate) -> None:
-        """Note that an array is left out because it repeats another."""
-        self.duplicates.append(Duplicate(repeat.array.name or "", repeat.uri, kept.uri))
+    def repeated(self, duplicate: Candidate, kept: Candidate) -> None:
+        """Add an array that is left out because it repeats another."""
+        self.duplicates.append(Duplicate(duplicate.array.name or "", duplicate.uri, kept.uri))
 
     def join_group(self, group: list[Candidate]) -> None:
-        """Join the arrays of one signature; what cannot be joined after all stays apart with the reason."""
+        """Join the arrays of one signature.
+
+        Arrays whose join fails stay separate, with the error as the reason.
+        """
         for joinable in split(group, self.rules, JoinObserver(self.refuse, self.repeated)):
-            first, place = joinable.found[0], min((one.uri, one.number) for one in joinable.found)
+            first, sort_key = (
+                joinable.candidates[0],
+                min((candidate.uri, candidate.number) for candidate in joinable.candidates),
+            )
             try:
                 try:
-                    self.results.append((place, _joined(joinable, self.rules)))
-                except UnitsError as error:  # the units wished for are no reason not to join
-                    self.results.append((place, _joined(joinable, replace(self.rules, units={}))))
+                    self.results.append((sort_key, _joined(joinable, self.rules)))
+                except UnitsError as error:  # requested units that do not convert do not prevent the join
+                    self.results.append((sort_key, _joined(joinable, replace(self.rules, units={}))))
                     self.refuse(first, first, "units", str(error))
             except AggarrayError as error:
-                alone = list({one.number: one.whole or one for one in joinable.found}.values())
-                self.results += [((one.uri, one.number), one.array) for one in alone]
-                for one in alone[1:] or [first]:
-                    self.refuse(one, first, "join", str(error))
+                separate = list(
+                    {candidate.number: candidate.cut_from or candidate for candidate in joinable.candidates}.values()
+                )
+                self.results += [((candidate.uri, candidate.number), candidate.array) for candidate in separate]
+                for candidate in separate[1:] or [first]:
+                    self.refuse(candidate, first, "join", str(error))
 
     def join_rows(self, group: list[Candidate]) -> None:
-        """Join ragged arrays of one signature; where they cannot be joined after all they stay apart with the reason."""
+        """Join ragged arrays of one signature.
+
+        Arrays whose join fails stay separate, with the error as the reason.
+        """
         try:
-            kept, repeats = without_duplicates(group)
-            place = min((one.uri, one.number) for one in kept)
-            self.results.append((place, join_ragged(kept, self.rules)))
-            for repeat, first in repeats:
-                self.repeated(repeat, first)
+            kept, duplicates = without_duplicates(group)
+            sort_key = min((candidate.uri, candidate.number) for candidate in kept)
+            self.results.append((sort_key, join_ragged(kept, self.rules)))
+            for duplicate, first in duplicates:
+                self.repeated(duplicate, first)
         except AggarrayError as error:
-            self.results += [((one.uri, one.number), one.array) for one in group]
-            for one in group[1:] or group:
-                self.refuse(one, group[0], "join", str(error))
+            self.results += [((candidate.uri, candidate.number), candidate.array) for candidate in group]
+            for candidate in group[1:] or group:
+                self.refuse(candidate, group[0], "join", str(error))
 
 
 def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
-    if len(joinable.found) == 1 and not joinable.frame.sizes and not rules.units and not rules.directions:
-        return joinable.found[0].array
-    return join(joinable.found, joinable.frame, replace(rules, overlap=joinable.overlap))
+    if len(joinable.candidates) == 1 and not joinable.frame.sizes and not rules.units and not rules.directions:
+        return joinable.candidates[0].array
+    return join(joinable.candidates, joinable.frame, replace(rules, overlap=joinable.overlap))
 
 
 def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Group arrays of one identity by signature; where one file has several alike, names tell them apart."""
+    """Group arrays of one identity by signature.
+
+    If a file has several arrays of one signature, their names join the signature.
+    """
     groups = _grouped(members)
-    alike = Counter((one.uri, number) for number, group in enumerate(groups) for one in group)
-    if max(alike.values(), default=0) > 1:
-        for one in members:
-            one.signature["name"] = one.array.name or ""
+    counts = Counter((member.uri, number) for number, group in enumerate(groups) for member in group)
+    if max(counts.values(), default=0) > 1:
+        for member in members:
+            member.signature["name"] = member.array.name or ""
         groups = _grouped(members)
     return groups
 
 
 def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    idle = set().union(*map(_idle, members))
-    needed = {key for one in members for key in one.places if key in idle and key not in _idle(one)} if idle else idle
+    idle = set().union(*map(_idle_axes, members))
+    needed = (
+        {key for member in members for key in member.axes if key in idle and key not in _idle_axes(member)} if idle else idle
+    )
     groups: dict[frozenset[tuple[str, object]], list[Candidate]] = defaultdict(list)
-    for one in members:
-        signature = one.signature
+    for member in members:
+        signature = member.signature
         if idle - needed:
             signature = {**signature, "dimensions": tuple(d for d in signature["dimensions"] if d not in idle - needed)}
-        groups[frozenset(signature.items())].append(one)
+        groups[frozenset(signature.items())].append(member)
     return list(groups.values())
 
 
-def _unlike(rows: Candidate, other: Candidate) -> Refusal:
-    """Explain why a ragged array and an ordinary one of the same identity stay apart."""
+def _ragged_refusal(rows: Candidate, other: Candidate) -> Refusal:
+    """Explain why a ragged array is not joined with one that is not ragged."""
     (along,), spans = rows.array.dimensions, ", ".join(other.array.dimensions) or "no dimension"
-    return refusal(rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: rows are joined with rows only")
+    return refusal(
+        rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: only ragged arrays join ragged arrays"
+    )
 
 
-def _named_alike(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
-    """Explain why arrays of one name but different identities stay apart."""
+def _name_refusals(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
+    """Explain why arrays of one name but different identities are separate."""
 
-    def file(one: Candidate) -> tuple[str, int]:
-        return one.uri, one.number
+    def file(member: Candidate) -> tuple[str, int]:
+        return member.uri, member.number
 
     firsts: dict[tuple[str, str], Candidate] = {}
     for identity, members in by_identity.items():
-        for one in members:
-            known = firsts.setdefault((one.array.name or "", identity), one)
-            firsts[one.array.name or "", identity] = min(known, one, key=file)
-    found: list[Refusal] = []
+        for member in members:
+            first = firsts.setdefault((member.array.name or "", identity), member)
+            firsts[member.array.name or "", identity] = min(first, member, key=file)
+    refusals: list[Refusal] = []
     relatives: dict[str, tuple[str, Candidate]] = {}
-    for (name, identity), one in sorted(firsts.items(), key=lambda item: file(item[1])):
-        known_identity, relative = relatives.setdefault(name, (identity, one))
+    for (name, identity), member in sorted(firsts.items(), key=lambda item: file(item[1])):
+        known_identity, relative = relatives.setdefault(name, (identity, member))
         if known_identity != identity:
             text = f"identity (standard_name, else long_name, else name) differs: {known_identity!r} and {identity!r}"
-            found.append(refusal(one, relative, "identity", text))
-    return found
+            refusals.append(refusal(member, relative, "identity", text))
+    return refusals

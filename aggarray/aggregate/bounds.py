@@ -1,4 +1,4 @@
-"""How do bounds follow their coordinate: in units, in calendar, in direction (CF 7.1)?"""
+"""Bounds in the units and calendar of their coordinate (CF 7.1)."""
 
 from dataclasses import replace
 
@@ -11,16 +11,20 @@ from aggarray.partition.matrix import Step
 
 
 def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
-    """Return bounds in units and calendar of their coordinate, called ``name``; UnitsError where they do not convert."""
+    """Return bounds in units and calendar of coordinate ``name``.
+
+    Raises UnitsError where they do not convert.
+    """
     own = bounds._step
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds
-    wanted = replace(own, units=coordinate.units, calendar=coordinate.calendar)
+    step = replace(own, units=coordinate.units, calendar=coordinate.calendar)
     try:
-        change = conversion_between(own, replace(wanted, temperature=coordinate.temperature))
+        conversion = conversion_between(own, replace(step, temperature=coordinate.temperature))
     except UnitsError as error:
-        raise UnitsError(f"bounds of {name!r}: {error}; give both the same units, or leave those of the bounds out") from error
-    if not change.identity and own.dtype.kind in "iu":
-        wanted = replace(wanted, dtype=np.dtype(np.int64 if change.integer_exact else np.float64))
+        hint = "give both the same units, or omit those of the bounds"
+        raise UnitsError(f"bounds of {name!r}: {error}", hint=hint) from error
+    if not conversion.identity and own.dtype.kind in "iu":
+        step = replace(step, dtype=np.dtype(np.int64 if conversion.integer_exact else np.float64))
     # promise: bounds-units
-    return bounds._stepped(wanted)
+    return bounds._stepped(step)

@@ -1,14 +1,14 @@
-"""How are arrays joined by hand, one after the other, with coordinates or without?"""
+"""`concat`: join arrays in the order given, with or without coordinates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, candidate, quantity_of, units_apart
+from aggarray.aggregate.candidate import Candidate, CandidateCache, describe_units, make_candidate, quantity_of
 from aggarray.aggregate.equality import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
-from aggarray.aggregate.orientation import oriented, unplaced_names
+from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.ragged import concat_ragged
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
@@ -21,11 +21,12 @@ from aggarray.partition.tiling import relabel
 
 
 def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
-    """Join arrays along a dimension, in the order given; a dimension that none of them has is new and leads.
+    """Join arrays along a dimension, in the order given.
 
-    Everything else is conformed to the first array: units, calendar, dimension order, direction, dtype, missing value.
-    Coordinates that span the dimension, or differ, are joined along it; coordinates of other dimensions must be equal.
-    Raises AggregationError that says what does not fit, UnitsError never: units that do not convert do not fit.
+    A dimension that no array has becomes a new leading dimension. Everything else is conformed to the first array: units,
+    calendar, dimension order, direction, dtype, missing value. Coordinates that span the dimension, or differ, are joined
+    along it; coordinates of other dimensions must be equal. Raises AggregationError for arrays that do not fit, also where
+    their units do not convert.
 
     >>> from aggarray.arrays import SubArray
     >>> a, b = (MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([v]))], dimensions=("x",)) for v in (1.0, 2.0))
@@ -33,82 +34,85 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     ([1.0, 2.0], (2, 1))
     """
     if not isinstance(dimension, str):
-        raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}): give its name")
+        raise AggregationError(f"dimension {dimension!r} ({type(dimension).__name__}) is not a name", hint="give a string")
     if not isinstance(arrays, Iterable) or isinstance(arrays, MasterArray):  # type: ignore[unreachable]
-        raise AggregationError(f"arrays of type {type(arrays).__name__}: give a list of MasterArrays")
-    seen, given = CandidateCache(), [require_array(array) for array in arrays]
-    if any(isinstance(array, RaggedMasterArray) for array in given):
-        return concat_ragged(given, dimension)
-    found = [candidate(array, number, (), seen) for number, array in enumerate(given)]
-    if not found:
-        raise AggregationError("no arrays to join: give at least one")
-    first = found[0]
-    key = next((k for c in found for k, p in c.places.items() if p.name == dimension), dimension)
-    for other in found[1:]:
+        raise AggregationError(f"arrays is not a list but a {type(arrays).__name__}", hint="give a list of MasterArrays")
+    cache, masters = CandidateCache(), [require_array(array) for array in arrays]
+    if any(isinstance(array, RaggedMasterArray) for array in masters):
+        return concat_ragged(masters, dimension)
+    candidates = [make_candidate(array, number, (), cache) for number, array in enumerate(masters)]
+    if not candidates:
+        raise AggregationError("no arrays to join", hint="give at least one")
+    first = candidates[0]
+    key = next((k for c in candidates for k, p in c.axes.items() if p.name == dimension), dimension)
+    for other in candidates[1:]:
         _check(first, other, key)
-    lead = [] if dimension in first.array.dimensions else [dimension]
-    order = [*lead, *first.array.dimensions]
-    work = _Join(found, dimension, key, match_all(found))
-    master = work.joined([c.array for c in found], order)
-    return replace(master, coords=work.coordinates())
+    leading = [] if dimension in first.array.dimensions else [dimension]
+    order = [*leading, *first.array.dimensions]
+    join = _Join(candidates, dimension, key, match_all(candidates))
+    master = join.joined([c.array for c in candidates], order)
+    return replace(master, coords=join.coordinates())
 
 
-def match_all(found: Sequence[Candidate]) -> list[dict[str, str]]:
-    """Return what each coordinate of the first is called in every array."""
-    return [match_coordinates(found[0], c) for c in found]
+def match_all(candidates: Sequence[Candidate]) -> list[dict[str, str]]:
+    """Return, per array, the name of each coordinate of the first."""
+    return [match_coordinates(candidates[0], c) for c in candidates]
 
 
 def _check(first: Candidate, other: Candidate, key: str) -> None:
-    """Raise AggregationError unless two arrays differ along the dimension alone."""
-    who = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
+    """Raise AggregationError unless two arrays differ along ``key`` alone."""
+    pair = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
     reason = incompatibility(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
     if reason is None and quantity_of(first.array) != quantity_of(other.array):
-        reason = units_apart(first.array, other.array)
+        reason = describe_units(first.array, other.array)
     if reason is not None:
-        raise AggregationError(f"{who}: {reason}")
-    sizes, others = ({k: p.size for k, p in c.places.items() if k != key and not p.scalar} for c in (first, other))
+        raise AggregationError(f"{pair}: {reason}")
+    sizes, others = ({k: p.size for k, p in c.axes.items() if k != key and not p.scalar} for c in (first, other))
     if sizes.keys() != others.keys():
-        text = f"dimensions {sorted(sizes)} and {sorted(others)}"
-        raise AggregationError(f"{who}: {text}: apart from the one to join along they must be the same")
+        text = f"dimensions differ: {sorted(sizes)} and {sorted(others)}"
+        raise AggregationError(f"{pair}: {text}, where only {key!r} may differ")
     for k, size in sizes.items():
         if others[k] != size:
             text = f"dimension {k!r} has size {size} and {others[k]}"
-            raise AggregationError(f"{who}: {text}: only the dimension to join along may differ")
-        names = (first.places[k].name, other.places[k].name)
-        if first.places[k].coordinate is not None and other.places[k].coordinate is not None:
-            apart = difference(first, other, names, Rules().tolerance)
-            if apart is not None:
-                raise AggregationError(f"{who}: {apart}")
+            raise AggregationError(f"{pair}: {text}, where only {key!r} may differ")
+        names = (first.axes[k].name, other.axes[k].name)
+        if first.axes[k].coordinate is not None and other.axes[k].coordinate is not None:
+            reason = difference(first, other, names, Rules().tolerance)
+            if reason is not None:
+                raise AggregationError(f"{pair}: {reason}")
 
 
 class _Join:
-    """Arrays to be joined along one dimension, and the places that they take."""
+    """Arrays to be joined along one dimension, and their positions along it."""
 
-    def __init__(self, found: list[Candidate], dimension: str, key: str, matches: list[dict[str, str]]) -> None:
-        self.found, self.dimension, self.key, self.matches = found, dimension, key, matches
-        sizes = [1 if key not in c.places or c.places[key].scalar else c.places[key].size for c in found]
+    def __init__(self, candidates: list[Candidate], dimension: str, key: str, matches: list[dict[str, str]]) -> None:
+        self.candidates, self.dimension, self.key, self.matches = candidates, dimension, key, matches
+        sizes = [1 if key not in c.axes or c.axes[key].scalar else c.axes[key].size for c in candidates]
         self.stops = np.cumsum(sizes)
         self.starts = self.stops - sizes
-        first = found[0]
-        self.names = {k: p.name for k, p in first.places.items() if k != key} | {key: dimension}
-        # Dimensions that no coordinate tells of run as their arrays say: `_alike` sees to them.
-        told = {k: p for k, p in first.places.items() if k != key and not p.scalar and p.coordinate is not None}
-        self.upwards = {p.name: not p.flipped for p in told.values()}
+        first = candidates[0]
+        self.names = {k: p.name for k, p in first.axes.items() if k != key} | {key: dimension}
+        # `_alike` reverses dimensions without a coordinate, by the directions of their arrays.
+        located = {k: p for k, p in first.axes.items() if k != key and not p.scalar and p.coordinate is not None}
+        self.increasing = {p.name: not p.flipped for p in located.values()}
 
     def joined(self, items: Sequence[MasterArray], order: Sequence[str]) -> MasterArray:
-        """Join the arrays, or one coordinate of each, under the dimensions ``order``."""
+        """Join the arrays, or one coordinate of each, under dimensions ``order``."""
         pieces: list[MasterArray] = []
-        for candidate_, item in zip(self.found, items, strict=True):
-            own = {p.name: self.names[k] for k, p in candidate_.places.items() if k in self.names}
-            piece = oriented(candidate_, {**unplaced_names(candidate_, item, order), **own}, order, self.upwards, item)
+        for candidate, item in zip(self.candidates, items, strict=True):
+            own = {p.name: self.names[k] for k, p in candidate.axes.items() if k in self.names}
+            piece = oriented(candidate, {**unmatched_names(candidate, item, order), **own}, order, self.increasing, item)
             pieces.append(self._alike(piece, pieces))
         boxes = np.stack([np.array([[0, n] for n in p.shape], np.int64) for p in pieces])
         axis = pieces[0].dimensions.index(self.dimension)
         boxes[:, axis] = np.stack([self.starts, self.stops], axis=-1)
-        return assemble(pieces, boxes, Rules(), [c.uri for c in self.found])
+        return assemble(pieces, boxes, Rules(), [c.uri for c in self.candidates])
 
     def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-        """Give the dimension the direction of the first array as it is, others by turning; vertices its order."""
+        """Give a piece the directions of the first piece.
+
+        The joined dimension is relabelled; others are reversed, as are the vertices of bounds.
+        """
         for axis, name in enumerate(piece.dimensions if before else ()):
             # promise: concat-directions
             if piece.directions[axis] == before[0].directions[axis]:
@@ -121,37 +125,43 @@ class _Join:
         return same_vertices(piece, before)
 
     def coordinates(self) -> dict[str, MasterArray]:
-        """Return the coordinates that all arrays have: joined where they span the dimension or differ, else the first's."""
-        first = self.found[0]
+        """Return the coordinates that all arrays have.
+
+        Those that span the dimension, or differ, are joined; others are the first array's.
+        """
+        first = self.candidates[0]
         coords = {}
         for name, coordinate in first.array.coords.items():
-            items = [c.array.coords.get(m[name]) for c, m in zip(self.found, self.matches, strict=True)]
+            items = [c.array.coords.get(m[name]) for c, m in zip(self.candidates, self.matches, strict=True)]
             present = [i for i in items if i is not None]
             if len(present) < len(items):
                 continue
-            spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.found, present, strict=True)]
+            spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.candidates, present, strict=True)]
             try:
                 if any(spans) or name == self.dimension:
-                    lead = [] if self.dimension in coordinate.dimensions else [self.dimension]
-                    coords[name] = self.joined(present, [*lead, *coordinate.dimensions])
+                    leading = [] if self.dimension in coordinate.dimensions else [self.dimension]
+                    coords[name] = self.joined(present, [*leading, *coordinate.dimensions])
                 else:
                     coords[name] = self._unspanned(name, coordinate, present)
             except UnitsError as error:
-                raise AggregationError(f"coordinate {name!r}: {error}") from error
+                raise AggregationError(*error.args, path=error.path, variable=name, hint=error.hint) from error
         return coords
 
-    def _own_names(self, found: Candidate, coordinate: MasterArray) -> list[str]:
-        own = {p.name: self.names.get(k, p.name) for k, p in found.places.items() if not p.scalar}
+    def _own_names(self, candidate: Candidate, coordinate: MasterArray) -> list[str]:
+        own = {p.name: self.names.get(k, p.name) for k, p in candidate.axes.items() if not p.scalar}
         return [own.get(d, d) for d in coordinate.dimensions]
 
     def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
-        """Return a coordinate that does not span the dimension: the first's, or one value per array where they differ."""
-        first = self.found[0]
-        others = zip(self.found[1:], self.matches[1:], strict=True)
+        """Return a coordinate that does not span the dimension.
+
+        It is the first array's where all are equal, else it has one value per array.
+        """
+        first = self.candidates[0]
+        others = zip(self.candidates[1:], self.matches[1:], strict=True)
         texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)
         text = next((t for t in texts if t is not None), None)
         if text is None:
             return coordinate
         if int(self.stops[-1]) != len(items):
-            raise AggregationError(f"{text}: coordinates that do not span {self.dimension!r} must be equal")
+            raise AggregationError(f"coordinates that do not span {self.dimension!r} differ: {text}")
         return self.joined(items, [self.dimension, *coordinate.dimensions])

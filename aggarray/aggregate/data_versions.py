@@ -1,7 +1,7 @@
-"""Which version of the same data serves, where files hold final and preliminary ones (ERA5's ``expver``)?
+"""Versions of the same data: final and preliminary (ERA5's ``expver``).
 
-Arrays are cut into stretches of one version each, ranked by it: where stretches overlap, the lowest version serves. Which one
-it was stays as a coordinate along time.
+Arrays are cut into runs of one version each, ranked by version. Where runs overlap, the lowest version serves. The version
+remains as a coordinate along time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,22 +15,25 @@ from aggarray.arrays import MasterArray, SubArray
 from aggarray.cf.units import is_reference_time
 from aggarray.memory.selection import Range
 
-#: The version of arrays that do not say theirs, where others do: final.
+#: The version of arrays without one, where others have one: final.
 FINAL = 1
 
 
 def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArray, int]]:
-    """Return the arrays with their rank, those of several versions in stretches; as they are where none has a version."""
+    """Return the arrays with their ranks; arrays of several versions are cut.
+
+    Without any version, the arrays are returned as they are, with rank 0.
+    """
     stated = [a.coords[name] for a in arrays if name in a.coords]
     if not stated:
         return [(array, 0) for array in arrays]
     text = any(c.dtype.kind == "T" for c in stated)
-    like = stated[0].attrs
-    return [(_described(a, name, like), rank) for array in arrays for a, rank in _ranked(array, name, text)]
+    attrs = stated[0].attrs
+    return [(_described(a, name, attrs), rank) for array in arrays for a, rank in _ranked(array, name, text)]
 
 
 def _described(array: MasterArray, name: str, attrs: Mapping[str, Any]) -> MasterArray:
-    """Give the version of an array the description that the first has of its own."""
+    """Give the version coordinate of an array the attributes ``attrs``."""
     if name not in array.coords:
         return array
     return replace(array, coords={**array.coords, name: replace(array.coords[name], attrs=attrs)})
@@ -42,22 +45,22 @@ def _ranked(array: MasterArray, name: str, text: bool) -> Iterator[tuple[MasterA
     values = np.array([default]) if coordinate is None else np.atleast_1d(coordinate[...])
     time = _time_dimension(array, name)
     if coordinate is None or coordinate.ndim == 0:
-        yield _noted(array, name, time, values[0])
+        yield _with_version(array, name, time, values[0])
     elif name in array.dimensions:
-        for chosen, start, stop in _available(array, name, time, values):
+        for chosen, start, stop in _version_runs(array, name, time, values):
             part = array._chosen({name: chosen, time or "": Range(start, stop - start)})
-            yield _noted(part, name, time, values[chosen])
+            yield _with_version(part, name, time, values[chosen])
     elif time is not None and coordinate.dimensions == (time,):
         cuts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)]
         for start, stop in pairwise(cuts):
             part = array._chosen({time: Range(start, stop - start)})
-            yield _noted(part, name, time, values[start])
+            yield _with_version(part, name, time, values[start])
     else:
         yield array, 0
 
 
 def _time_dimension(array: MasterArray, name: str) -> str | None:
-    """Return the dimension that is a time, or the one that the version runs along."""
+    """Return the time dimension, or else the dimension of the version."""
     version = array.coords.get(name)
     along = version.dimensions[0] if version is not None and version.ndim == 1 and version.dimensions != (name,) else None
     for dimension in array.dimensions:
@@ -67,8 +70,11 @@ def _time_dimension(array: MasterArray, name: str) -> str | None:
     return along
 
 
-def _noted(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:
-    """Return an array of one version with its rank, the version as a coordinate along time."""
+def _with_version(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:
+    """Return an array of one version with its rank.
+
+    The version becomes a coordinate along time.
+    """
     coords = {k: c for k, c in array.coords.items() if k != name}
     rank = int(value) if str(value).strip().isdigit() else 0
     if time is None:
@@ -76,14 +82,17 @@ def _noted(array: MasterArray, name: str, time: str | None, value: Any) -> tuple
     size = array.shape[array.dimensions.index(time)]
     values = np.full(size, value, np.dtypes.StringDType() if isinstance(value, str) else np.asarray(value).dtype)
     piece = SubArray.from_array(values, dimensions=(time,), directions=(array.directions[array.dimensions.index(time)],))
-    noted = MasterArray(
+    version = MasterArray(
         name, values.dtype, None, None, piece.fill_value, piece.matrix(), {}, array.file_attrs, {}, (values, None)
     )
-    return replace(array, coords={**coords, name: noted}), rank
+    return replace(array, coords={**coords, name: version}), rank
 
 
-def _available(array: MasterArray, name: str, time: str | None, versions: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield (index of the version, start, stop) of the stretches of time that the lowest version with any value serves."""
+def _version_runs(array: MasterArray, name: str, time: str | None, versions: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Yield (index of the version, start, stop) of runs along time.
+
+    Each run is served by the lowest version that has any value there.
+    """
     order = sorted(range(len(versions)), key=lambda i: (len(str(versions[i])), str(versions[i])))
     if time is None:
         yield order[0], 0, 1
@@ -91,25 +100,27 @@ def _available(array: MasterArray, name: str, time: str | None, versions: np.nda
     size = array.shape[array.dimensions.index(time)]
     chosen = np.full(size, order[-1])
     for index in reversed(order[:-1]):
-        chosen[_has_values(array, name, index, time)] = index
+        chosen[_has_valid_values(array, name, index, time)] = index
     cuts = [0, *(np.flatnonzero(np.diff(chosen)) + 1).tolist(), size]
     for start, stop in pairwise(cuts):
         if stop > start:
             yield int(chosen[start]), start, stop
 
 
-def _has_values(array: MasterArray, name: str, index: int, time: str) -> np.ndarray:
-    """Tell for each step whether a version has any value: a few points are looked at first, whole fields only if need be."""
-    one = array._selected({name: index})
-    axis = one.dimensions.index(time)
-    sparse: Any = tuple(
-        slice(None) if d == time else slice(None, None, max(1, n // 8)) for d, n in zip(one.dimensions, one.shape, strict=True)
-    )
-    found = _any_valid(one.read(sparse, masked=True), axis)
-    for step in np.flatnonzero(~found):
-        key: Any = tuple(slice(step, step + 1) if d == time else slice(None) for d in one.dimensions)
-        found[step] = _any_valid(one.read(key, masked=True), axis)[0]
-    return found
+def _has_valid_values(array: MasterArray, name: str, index: int, time: str) -> np.ndarray:
+    """Return, per step, whether a version has any valid value.
+
+    A sparse sample of each field is read first, complete fields only where the sample has no value.
+    """
+    single = array._selected({name: index})
+    axis = single.dimensions.index(time)
+    sizes = zip(single.dimensions, single.shape, strict=True)
+    sparse: Any = tuple(slice(None) if d == time else slice(None, None, max(1, n // 8)) for d, n in sizes)
+    valid = _any_valid(single.read(sparse, masked=True), axis)
+    for step in np.flatnonzero(~valid):
+        key: Any = tuple(slice(step, step + 1) if d == time else slice(None) for d in single.dimensions)
+        valid[step] = _any_valid(single.read(key, masked=True), axis)[0]
+    return valid
 
 
 def _any_valid(values: np.ndarray, axis: int) -> np.ndarray:

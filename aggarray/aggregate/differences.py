@@ -1,7 +1,7 @@
-"""What tells arrays apart, and files, in words; and why are arrays of one identity not even candidates for one array?
+"""Differences between arrays: labels, and refusals of separate groups.
 
-Their signatures differ. Each group of equal signatures is explained against its nearest relative, the one from which it
-differs in the fewest entries: along a minimum spanning tree, so that n groups give n - 1 refusals.
+Groups of one identity whose signatures differ are not joined. Each group is explained against its nearest relative, the one
+from which it differs in the fewest entries: along a minimum spanning tree, so that n groups give n - 1 refusals.
 """
 
 import os
@@ -16,29 +16,31 @@ from aggarray.aggregate.candidate import Candidate, describe_difference
 from aggarray.aggregate.rules import FACETS, Refusal, facet
 from aggarray.arrays import MasterArray
 
-#: With more groups than this, only neighbours in the order of their signatures are compared.
+#: Of more groups than this, only neighbours in the order of their signatures are compared.
 MANY_GROUPS = 1000
 
-#: Attributes that say what an array is; they tell arrays apart better than others do.
-TELLING = ("units", "calendar", "standard_name", "cell_methods", "long_name")
+#: Attributes that distinguish arrays best.
+DISTINGUISHING = ("units", "calendar", "standard_name", "cell_methods", "long_name")
 
-#: Attributes that differ from file to file and tell nobody anything.
-NOISE = ("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id")
+#: Attributes that differ in every file, without information for labels.
+UNINFORMATIVE = ("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id")
 
-#: An attribute longer than this is no word for an array, and more of them are no help.
-LONGEST, MOST_WORDS = 40, 3
+#: Maximum length of an attribute in a label, and maximum number of attributes.
+MAX_LENGTH, MAX_ATTRIBUTES = 40, 3
 
 
-def refusal(apart: Candidate, relative: Candidate, rule: str, reason: str) -> Refusal:
-    """Return why a candidate stayed apart from its relative; the reason also names the files, each once."""
-    both = (relative,) if apart is relative else (relative, apart)
-    files = tuple(dict.fromkeys(one.uri for one in both if one.uri))
+def refusal(separate: Candidate, relative: Candidate, rule: str, reason: str) -> Refusal:
+    """Return the refusal of a candidate; the reason ends with both files."""
+    both = (relative,) if separate is relative else (relative, separate)
+    files = tuple(dict.fromkeys(candidate.uri for candidate in both if candidate.uri))
     where = ", ".join(short_paths(files))
-    return Refusal(tuple(one.array.name or "" for one in both), files, rule, f"{reason}: {where}" if where else reason)
+    return Refusal(
+        tuple(candidate.array.name or "" for candidate in both), files, rule, f"{reason}: {where}" if where else reason
+    )
 
 
 def short_paths(uris: Sequence[str]) -> list[str]:
-    """Return the names of files, or their paths from their common folder where names alone do not tell them apart.
+    """Return file names, or paths from the common folder if names repeat.
 
     >>> short_paths(["/data/a/tas.nc", "/data/b/tas.nc"]), short_paths(["/data/a/tas.nc", "/data/b/pr.nc"])
     (['a/tas.nc', 'b/tas.nc'], ['tas.nc', 'pr.nc'])
@@ -58,49 +60,55 @@ def common_folder(uris: Sequence[str]) -> str:
     """
     try:
         return os.path.commonpath([os.path.dirname(uri.rstrip("/")) for uri in uris])
-    except ValueError:  # none at all, or relative and absolute paths together
+    except ValueError:  # no paths, or relative and absolute ones
         return ""
 
 
 def labels(arrays: Sequence[MasterArray]) -> list[str]:
-    """Return of every array what tells it from the others of its name; "" where no other has it.
+    """Return, per array, its differences from others of the same name, or "".
 
-    Facets that differ come first; where those leave some alike, other attributes that differ; then the files' folders or names.
+    Facets that differ come first; then, if needed, other attributes that differ; then folders or names of files.
     """
     words: list[list[str]] = [[] for _ in arrays]
-    for tell in (_by_facets, _by_attributes, _by_files):
-        alike: dict[tuple[str | None, ...], list[int]] = defaultdict(list)
+    for describe in (_by_facets, _by_attributes, _by_files):
+        groups: dict[tuple[str | None, ...], list[int]] = defaultdict(list)
         for row, array in enumerate(arrays):
-            alike[array.name, *words[row]].append(row)
-        for rows in alike.values():
+            groups[array.name, *words[row]].append(row)
+        for rows in groups.values():
             if len(rows) > 1:
-                for row, more in zip(rows, tell([arrays[row] for row in rows]), strict=True):
-                    words[row] += more
-    return [", ".join(found) for found in words]
+                for row, added in zip(rows, describe([arrays[row] for row in rows]), strict=True):
+                    words[row] += added
+    return [", ".join(parts) for parts in words]
 
 
 def facets_of(array: MasterArray) -> dict[str, str]:
-    """Return the facets that an array has, from its file's attributes or else its own."""
-    found = {name: facet(array.file_attrs if name in array.file_attrs else array.attrs, name) for name in FACETS}
-    return {name: value for name, value in found.items() if value is not None}
+    """Return the facets of an array, from its file's attributes or its own."""
+    facets = {name: facet(array.file_attrs if name in array.file_attrs else array.attrs, name) for name in FACETS}
+    return {name: value for name, value in facets.items() if value is not None}
 
 
 def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the facets in which arrays differ, in the order of `FACETS`, with the value of each array."""
-    found = [facets_of(array) for array in arrays]
-    return _differing(FACETS, lambda name: [facets.get(name) for facets in found])
+    """Return the facets in which arrays differ, with the value of each array.
+
+    They are in the order of `FACETS`.
+    """
+    all_facets = [facets_of(array) for array in arrays]
+    return _differing(FACETS, lambda name: [facets.get(name) for facets in all_facets])
 
 
 def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the other attributes in which arrays differ, as far as they are short, units and calendar first."""
-    stated = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
-    keys = [key for key in dict.fromkeys((*TELLING, *stated)) if key not in FACETS and key not in NOISE]
+    """Return the other attributes in which arrays differ, short ones only.
+
+    Units and calendar come first.
+    """
+    names = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
+    keys = [key for key in dict.fromkeys((*DISTINGUISHING, *names)) if key not in FACETS and key not in UNINFORMATIVE]
     return _differing(keys, lambda key: [_attribute(array, key) for array in arrays])
 
 
 def _differing(keys: Iterable[str], values_of: Callable[[str], list[str | None]]) -> list[tuple[str, list[str | None]]]:
     values = ((key, values_of(key)) for key in keys)
-    return [(k, v) for k, v in values if len(set(v)) > 1 and all(text is None or len(text) < LONGEST for text in v)]
+    return [(k, v) for k, v in values if len(set(v)) > 1 and all(text is None or len(text) < MAX_LENGTH for text in v)]
 
 
 def _attribute(array: MasterArray, key: str) -> str | None:
@@ -110,20 +118,23 @@ def _attribute(array: MasterArray, key: str) -> str | None:
 
 
 def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    """Name the facets that differ, of those that tell the same arrays apart (table_id and frequency) the first."""
-    once: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
+    """Return the differing facets of each array.
+
+    Of facets that separate the same arrays (table_id and frequency), only the first is used.
+    """
+    distinct: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
     for key, values in differing_facets(arrays):
-        once.setdefault(tuple(map(values.index, values)), (key, values))
-    return [[f"{key}: {values[n]}" for key, values in once.values() if values[n] is not None] for n in range(len(arrays))]
+        distinct.setdefault(tuple(map(values.index, values)), (key, values))
+    return [[f"{key}: {values[n]}" for key, values in distinct.values() if values[n] is not None] for n in range(len(arrays))]
 
 
 def _by_attributes(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    differing = differing_attributes(arrays)[:MOST_WORDS]
+    differing = differing_attributes(arrays)[:MAX_ATTRIBUTES]
     return [[f"{key}: {values[n] or 'none'}" for key, values in differing] for n in range(len(arrays))]
 
 
 def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    """Tell arrays apart by the folders of their files, or by the first file where the folders are the same."""
+    """Return the folder of each array's files, or the first file if equal."""
     files = [sorted(str(uri) for uri in array._matrix.references.uris if uri) for array in arrays]
     folders = [common_folder(uris) for uris in files]
     if len(set(folders)) > 1:
@@ -131,41 +142,44 @@ def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
     return [[f"from {os.path.basename(uris[0].rstrip('/'))}"] if uris else [] for uris in files]
 
 
-def between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
-    """Explain why groups of one identity stay apart: each against its nearest relative."""
+def refusals_between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
+    """Return the refusals of groups of one identity, by nearest relative."""
     firsts = sorted((min(g, key=_file) for g in groups), key=_file)
     if len(firsts) > MANY_GROUPS:
         firsts.sort(key=lambda one: [repr(v) for v in one.signature.values()])
         pairs: Iterable[tuple[int, int]] = pairwise(range(len(firsts)))
     else:
-        pairs = _tree(firsts)
+        pairs = _spanning_tree(firsts)
     return [refusal(firsts[b], firsts[a], *describe_difference(firsts[a], firsts[b])) for a, b in pairs]
 
 
-def _file(one: Candidate) -> tuple[str, int]:
-    return one.uri, one.number
+def _file(candidate: Candidate) -> tuple[str, int]:
+    return candidate.uri, candidate.number
 
 
-def _tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
-    """Yield the edges (known, new) of a minimum spanning tree of signatures, distance = number of entries that differ."""
+def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
+    """Yield the edges (known, new) of a minimum spanning tree of signatures.
+
+    The distance is the number of entries that differ.
+    """
     if len(firsts) < 2:
         return
-    codes = _coded(firsts)
-    best = (codes != codes[0]).sum(axis=1)
-    near = np.zeros(len(firsts), np.int64)
+    codes = _entry_codes(firsts)
+    distances = (codes != codes[0]).sum(axis=1)
+    nearest = np.zeros(len(firsts), np.int64)
     waiting = np.ones(len(firsts), bool)
     waiting[0] = False
     while waiting.any():
-        new = int(np.where(waiting, best, codes.shape[1] + 1).argmin())
-        yield int(near[new]), new
+        new = int(np.where(waiting, distances, codes.shape[1] + 1).argmin())
+        yield int(nearest[new]), new
         waiting[new] = False
         distance = (codes != codes[new]).sum(axis=1)
-        closer = distance < best
-        best[closer], near[closer] = distance[closer], new
+        closer = distance < distances
+        distances[closer], nearest[closer] = distance[closer], new
 
 
-def _coded(firsts: Sequence[Candidate]) -> np.ndarray:
-    """Number the values of every signature entry: int64 (candidates, entries)."""
+def _entry_codes(firsts: Sequence[Candidate]) -> np.ndarray:
+    """Number the values of each signature entry: int64 (candidates, entries)."""
     keys = sorted({key for one in firsts for key in one.signature})
     columns = []
     for key in keys:

@@ -1,7 +1,7 @@
-"""Which arrays repeat others exactly, and so are used once?
+"""Exact duplicates: arrays that repeat others and are left out.
 
-Arrays at the same positions throughout whose coordinates and values are equal, missing ones too, after conforming. Values are
-read in blocks, each once, and only as far as they agree: of each block a digest is kept that is the same for equal values.
+A duplicate has equal positions, coordinates and values, missing values included, after conforming. Values are read in
+blocks, each once, up to the first difference: each block is reduced to a digest that is the same for equal values.
 """
 
 import os
@@ -24,16 +24,16 @@ from aggarray.errors import AggarrayError
 
 #: Values are compared in blocks of about this many elements.
 BLOCK = 4 << 20
-#: Among arrays at the same positions, coordinates are compared with this many different ones.
+#: Maximum number of different coordinates, at the same positions, that an array is compared with.
 MOST = 4
 
 Note = Callable[[Candidate, Candidate], None]
-#: What values are conformed to before they are compared: places of the dimensions, whether these run upwards, units, calendar.
-Frame = tuple[tuple[tuple[str, bool], ...], str | None, str | None]
+#: The form in which values are compared: (axis, increasing) of each dimension, units, calendar.
+Form = tuple[tuple[tuple[str, bool], ...], str | None, str | None]
 
 
-class Chain:
-    """The digests of the blocks of an array, read one by one as they are asked for."""
+class BlockDigests:
+    """Digests of the blocks of an array, read lazily."""
 
     def __init__(self, array: MasterArray) -> None:
         self.array = array
@@ -41,7 +41,10 @@ class Chain:
         self._rest: Iterator[object] = map(digest, _blocks(array))
 
     def digest(self, number: int) -> object:
-        """Return the digest of a block, None after the last; what cannot be read equals nothing."""
+        """Return the digest of a block, None after the last.
+
+        The digest of an unreadable block equals no other.
+        """
         while number >= len(self._digests):
             try:
                 self._digests.append(next(self._rest, None))
@@ -49,8 +52,8 @@ class Chain:
                 self._digests.append(object())
         return self._digests[number]
 
-    def equals(self, other: "Chain") -> bool:
-        """Tell whether all values are equal."""
+    def equals(self, other: "BlockDigests") -> bool:
+        """Return whether all values are equal."""
         if self is other:
             return True
         for number in count():
@@ -63,117 +66,134 @@ class Chain:
 
 
 @dataclass(slots=True)
-class Chains:
-    """The digests of what has been read, by array and by what it was conformed to; one file under two names is read once."""
+class DigestCache:
+    """Digests by array and by conformed form.
 
-    found: dict[object, tuple[MasterArray, Chain | None]] = field(default_factory=dict)
-    stored: dict[object, Chain] = field(default_factory=dict)
+    A file under two names is read once.
+    """
 
-    def of(self, one: Candidate, first: Candidate) -> Chain | None:
-        """Return the digests of an array conformed to another one; None where it cannot be, or has another shape."""
-        frame = _frame(first)
-        known = self.found.get((one.number, frame))
-        # Turned longitudes make another array under the same number.
-        if known is None or known[0] is not one.array:
-            known = self.found[one.number, frame] = (one.array, self._new(one, first, frame))
-        chain = known[1]
-        return chain if chain is not None and chain.array.shape == first.array.shape else None
+    by_array: dict[object, tuple[MasterArray, BlockDigests | None]] = field(default_factory=dict)
+    stored: dict[object, BlockDigests] = field(default_factory=dict)
 
-    def _new(self, one: Candidate, first: Candidate, frame: Frame) -> Chain | None:
+    def of(self, candidate: Candidate, first: Candidate) -> BlockDigests | None:
+        """Return the digests of an array conformed to another.
+
+        None where it does not convert or has another shape.
+        """
+        form = _form(first)
+        entry = self.by_array.get((candidate.number, form))
+        # Unwrapped longitudes make another array with the same number.
+        if entry is None or entry[0] is not candidate.array:
+            entry = self.by_array[candidate.number, form] = (candidate.array, self._new(candidate, first, form))
+        blocks = entry[1]
+        return blocks if blocks is not None and blocks.array.shape == first.array.shape else None
+
+    def _new(self, candidate: Candidate, first: Candidate, form: Form) -> BlockDigests | None:
         try:
-            conformed = _conformed(one, first)
+            conformed = _conformed(candidate, first)
         except AggarrayError:
             return None
-        source = _source(one.array)
-        return Chain(conformed) if source is None else self.stored.setdefault((source, frame), Chain(conformed))
+        source = _source(candidate.array)
+        return BlockDigests(conformed) if source is None else self.stored.setdefault((source, form), BlockDigests(conformed))
 
 
-class _Alike:
-    """Arrays at one place with the coordinates of the first, none of which repeats another."""
+class _DistinctArrays:
+    """Distinct arrays at the same position with the coordinates of the first."""
 
     def __init__(self, first: Candidate) -> None:
         self.first = first
         self._kept: dict[int, Candidate] = {}
-        self._beginnings: dict[object, list[tuple[Candidate, Chain]]] = {}
+        self._beginnings: dict[object, list[tuple[Candidate, BlockDigests]]] = {}
 
-    def twin(self, one: Candidate, chains: Chains, fraction: float) -> Candidate | None:
-        """Return what an array repeats; where that is nothing, take the array in."""
-        own, chain = chains.of(self.first, self.first), chains.of(one, self.first)
-        if own is None or chain is None:
+    def twin(self, candidate: Candidate, digests: DigestCache, fraction: float) -> Candidate | None:
+        """Return the array that ``candidate`` repeats; without one, add the array."""
+        first_blocks, blocks = digests.of(self.first, self.first), digests.of(candidate, self.first)
+        if first_blocks is None or blocks is None:
             return None
-        found = self._kept.setdefault(id(own), self.first) if chain is own else self._kept.get(id(chain))
-        here: list[tuple[Candidate, Chain]] = []
-        if found is None:
-            self._beginnings = self._beginnings or {own.digest(0): [(self.first, own)]}
-            here = self._beginnings.setdefault(chain.digest(0), [])
-            found = next((other for other, known in here if chain.equals(known)), None)
-        if found is not None and self._confirmed(one, found, chains, fraction):
-            return found
-        self._kept[id(chain)] = one
-        here.append((one, chain))
+        kept = self._kept.setdefault(id(first_blocks), self.first) if blocks is first_blocks else self._kept.get(id(blocks))
+        same_start: list[tuple[Candidate, BlockDigests]] = []
+        if kept is None:
+            self._beginnings = self._beginnings or {first_blocks.digest(0): [(self.first, first_blocks)]}
+            same_start = self._beginnings.setdefault(blocks.digest(0), [])
+            kept = next((other for other, other_blocks in same_start if blocks.equals(other_blocks)), None)
+        if kept is not None and self._is_confirmed(candidate, kept, digests, fraction):
+            return kept
+        self._kept[id(blocks)] = candidate
+        same_start.append((candidate, blocks))
         return None
 
-    def _confirmed(self, one: Candidate, found: Candidate, chains: Chains, fraction: float) -> bool:
-        """Tell whether what looks the same to the first is the same without it."""
-        if one.number == found.number:
+    def _is_confirmed(self, candidate: Candidate, kept: Candidate, digests: DigestCache, fraction: float) -> bool:
+        """Return whether two arrays are equal when compared directly.
+
+        Both have equal values when conformed to the first array.
+        """
+        if candidate.number == kept.number:
             return False
-        if found is self.first:
+        if kept is self.first:
             return True
-        mine, other = chains.of(one, found), chains.of(found, found)
-        return mine is not None and other is not None and mine.equals(other) and _same_coordinates(found, one, fraction)
+        blocks, kept_blocks = digests.of(candidate, kept), digests.of(kept, kept)
+        return (
+            blocks is not None
+            and kept_blocks is not None
+            and blocks.equals(kept_blocks)
+            and _same_coordinates(kept, candidate, fraction)
+        )
 
 
-def without_duplicates(view: View, note: Note, chains: Chains) -> list[Candidate] | None:
-    """Return the group without exact repeats, told to ``note`` (repeat, kept); None where there are none.
+def without_duplicates(view: View, note: Note, digests: DigestCache) -> list[Candidate] | None:
+    """Return the group without exact duplicates, None if it has none.
 
-    ``chains``: what has been read before; it is added to.
+    Each is reported as ``note(duplicate, kept)``. ``digests``: digests read before; new ones are added.
     """
-    if any(view.group[0].places[k].name in view.rules.order for k in view.layouts):
+    if any(view.group[0].axes[k].name in view.rules.order for k in view.layouts):
         return None
-    here: dict[tuple[int, ...], list[_Alike]] = {}
+    by_position: dict[tuple[int, ...], list[_DistinctArrays]] = {}
     kept = []
-    for row, one in enumerate(view.group):
-        known = here.setdefault(tuple(layout.classes[row] for layout in view.layouts.values()), [])
+    for row, candidate in enumerate(view.group):
+        groups = by_position.setdefault(tuple(layout.classes[row] for layout in view.layouts.values()), [])
         fraction = view.rules.tolerance
-        alike = next((a for a in known[:MOST] if _same_coordinates(a.first, one, fraction)), None)
-        twin = None if alike is None else alike.twin(one, chains, fraction)
-        if alike is None:
-            known.append(_Alike(one))
-        if twin is None:
-            kept.append(one)
+        group = next((a for a in groups[:MOST] if _same_coordinates(a.first, candidate, fraction)), None)
+        kept_one = None if group is None else group.twin(candidate, digests, fraction)
+        if group is None:
+            groups.append(_DistinctArrays(candidate))
+        if kept_one is None:
+            kept.append(candidate)
         else:
-            note(one, twin)
+            note(candidate, kept_one)
     return kept if len(kept) < len(view.group) else None
 
 
 def _same_coordinates(one: Candidate, other: Candidate, fraction: float) -> bool:
-    placed = {p.name for p in one.places.values()}
+    axis_names = {p.name for p in one.axes.values()}
     matches = match_coordinates(one, other)
-    return all(difference(one, other, (n, matches[n]), fraction) is None for n in one.array.coords if n not in placed)
+    return all(difference(one, other, (n, matches[n]), fraction) is None for n in one.array.coords if n not in axis_names)
 
 
-def _frame(first: Candidate) -> Frame:
-    """Return what others are conformed to when they are compared with an array."""
-    keys = first.place_names()
+def _form(first: Candidate) -> Form:
+    """Return the dimensions, directions, units and calendar to conform to."""
+    keys = first.dimension_keys()
     order = [keys[d] for d in first.array.dimensions]
-    return tuple((k, not first.places[k].flipped) for k in order), first.array.units, first.array.calendar
+    return tuple((k, not first.axes[k].flipped) for k in order), first.array.units, first.array.calendar
 
 
-def _conformed(one: Candidate, first: Candidate) -> MasterArray:
+def _conformed(candidate: Candidate, first: Candidate) -> MasterArray:
     """Return an array in the order, directions and units of another."""
-    if one is first:
-        return one.array
-    names = {p.name: first.places[key].name for key, p in one.places.items()}
-    upwards = {p.name: not p.flipped for p in first.places.values() if not p.scalar}
-    found = oriented(one, names, [d for d in first.array.dimensions if d in names.values()], upwards)
+    if candidate is first:
+        return candidate.array
+    names = {p.name: first.axes[key].name for key, p in candidate.axes.items()}
+    increasing = {p.name: not p.flipped for p in first.axes.values() if not p.scalar}
+    result = oriented(candidate, names, [d for d in first.array.dimensions if d in names.values()], increasing)
     units, calendar = first.array.units, first.array.calendar
-    if (found.units, found.calendar) == (units, calendar) or found.units is None or units is None:
-        return found
-    return found.to_units(units, calendar)
+    if (result.units, result.calendar) == (units, calendar) or result.units is None or units is None:
+        return result
+    return result.to_units(units, calendar)
 
 
 def _source(array: MasterArray) -> object:
-    """Return what is the same for arrays that show the same variable of the same local file alike; None where unknown."""
+    """Return a key of the stored values that an array shows, None if unknown.
+
+    Arrays that show the same variable of the same local file in the same way have equal keys.
+    """
     matrix = array._matrix
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or matrix.parts.starts or matrix.parts.steps:
         return None
@@ -183,7 +203,7 @@ def _source(array: MasterArray) -> object:
         return None
     try:
         status = os.stat(uri)
-    except (OSError, ValueError):  # not local, or gone
+    except (OSError, ValueError):  # not local, or missing
         return None
     name = matrix.references.variables[int(matrix.references.variable[ref])]
     shown = matrix.references.template_of(ref), matrix.dimensions, matrix.directions, array.shape
@@ -191,26 +211,26 @@ def _source(array: MasterArray) -> object:
 
 
 def _blocks(array: MasterArray) -> Iterator[Any]:
-    """Yield the values in blocks, masked; where the blocks lie depends on the shape alone."""
+    """Yield the values in masked blocks, which depend on the shape alone."""
     return (array.read(key, masked=True) for key in _keys(array.shape))
 
 
 def _keys(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Yield the keys of blocks of about `BLOCK` elements, along the first dimensions."""
+    """Yield keys of blocks of about `BLOCK` elements, in C order."""
     if not shape:
         yield ()
         return
-    each = prod(shape[1:])
-    rows = max(1, BLOCK // max(1, each))
+    row_size = prod(shape[1:])
+    rows = max(1, BLOCK // max(1, row_size))
     for start in range(0, shape[0], rows):
-        for rest in _keys(shape[1:]) if each > BLOCK else [()]:
+        for rest in _keys(shape[1:]) if row_size > BLOCK else [()]:
             yield (slice(start, start + rows), *rest)
 
 
 def digest(block: Any) -> bytes:
-    """Return a digest of a masked array that is the same exactly for equal values.
+    """Return a digest of a masked array; equal values give equal digests.
 
-    Dtypes may differ, NaN is equal to NaN and -0.0 to 0.0; what lies under the mask does not count.
+    Dtypes may differ, NaN equals NaN and -0.0 equals 0.0; masked values are ignored.
 
     >>> digest(np.ma.array([1, 2])) == digest(np.ma.array([1.0, 2.0]))
     True
@@ -231,7 +251,10 @@ def digest(block: Any) -> bytes:
 
 
 def _plain(values: np.ndarray) -> np.ndarray | None:
-    """Return numbers in the smallest of a few dtypes that holds them all exactly, one pattern of bits each; else None."""
+    """Return numbers in the smallest common dtype that holds them exactly.
+
+    Equal numbers have equal bytes. None for other values.
+    """
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind in "biu":
         return _plain_integers(values)
@@ -244,21 +267,21 @@ def _plain(values: np.ndarray) -> np.ndarray | None:
         return None
     with np.errstate(all="ignore"):
         if size != 4:
-            narrow = values.astype(np.float32)
-            values = narrow if np.array_equal(narrow, values, equal_nan=True) else values
+            single = values.astype(np.float32)
+            values = single if np.array_equal(single, values, equal_nan=True) else values
         values = values + values.dtype.type(0)  # -0.0 becomes 0.0
-    absent = np.isnan(values)
-    if absent.any():
-        values[absent] = np.nan
+    nan = np.isnan(values)
+    if nan.any():
+        values[nan] = np.nan
     return values
 
 
 def _plain_integers(values: np.ndarray) -> np.ndarray:
     unsigned = values.dtype.kind == "u" and values.dtype.itemsize == 8
     wide = values.astype(np.uint64 if unsigned else np.int64)
-    beyond = 2.0**64 if unsigned else 2.0**63  # the largest are rounded to this, which is no such integer any more
+    limit = 2.0**64 if unsigned else 2.0**63  # the largest integers are rounded to this, which is out of range
     for dtype in (np.dtype("f4"), np.dtype("f8")):
         floats = wide.astype(dtype)
-        if not np.greater_equal(floats, beyond).any() and np.array_equal(floats.astype(wide.dtype), wide):
+        if not np.greater_equal(floats, limit).any() and np.array_equal(floats.astype(wide.dtype), wide):
             return floats
     return wide if (wide > np.iinfo(np.int64).max).any() else wide.astype(np.int64)

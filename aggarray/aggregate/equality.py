@@ -1,4 +1,4 @@
-"""Do two arrays have the same coordinate, and if not, where do they differ?
+"""Comparison of coordinates of two arrays.
 
 Coordinates are compared after conforming names, dimension order, directions, units and calendar, within a tolerance that
 scales with their spacing plus the rounding of the coarser dtype.
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, AxisCoordinate, Candidate, is_mapping
-from aggarray.aggregate.orientation import oriented, unplaced_names
+from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.arrays import MasterArray
 from aggarray.cf.units import conversion, conversion_between
@@ -20,50 +20,53 @@ from aggarray.formats.templates import text_attribute
 Units = tuple[str | None, str | None]
 
 
-def reference_units(places: Iterable[AxisCoordinate]) -> Units:
-    """Return units and calendar of the first of places that has a coordinate."""
-    for place in places:
-        if place.coordinate is not None:
-            return place.coordinate.units, place.coordinate.calendar
+def reference_units(axes: Iterable[AxisCoordinate]) -> Units:
+    """Return units and calendar of the first axis that has a coordinate."""
+    for axis in axes:
+        if axis.coordinate is not None:
+            return axis.coordinate.units, axis.coordinate.calendar
     return None, None
 
 
-def roundings(places: Sequence[AxisCoordinate], units: Units) -> list[float]:
-    """Return by how much the values of each place may be off: by the rounding of their dtype and of their conversion.
+def roundings(axes: Sequence[AxisCoordinate], units: Units) -> list[float]:
+    """Return the rounding error of the values of each axis.
 
-    These are powers of two, so that an archive has a few.
+    It includes the dtype and the conversion to ``units``. All are powers of two, so that an archive has few different ones.
     """
     largest: dict[tuple[str | None, str | None, Any] | None, float] = {None: 0.0}
-    kinds = []
-    for place in places:
-        kind = None
-        if place.coordinate is not None and np.isfinite(place.largest):
-            kind = (place.coordinate.units, place.coordinate.calendar, place.coordinate.dtype)
-            largest[kind] = max(largest.get(kind, 0.0), place.largest)
-        kinds.append(kind)
-    found = {k: 0.0 if k is None else _rounding(most, k[2], k[:2], units) for k, most in largest.items()}
-    level = {k: float(2.0 ** np.ceil(np.log2(r))) if r > 0 else 0.0 for k, r in found.items()}
-    return [level[kind] for kind in kinds]
+    keys = []
+    for axis in axes:
+        key = None
+        if axis.coordinate is not None and np.isfinite(axis.largest):
+            key = (axis.coordinate.units, axis.coordinate.calendar, axis.coordinate.dtype)
+            largest[key] = max(largest.get(key, 0.0), axis.largest)
+        keys.append(key)
+    errors = {k: 0.0 if k is None else _rounding(most, k[2], k[:2], units) for k, most in largest.items()}
+    level = {k: float(2.0 ** np.ceil(np.log2(r))) if r > 0 else 0.0 for k, r in errors.items()}
+    return [level[key] for key in keys]
 
 
-def _rounding(largest: float, dtype: Any, given: Units, wanted: Units) -> float:
+def _rounding(largest: float, dtype: Any, units: Units, target: Units) -> float:
     own = float(np.finfo(dtype).eps) * largest if dtype.kind == "f" else 0.0
-    if given == wanted:
+    if units == target:
         return own
-    change = conversion(*given, *wanted)
-    slope = abs(float(change.slope))
-    if change.identity or (dtype.kind in "iu" and change.integer_exact):
+    conversion_ = conversion(*units, *target)
+    slope = abs(float(conversion_.slope))
+    if conversion_.identity or (dtype.kind in "iu" and conversion_.integer_exact):
         return own * slope
-    # The conversion computes in float64: its own rounding comes on top.
-    return own * slope + EPSILON * (largest * slope + abs(float(change.offset)))
+    # The conversion adds the rounding error of float64.
+    return own * slope + EPSILON * (largest * slope + abs(float(conversion_.offset)))
 
 
-#: Horizontal coordinates (CF section 4 and appendix F): where they differ, so do the grids.
+#: Horizontal coordinates (CF section 4 and appendix F); they differ between grids.
 HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "projection_x_coordinate", "projection_y_coordinate")
 
 
 def is_longitude(coordinate: MasterArray) -> bool:
-    """Tell whether a coordinate is a longitude in degrees, which means the same after a whole turn (CF section 4.2)."""
+    """Return whether a coordinate is a longitude in degrees (CF section 4.2).
+
+    Such coordinates are equal modulo 360.
+    """
     if coordinate.dtype.kind not in "iuf":
         return False
     named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
@@ -71,22 +74,22 @@ def is_longitude(coordinate: MasterArray) -> bool:
 
 
 def is_horizontal(coordinate: MasterArray) -> bool:
-    """Tell whether a coordinate is a latitude, a longitude or a projection's x or y."""
+    """Return whether a coordinate is horizontal: latitude, longitude, x or y."""
     name, axis = (text_attribute(coordinate.attrs.get(attribute)) for attribute in ("standard_name", "axis"))
     return name in HORIZONTAL or axis in ("X", "Y") or coordinate.units in EAST or coordinate.units in NORTH
 
 
 def difference(one: Candidate, other: Candidate, names: tuple[str, str], fraction: float) -> str | None:
-    """Return where a coordinate of two arrays differs, in words; None where it does not.
+    """Return a text on how a coordinate of two arrays differs, None if equal.
 
-    ``names``: what it is called in each. ``fraction``: of the smallest spacing, within which values are equal.
+    ``names``: its name in each array. ``fraction``: of the smallest spacing, within which values are equal.
     """
     a, b = one.array.coords[names[0]], other.array.coords.get(names[1])
     if b is None:
         return f"{names[0]} is absent"
     if a is b:
         return None
-    if _plainly_equal(a, b) or is_mapping(a):  # the value of a mapping means nothing, its attributes are in the signature
+    if _equal_as_scanned(a, b) or is_mapping(a):  # a mapping has no value; its attributes are in the signature
         return None
     try:
         x, y = _comparable(one, other, a, b)
@@ -105,8 +108,11 @@ def _identical(x: np.ndarray, y: np.ndarray) -> bool:
     return np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f")
 
 
-def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
-    """Tell whether two coordinates that scanning has read are equal as they stand: most are."""
+def _equal_as_scanned(a: MasterArray, b: MasterArray) -> bool:
+    """Return whether two scanned coordinates are equal without conversion.
+
+    Most are.
+    """
     if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
         return False
     x, y = a._known[0], b._known[0]
@@ -116,25 +122,25 @@ def _plainly_equal(a: MasterArray, b: MasterArray) -> bool:
 
 
 def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of both in the dimension order, directions and units of the first."""
-    alike = a.dimensions == b.dimensions and a.directions == b.directions and a.shape == b.shape
-    if not alike:
-        keys = {p.name: key for key, p in one.places.items()}
-        upwards = {d: not one.places[keys[d]].flipped for d in a.dimensions if d in keys}
-        renamed = {p.name: one.places[key].name for key, p in other.places.items() if key in one.places}
+    """Return the values of both in the dimensions and units of the first."""
+    aligned = a.dimensions == b.dimensions and a.directions == b.directions and a.shape == b.shape
+    if not aligned:
+        keys = {p.name: key for key, p in one.axes.items()}
+        increasing = {d: not one.axes[keys[d]].flipped for d in a.dimensions if d in keys}
+        renamed = {p.name: one.axes[key].name for key, p in other.axes.items() if key in one.axes}
         order = list(a.dimensions)
-        b = oriented(other, {**unplaced_names(other, b, order), **renamed}, order, upwards, b)
+        b = oriented(other, {**unmatched_names(other, b, order), **renamed}, order, increasing, b)
         for d in order:
             if d not in keys and b.directions[order.index(d)] != a.directions[order.index(d)]:
                 b = b.flip(d)
     (x, x_mask), (y, y_mask) = a._values_and_mask(), b._values_and_mask()
-    change = conversion_between(b._step, a._step)
-    y = y if change.identity else change(y, y_mask)
+    conversion_ = conversion_between(b._step, a._step)
+    y = y if conversion_.identity else conversion_(y, y_mask)
     return _blanked(x, x_mask), _blanked(y, y_mask)
 
 
 def _blanked(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """Make missing values equal to each other, whatever stands for them."""
+    """Replace missing values by NaN, so that they are comparable."""
     if mask is None or not mask.any() or values.dtype.kind not in "iuf":
         return values
     return np.where(mask, np.nan, values)
@@ -144,7 +150,10 @@ Valued = tuple[MasterArray, np.ndarray]
 
 
 def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction: float) -> tuple[float, float]:
-    """Return (spacing, allowed difference); bounds take the spacing of their coordinate."""
+    """Return (spacing, allowed difference).
+
+    Bounds have the spacing of their coordinate.
+    """
     (a, x), (b, y) = pair
     if x.dtype.kind not in "iuf" or y.dtype.kind not in "iuf":
         return 0.0, 0.0
@@ -158,41 +167,41 @@ def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction
 
 
 def _spacing(values: np.ndarray) -> float:
-    """Return the smallest distance between different neighbours along any dimension, 0 where there is none."""
-    found = []
+    """Return the smallest distance between different neighbours, else 0."""
+    spacings = []
     for axis in range(values.ndim):
         steps = np.abs(np.diff(values.astype(np.float64), axis=axis))
         steps = steps[steps > 0]
-        found += [float(steps.min())] if steps.size else []
-    return min(found, default=0.0)
+        spacings += [float(steps.min())] if steps.size else []
+    return min(spacings, default=0.0)
 
 
 def _first_difference(name: str, x: np.ndarray, y: np.ndarray, tolerances: tuple[float, float]) -> str | None:
     spacing, allowed = tolerances
     if x.dtype.kind in "iuf" and y.dtype.kind in "iuf":
-        apart = np.abs(x.astype(np.float64) - y.astype(np.float64))
-        wrong = ~((apart <= allowed) | (np.isnan(x) & np.isnan(y)))
+        distances = np.abs(x.astype(np.float64) - y.astype(np.float64))
+        differs = ~((distances <= allowed) | (np.isnan(x) & np.isnan(y)))
     else:
-        apart, wrong = np.zeros(x.shape), np.asarray(x != y)
-    if not wrong.any():
+        distances, differs = np.zeros(x.shape), np.asarray(x != y)
+    if not differs.any():
         return None
-    index = np.unravel_index(int(wrong.argmax()), x.shape) if x.ndim else ()
+    index = np.unravel_index(int(differs.argmax()), x.shape) if x.ndim else ()
     where = f" at index {', '.join(map(str, index))}" if x.ndim else ""
     scale = ""
-    if x.dtype.kind in "iuf" and x.ndim and np.isfinite(apart[index]):
-        scale = f", {apart[index]:.3g} apart"
+    if x.dtype.kind in "iuf" and x.ndim and np.isfinite(distances[index]):
+        scale = f", a difference of {distances[index]:.3g}"
         scale += f", more than {allowed / spacing:.3g} of its spacing {spacing:.6g}" if spacing else ""
     return f"{name} differs{where}: {shown_pair(x[index], y[index])}{scale}"
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message shows it."""
+    """Return a value as messages show it."""
     item = value.item() if hasattr(value, "item") else value
     return f"{item:.10g}" if isinstance(item, float) else repr(item)
 
 
 def shown_pair(one: Any, other: Any) -> str:
-    """Return two values as a message shows them, with as many digits as tell them apart.
+    """Return two values as messages show them, with enough digits to differ.
 
     >>> shown_pair(1.0, 2.0), shown_pair(1.0, 1.0000000000000002)
     ('1 and 2', '1.0 and 1.0000000000000002')
@@ -203,12 +212,12 @@ def shown_pair(one: Any, other: Any) -> str:
     return " and ".join(texts)
 
 
-def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str:
-    """Say how the coordinates of two arrays along one place keep them apart."""
+def describe_axis_difference(key: str, members: Sequence[Candidate], fraction: float) -> str:
+    """Return a text on how the coordinates of two arrays differ along an axis."""
     one, other = members
-    units = reference_units([one.places[key], other.places[key]])
-    x, y = one.places[key].values(*units), other.places[key].values(*units)
-    name = one.places[key].name
+    units = reference_units([one.axes[key], other.axes[key]])
+    x, y = one.axes[key].values(*units), other.axes[key].values(*units)
+    name = one.axes[key].name
     numeric = x.dtype.kind in "iuf" and y.dtype.kind in "iuf"
     if len(x) == len(y) and numeric and len(x) > 1:
         spacing = min(_spacing(x), _spacing(y))
@@ -221,7 +230,7 @@ def differ_along(key: str, members: Sequence[Candidate], fraction: float) -> str
         return f"{name} differs: {_extent(x)} and {_extent(y)}"
     text = f"{name} has {_extent(x)} and {_extent(y)}"
     between = _between(x, y)
-    return text if between is None else f"{text}; {shown(between)} falls between those of the other"
+    return text if between is None else f"{text}; {shown(between)} is between values of the other"
 
 
 def _extent(values: np.ndarray) -> str:
@@ -231,9 +240,12 @@ def _extent(values: np.ndarray) -> str:
 
 
 def _between(x: np.ndarray, y: np.ndarray) -> Any:
-    """Return a value of one ascending coordinate that lies within the other but is none of its values; None without."""
+    """Return a value of one ascending coordinate between values of the other.
+
+    None if there is no such value.
+    """
     for one, other in ((x, y), (y, x)):
-        found = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
-        if found.size:
-            return found[0]
+        inside = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
+        if inside.size:
+            return inside[0]
     return None

@@ -1,7 +1,7 @@
-"""Which of the arrays that might be joined are, and in which groups?
+"""Division of candidates of one signature into groups that can be joined.
 
-`split` takes candidates of one signature: repeats are used once, longitudes are turned, interleaved arrays cut into runs, and
-the rules divide until those that are left together can be joined. Every division is recorded with its reason.
+`split` leaves out duplicates, unwraps longitudes, cuts interleaved arrays into runs, and applies the split rules until each
+group can be joined. Every division is recorded with its reason.
 """
 
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
-from aggarray.aggregate.duplicates import Chains, Note, without_duplicates
+from aggarray.aggregate.duplicates import DigestCache, Note, without_duplicates
 from aggarray.aggregate.equality import is_longitude
 from aggarray.aggregate.join import Frame
 from aggarray.aggregate.longitude import unwrapped
@@ -27,62 +27,72 @@ Refuse = Callable[[Candidate, Candidate, str, str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joinable:
-    """Candidates in order, the first first, with their positions and which serves where several do."""
+    """Ordered candidates with their positions.
 
-    found: list[Candidate]
+    ``overlap``: as in `Rules`, which one serves positions that several cover.
+    """
+
+    candidates: list[Candidate]
     frame: Frame
     overlap: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinObserver:
-    """Who is told: ``refuse`` (array apart, its relative, rule, reason), ``repeated`` (repeat, kept); what they remember."""
+    """Callbacks of `split` and its state.
+
+    ``refuse``: called with (separate array, its relative, rule, reason); ``repeated``: with (duplicate, kept); ``reported``:
+    numbers of the arrays whose overlaps have been reported; ``digests``: digests of values read so far.
+    """
 
     refuse: Refuse
     repeated: Note
-    told: set[int] = field(default_factory=set)
-    chains: Chains = field(default_factory=Chains)
+    reported: set[int] = field(default_factory=set)
+    digests: DigestCache = field(default_factory=DigestCache)
 
 
-def split(found: list[Candidate], rules: Rules, ears: JoinObserver) -> Iterator[Joinable]:
-    """Yield groups that can be joined; everything that stays apart is told to ``ears``."""
-    waiting = [sorted(found, key=lambda c: (c.uri, c.array.name or "", c.number))]
-    while waiting:
-        group = waiting.pop(0)
+def split(candidates: list[Candidate], rules: Rules, observer: JoinObserver) -> Iterator[Joinable]:
+    """Yield groups that can be joined; refusals are reported to ``observer``."""
+    pending = [sorted(candidates, key=lambda c: (c.uri, c.array.name or "", c.number))]
+    while pending:
+        group = pending.pop(0)
         view = View(group, rules)
         if len(group) == 1:
-            yield _placed(view, list(range(len(group))))
+            yield _joinable(view, list(range(len(group))))
             continue
-        changed = _changed(view, ears)
+        changed = _simplified(view, observer)
         if changed is not None:
-            waiting.insert(0, changed)
+            pending.insert(0, changed)
             continue
         division = next((d for d in (rule(view) for rule in RULES) if d is not None), None)
         runs = cut(view) if division is not None and division.rule == "coordinate_values" else None
         if runs is not None:
-            waiting.insert(0, runs)
+            pending.insert(0, runs)
             continue
         if division is not None:
-            waiting[:0] = [_complete_copies(part) for part in _separated(view, division, ears)]
+            pending[:0] = [_uncut(part) for part in _divide(view, division, observer)]
             continue
-        rounds, blocked = _served(view)
+        rounds, blocked = _assign_rounds(view)
         if not blocked:
-            yield _placed(view, rounds[0])
+            yield _joinable(view, rounds[0])
             continue
-        _report_overlaps(view, rounds, blocked, ears)
-        waiting[:0] = [_complete_copies([view.group[row] for row in rows]) for rows in rounds]
+        _report_overlaps(view, rounds, blocked, observer)
+        pending[:0] = [_uncut([view.group[row] for row in rows]) for rows in rounds]
 
 
-def _changed(view: View, ears: JoinObserver) -> list[Candidate] | None:
-    """Return the group without repeats, or with longitudes turned; None where there is neither."""
-    if view.broken is not None or any(one.whole for one in view.group):
+def _simplified(view: View, observer: JoinObserver) -> list[Candidate] | None:
+    """Return the group without duplicates, or with unwrapped longitudes.
+
+    None if neither changes it.
+    """
+    if view.unconvertible is not None or any(candidate.cut_from for candidate in view.group):
         return None
-    kept = without_duplicates(view, ears.repeated, ears.chains)
+    kept = without_duplicates(view, observer.repeated, observer.digests)
     return kept if kept is not None else unwrapped(view)
 
 
-def _separated(view: View, division: Division, ears: JoinObserver) -> list[list[Candidate]]:
-    """Divide by class, the largest class first; each other one is told how it differs from that."""
+def _divide(view: View, division: Division, observer: JoinObserver) -> list[list[Candidate]]:
+    """Divide by class, the largest first; report the refusal of each other."""
     members: dict[int, list[Candidate]] = {}
     for number, candidate in zip(division.classes, view.group, strict=True):
         members.setdefault(number, []).append(candidate)
@@ -90,19 +100,23 @@ def _separated(view: View, division: Division, ears: JoinObserver) -> list[list[
         members = {row: [one] for row, one in enumerate(view.group)}
     parts = sorted(members.values(), key=lambda m: -len(m))
     for part in parts[1:]:
-        ears.refuse(part[0], parts[0][0], division.rule, division.reason(parts[0][0], part[0]))
+        observer.refuse(part[0], parts[0][0], division.rule, division.reason(parts[0][0], part[0]))
     return parts
 
 
-def _complete_copies(group: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates with runs put back together: what is joined in the end is cut anew."""
-    return list({c.number: c.whole or c for c in group}.values()) if any(c.whole for c in group) else list(group)
+def _uncut(group: Sequence[Candidate]) -> list[Candidate]:
+    """Replace runs by the candidates that they were cut from.
+
+    The runs of the next group are cut anew.
+    """
+    return list({c.number: c.cut_from or c for c in group}.values()) if any(c.cut_from for c in group) else list(group)
 
 
-def _place(view: View) -> Callable[[int], tuple[object, ...]]:
-    """Return what orders the rows of a view: the lowest along the dimensions, then by URI; what covers nothing comes last.
+def _sort_key(view: View) -> Callable[[int], tuple[object, ...]]:
+    """Return the sort key of the rows of a view.
 
-    Runs lie where the array lies that they were cut from, and then in their own order.
+    Rows are ordered by lowest position, then by URI; empty ones come last. Runs are at the position of the array that they were
+    cut from, then in their own order.
     """
     boxes, _ = view.boxes(list(view.varying))
     empty = (boxes[:, :, 0] == boxes[:, :, 1]).any(axis=1)
@@ -111,85 +125,85 @@ def _place(view: View) -> Callable[[int], tuple[object, ...]]:
         start = boxes[row, :, 0].tolist()
         lowest[one.number] = list(map(min, start, lowest.get(one.number, start)))
 
-    def place(row: int) -> tuple[object, ...]:
+    def sort_key(row: int) -> tuple[object, ...]:
         one = view.group[row]
         own = boxes[row, :, 0].tolist()
         return bool(empty[row]), one.rank, lowest[one.number], one.uri, one.array.name or "", one.number, own
 
-    return place
+    return sort_key
 
 
-def _placed(view: View, rows: Sequence[int]) -> Joinable:
+def _joinable(view: View, rows: Sequence[int]) -> Joinable:
     """Return members with their positions, in order."""
     keys = list(view.varying)
     boxes, shape = view.boxes(keys)
-    rows = sorted(rows, key=_place(view))
+    rows = sorted(rows, key=_sort_key(view))
     frame = Frame(
         dict(zip(keys, shape, strict=True)),
         {k: boxes[rows, axis, 0] for axis, k in enumerate(keys)},
         {k: boxes[rows, axis, 1] for axis, k in enumerate(keys)},
         view.tied,
     )
-    found = [view.group[row] for row in rows]
-    versions = len({one.rank for one in found}) > 1
-    return Joinable(found, frame, "first" if versions else view.rules.overlap)
+    candidates = [view.group[row] for row in rows]
+    versions = len({candidate.rank for candidate in candidates}) > 1
+    return Joinable(candidates, frame, "first" if versions else view.rules.overlap)
 
 
-def _served(view: View) -> tuple[list[list[int]], dict[int, int]]:
-    """Return rows that find their cells free together, in rounds, and {each one not of the first round: the row in its way}.
+def _assign_rounds(view: View) -> tuple[list[list[int]], dict[int, int]]:
+    """Return rounds of rows without overlap, and {blocked row: its blocker}.
 
-    Each round serves what it can of what those before have left over; the last may be rows that are yet to be looked at
-    by themselves. Versions do not compete.
+    Each round serves what it can of the rows that remain; the last round may hold rows that are examined separately. Versions
+    do not compete.
     """
-    everyone = list(range(len(view.group)))
+    all_rows = list(range(len(view.group)))
     if view.rules.overlap != "refuse":
-        return [everyone], {}
+        return [all_rows], {}
     keys = list(view.varying)
     boxes, shape = view.boxes(keys)
     boxes, shape = (boxes, shape) if keys else (np.tile([0, 1], (len(boxes), 1, 1)), (1,))
     by_rank: dict[int, list[int]] = {}
-    for row in everyone:
+    for row in all_rows:
         by_rank.setdefault(view.group[row].rank, []).append(row)
-    line = _line(view)
-    place = _place(view)
+    axis = _deciding_axis(view)
+    sort_key = _sort_key(view)
     rounds: list[list[int]] = [[]]
     blocked: dict[int, int] = {}
     for rows in by_rank.values():
         if refine(boxes[rows], shape, list(map(str, range(len(shape)))), "all").overlap is None:
             rounds[0] += rows
-        elif line is None:
-            rounds[0] += _serve(view, (sorted(rows, key=place), boxes, shape), blocked)
+        elif axis is None:
+            rounds[0] += _serve_first(view, (sorted(rows, key=sort_key), boxes, shape), blocked)
         else:
-            _serve_in_rounds((sorted(rows, key=place), boxes[:, line]), rounds, blocked)
+            _assign_spans((sorted(rows, key=sort_key), boxes[:, axis]), rounds, blocked)
     if blocked and len(rounds) == 1:
-        # What covers the same positions need not be compared again.
+        # Without varying axes all cover the same positions: each is separate.
         rounds += [list(blocked)] if keys else [[row] for row in blocked]
     return rounds, blocked
 
 
-def _line(view: View) -> int | None:
-    """Return which of the varying places alone decides about overlaps, now and among any of the members.
+def _deciding_axis(view: View) -> int | None:
+    """Return the varying axis that alone decides about overlaps.
 
-    None where there are more, and where members on their own may be joined otherwise: runs, longitudes, interleaved arrays.
+    None where several do, and where members may be joined differently in smaller groups: runs, longitudes, interleaved arrays.
     """
     several = [(axis, key) for axis, (key, different) in enumerate(view.varying.items()) if different > 1]
-    if len(several) != 1 or any(one.whole for one in view.group):
+    if len(several) != 1 or any(one.cut_from for one in view.group):
         return None
     axis, key = several[0]
-    coordinate = view.group[0].places[key].coordinate
+    coordinate = view.group[0].axes[key].coordinate
     layout = view.layouts[key]
     if coordinate is None or is_longitude(coordinate) or not all(map(layout.contiguous, range(len(layout.positions)))):
         return None
     return axis
 
 
-def _serve_in_rounds(where: tuple[list[int], np.ndarray], rounds: list[list[int]], blocked: dict[int, int]) -> None:
-    """Serve spans in order, each in the first round where it finds its positions free.
+def _assign_spans(rows_and_spans: tuple[list[int], np.ndarray], rounds: list[list[int]], blocked: dict[int, int]) -> None:
+    """Assign spans in order to the first round where their positions are free.
 
-    ``where``: rows by their lowest position, what covers nothing last, and the span of every row: int64 (rows, 2).
+    ``rows_and_spans``: rows by lowest position, empty ones last, and the span of every row: int64 (rows, 2).
     """
-    rows, spans = where
-    ends = np.zeros(len(rows), np.int64)  # how far each round is taken
+    rows, spans = rows_and_spans
+    ends = np.zeros(len(rows), np.int64)  # the end of the positions taken in each round
     used = 0
     first: list[int] = []
     for row in rows:
@@ -210,9 +224,12 @@ def _serve_in_rounds(where: tuple[list[int], np.ndarray], rounds: list[list[int]
             first.append(row)
 
 
-def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], blocked: dict[int, int]) -> list[int]:
-    """Return which of the rows are served first, in order; runs of one array are served together or not at all."""
-    rows, boxes, shape = where
+def _serve_first(view: View, rows_and_boxes: tuple[list[int], np.ndarray, Sequence[int]], blocked: dict[int, int]) -> list[int]:
+    """Return the rows that are served first, in order.
+
+    All runs of one array are served, or none.
+    """
+    rows, boxes, shape = rows_and_boxes
     cover = refine(boxes[rows], shape, list(map(str, range(len(shape)))), "every")
     owner = np.full(prod(cover.shape), -1, np.int64)
     begins = np.searchsorted(cover.box, np.arange(len(rows) + 1))
@@ -221,36 +238,36 @@ def _serve(view: View, where: tuple[list[int], np.ndarray, Sequence[int]], block
     for row in rows:
         runs.setdefault(view.group[row].number, []).append(row)
     kept: list[int] = []
-    for together in runs.values():
-        wanted = np.concatenate([cells[row] for row in together])
-        taken = owner[wanted][owner[wanted] >= 0]
+    for array_rows in runs.values():
+        requested = np.concatenate([cells[row] for row in array_rows])
+        taken = owner[requested][owner[requested] >= 0]
         if taken.size:
-            blocked.update(dict.fromkeys(together, int(taken[0])))
+            blocked.update(dict.fromkeys(array_rows, int(taken[0])))
         else:
-            for row in together:
+            for row in array_rows:
                 owner[cells[row]] = row
-            kept += together
+            kept += array_rows
     return kept
 
 
-def _report_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], ears: JoinObserver) -> None:
-    """Tell why the first of each later round stays apart, each once."""
+def _report_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], observer: JoinObserver) -> None:
+    """Report the first row of each later round as refused, each array once."""
     for rows in rounds[1:]:
-        row = next((r for r in rows if view.group[r].number not in ears.told), None)
+        row = next((r for r in rows if view.group[r].number not in observer.reported), None)
         if row is not None:
-            one, by = view.group[row], blocked[row]
-            ears.told.add(one.number)
-            ears.refuse(one, view.group[by], "overlap", _overlap(view, row, by))
+            candidate, by = view.group[row], blocked[row]
+            observer.reported.add(candidate.number)
+            observer.refuse(candidate, view.group[by], "overlap", _overlap(view, row, by))
 
 
 def _overlap(view: View, row: int, by: int) -> str:
-    """Say where two candidates overlap."""
+    """Return the text on the positions at which two candidates overlap."""
     keys = list(view.varying)
-    place = view.group[row].places
+    axes = view.group[row].axes
     if not keys:
-        without = [p.name for p in place.values() if p.coordinate is None]
+        without = [p.name for p in axes.values() if p.coordinate is None]
         if without:
-            text = f"{', '.join(without)} has no coordinate, so nothing tells their order"
+            text = f"{', '.join(without)} has no coordinate that gives an order"
             return f"{text}; Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
         text = "all their coordinates are equal: they cover the same positions, and their values differ"
         return f"{text}; leave one out, or give Rules(overlap='first')"
@@ -259,5 +276,5 @@ def _overlap(view: View, row: int, by: int) -> str:
         covers = [view.layouts[key].positions[view.layouts[key].classes[r]] for r in (row, by)]
         ends = [(cover[0], cover[-1]) for cover in covers]
         low, high = (view.value(key, int(p), (by, row)) for p in (max(e[0] for e in ends), min(e[1] for e in ends)))
-        spans.append(f"{place[key].name} {low} to {high}")
+        spans.append(f"{axes[key].name} {low} to {high}")
     return f"they overlap at {', '.join(spans)}; give Rules(overlap='first') or 'last' to say which serves them"

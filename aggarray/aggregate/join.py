@@ -1,7 +1,7 @@
-"""How do arrays whose positions are known become one master array?
+"""Join of arrays with known positions into one master array.
 
 The first array (lowest along the sorted dimensions, then by URI) gives units, calendar, dimension order, names, directions
-and missing value; coordinates that span a joined dimension are joined the same way, the others are the first's.
+and missing value. Coordinates that span a joined dimension are joined the same way; the others are the first's.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, identity_of
-from aggarray.aggregate.orientation import in_memory, oriented, unplaced_names
+from aggarray.aggregate.orientation import in_memory, oriented, unmatched_names
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.arrays.build import common_dtype
@@ -26,10 +26,10 @@ from aggarray.partition.tiling import Cells, gather, tile
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """The positions of candidates along the places that are joined.
+    """The positions of candidates along the joined axes.
 
     ``sizes``: {identity: size of the union}; ``starts``, ``stops``: {identity: int64 per candidate}; ``tied``: {identity of a
-    scalar coordinate: place along which it changes}.
+    scalar coordinate: axis along which it changes}.
     """
 
     sizes: Mapping[str, int]
@@ -44,50 +44,53 @@ class Frame:
         return Frame(self.sizes, starts, stops, self.tied)
 
 
-def join(found: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
-    """Join candidates at the positions of a frame; ``found`` is ordered, the first first.
+def join(candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
+    """Join candidates, the first array first, at the positions of a frame.
 
-    Raises AggregationError where they overlap or cannot be held in one matrix.
+    Raises AggregationError where they overlap or need a matrix that is too large.
     """
-    first = found[0]
+    first = candidates[0]
     order = _order(first, frame)
-    upwards = {d: _upwards(first, key, d, rules) for key, d in order.items()}
-    names = [_names(c, order) for c in found]
-    pieces = [oriented(c, own, list(order.values()), upwards) for c, own in zip(found, names, strict=True)]
-    boxes = _boxes(pieces, order, frame, upwards)
-    master = assemble(pieces, boxes, rules, [c.uri for c in found])
-    return replace(master, coords=_coords(found, frame, rules, (order, upwards, master.file_attrs, names), master))
+    increasing = {d: _is_increasing(first, key, d, rules) for key, d in order.items()}
+    names = [_names(c, order) for c in candidates]
+    pieces = [oriented(c, own, list(order.values()), increasing) for c, own in zip(candidates, names, strict=True)]
+    boxes = _boxes(pieces, order, frame, increasing)
+    master = assemble(pieces, boxes, rules, [c.uri for c in candidates])
+    return replace(master, coords=_coords(candidates, frame, rules, (order, increasing, master.file_attrs, names), master))
 
 
 def _order(first: Candidate, frame: Frame) -> dict[str, str]:
-    """Return {identity: name} of the master's dimensions: scalar coordinates that are joined lead."""
-    own = {p.name: key for key, p in first.places.items() if not p.scalar}
-    led = {key: p.name for key, p in first.places.items() if p.scalar and key in frame.sizes}
-    return {**led, **{own[d]: d for d in first.array.dimensions}}
+    """Return {identity: name} of the master's dimensions.
+
+    Joined scalar coordinates lead.
+    """
+    own = {p.name: key for key, p in first.axes.items() if not p.scalar}
+    leading = {key: p.name for key, p in first.axes.items() if p.scalar and key in frame.sizes}
+    return {**leading, **{own[d]: d for d in first.array.dimensions}}
 
 
 def _names(candidate: Candidate, order: Mapping[str, str]) -> dict[str, str]:
-    """Return {own name: master's name} of the places of a candidate."""
-    return {p.name: order[key] for key, p in candidate.places.items() if key in order}
+    """Return {own name: master's name} of the axes of a candidate."""
+    return {p.name: order[key] for key, p in candidate.axes.items() if key in order}
 
 
-def _upwards(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
-    wanted = rules.directions.get(dimension, rules.directions.get(key))
-    if wanted is not None:
-        return bool(wanted)
-    place = first.places[key]
-    if place.coordinate is None and not place.scalar:
-        return first.array.directions[first.array.dimensions.index(place.name)]
-    return not place.flipped
+def _is_increasing(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
+    requested = rules.directions.get(dimension, rules.directions.get(key))
+    if requested is not None:
+        return bool(requested)
+    axis = first.axes[key]
+    if axis.coordinate is None and not axis.scalar:
+        return first.array.directions[first.array.dimensions.index(axis.name)]
+    return not axis.flipped
 
 
-def _boxes(pieces: Sequence[MasterArray], order: Mapping[str, str], frame: Frame, upwards: Mapping[str, bool]) -> np.ndarray:
-    """Return where each piece lies in the master: int64 (pieces, dimensions, 2)."""
+def _boxes(pieces: Sequence[MasterArray], order: Mapping[str, str], frame: Frame, increasing: Mapping[str, bool]) -> np.ndarray:
+    """Return the box of each piece in the master: int64 (pieces, axes, 2)."""
     boxes = np.zeros((len(pieces), len(order), 2), np.int64)
     for axis, (key, dimension) in enumerate(order.items()):
         if key not in frame.sizes:
             boxes[:, axis, 1] = pieces[0].shape[axis]
-        elif upwards[dimension]:
+        elif increasing[dimension]:
             boxes[:, axis] = np.stack([frame.starts[key], frame.stops[key]], axis=-1)
         else:
             boxes[:, axis] = frame.sizes[key] - np.stack([frame.stops[key], frame.starts[key]], axis=-1)
@@ -101,19 +104,19 @@ def assemble(
     files: Sequence[str],
     file_attrs: Mapping[str, Any] | None = None,
 ) -> MasterArray:
-    """Place oriented arrays at their boxes and work out the parameters of their master; coordinates are left out.
+    """Return the master of oriented arrays at boxes, without coordinates.
 
-    ``files``: what to call each in an error; ``file_attrs`` of the master where they are known.
+    ``files``: the name of each piece in errors; ``file_attrs`` of the master, None to compare those of the pieces.
     """
     first = pieces[0]
     name = Counter(p.name for p in pieces).most_common(1)[0][0]
-    step = _wide_enough(_step(pieces, rules, (name, first.name, identity_of(first))), pieces)
+    step = _widened(_step(pieces, rules, (name, first.name, identity_of(first))), pieces)
     shape = tuple(int(n) for n in boxes[:, :, 1].max(axis=0))
     matrices = [_stepped(p, step)._matrix for p in pieces]
     cells, origin = _cells(matrices, boxes)
     matrix = tile(cells, shape, overlap=rules.overlap, name=lambda cell: files[origin[cell]])
     fill = _fill_value(first, step)
-    known = _known(pieces, boxes, shape, step, fill, rules.overlap)
+    known = _known_values(pieces, boxes, shape, step, fill, rules.overlap)
     attrs = common_attributes([p.attrs for p in pieces], ("standard_name", "long_name", "cell_methods"))
     file_attrs = common_attributes([p.file_attrs for p in pieces]) if file_attrs is None else file_attrs
     return replace(
@@ -132,7 +135,10 @@ def assemble(
 
 
 def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Return the cells of matrices at their boxes; those of one whole sub-array each, as files give them, quickly."""
+    """Return the cells of matrices at their boxes, and the matrix of each.
+
+    Matrices of one complete sub-array each, as files give them, are faster.
+    """
     if any(len(m.refs) != 1 or len(m.references) != 1 or m.refs[0] or m.parts.starts or m.parts.steps for m in matrices):
         return gather(matrices, boxes[:, :, 0])
     builder, first = ReferenceBuilder(), matrices[0]
@@ -141,50 +147,53 @@ def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.nda
 
 
 def _fill_value(first: MasterArray, step: Step) -> Any:
-    """Return the missing value of the first array, where the dtype can hold it."""
+    """Return the missing value of the first array if the dtype can hold it."""
     declared = any(t.encoding.fill_value is not None for t in first._matrix.references.templates)
     return fill_for(step.dtype, first.fill_value if declared or first.dtype == step.dtype else None)
 
 
 def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | None]) -> Step:
-    """Return units and dtype of the master of pieces; ``names`` by which the rules may ask for other units."""
+    """Return units and dtype of the master of pieces.
+
+    ``names``: by which the rules may request other units.
+    """
     first = pieces[0]
     units = next((rules.units[n] for n in names if n is not None and n in rules.units), first.units)
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
     distinct = {(p.units, p.calendar, id(p.attrs)): p for p in pieces}
     steps = dict.fromkeys(p._step for p in distinct.values())
     kinds = {step.temperature for step in steps}
-    wanted = replace(first._step, units=units, calendar=calendar, temperature=kinds.pop() if len(kinds) == 1 else None)
-    changes = [conversion_between(step, wanted) for step in steps]
-    return replace(wanted, dtype=common_dtype(list({p.dtype: None for p in pieces}), changes))
+    target = replace(first._step, units=units, calendar=calendar, temperature=kinds.pop() if len(kinds) == 1 else None)
+    changes = [conversion_between(step, target) for step in steps]
+    return replace(target, dtype=common_dtype(list({p.dtype: None for p in pieces}), changes))
 
 
-def _wide_enough(step: Step, pieces: Sequence[MasterArray]) -> Step:
-    """Make integers int64 where converted values that are known, those of coordinates, would not fit."""
+def _widened(step: Step, pieces: Sequence[MasterArray]) -> Step:
+    """Return the step, with int64 if converted values do not fit its dtype."""
     wide = replace(step, dtype=np.dtype(np.int64))
     for piece in pieces if step.dtype.kind in "iu" and step.dtype.itemsize < 8 else ():
         if piece._known is None or (piece.units, piece.calendar) == (step.units, step.calendar):
             continue
         values, mask = convert(*piece._known, piece._step, wide)
-        used = values if mask is None else values[~mask]
+        valid = values if mask is None else values[~mask]
         limits = np.iinfo(step.dtype)
-        if used.size and not limits.min <= used.min() <= used.max() <= limits.max:
+        if valid.size and not limits.min <= valid.min() <= valid.max() <= limits.max:
             return wide
     return step
 
 
 def _stepped(piece: MasterArray, step: Step) -> MasterArray:
-    """Keep what an array had been converted to as a step of its sub-arrays, where the master is not that itself."""
+    """Add the conversion of an array to the steps of its sub-arrays."""
     own = piece._step
-    if own == step or all(t.last_step == own and not t.guessed for t in piece._matrix.references.templates):
+    if own == step or all(t.last_step == own and not t.unresolved for t in piece._matrix.references.templates):
         return piece
     return piece._stepped(step)
 
 
-def _known(
+def _known_values(
     pieces: Sequence[MasterArray], boxes: np.ndarray, shape: tuple[int, ...], step: Step, fill: Any, overlap: str
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Put together the values of coordinates that scanning has read; None where one is not known."""
+    """Return the joined values of scanned coordinates, None if any is unknown."""
     if any(p._known is None for p in pieces):
         return None
     values, mask = np.full(shape, fill, step.dtype), np.ones(shape, bool)
@@ -202,8 +211,10 @@ def _known(
     return values, (mask if mask.any() else None)
 
 
-def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the attributes that are equal everywhere, and those ``kept`` of the first.
+def common_attributes(all_attrs: Sequence[Mapping[str, Any]], first_keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the attributes that are equal everywhere.
+
+    Attributes named in ``first_keys`` are the first's.
 
     >>> common_attributes([{"a": 1, "title": "x", "long_name": "p"}, {"a": 1, "title": "y", "long_name": "q"}], ["long_name"])
     {'a': 1, 'long_name': 'p'}
@@ -211,18 +222,18 @@ def common_attributes(all_attrs: Sequence[Mapping[str, Any]], kept: Sequence[str
     first = all_attrs[0]
     common = dict(first)
     for attrs in {id(a): a for a in all_attrs}.values():
-        # Pairs that are equal as they stand are found at once: archives have tens of attributes in each of thousands of files.
+        # Set intersection is fast for the many attributes that are equal and hashable.
         try:
-            doubtful = dict(common.items() - attrs.items())
-        except TypeError:  # arrays do not hash
-            doubtful = common
-        for key in [k for k, v in doubtful.items() if not same_attribute(v, attrs.get(k))]:
+            different = dict(common.items() - attrs.items())
+        except TypeError:  # arrays are not hashable
+            different = common
+        for key in [k for k, v in different.items() if not same_attribute(v, attrs.get(k))]:
             del common[key]
-    return {k: v for k, v in first.items() if k in common or k in kept}
+    return {k: v for k, v in first.items() if k in common or k in first_keys}
 
 
 def same_attribute(a: Any, b: Any) -> bool:
-    """Tell whether two attribute values are equal, NaN equal to NaN."""
+    """Return whether two attribute values are equal; NaN equals NaN."""
     if isinstance(a, str) or isinstance(b, str):
         return bool(isinstance(a, str) and isinstance(b, str) and a == b)
     if a is None or b is None:
@@ -233,47 +244,51 @@ def same_attribute(a: Any, b: Any) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
-#: Of the master: {identity: name} of its dimensions, {name: runs upwards}, attributes equal in all files; and what each
-#: candidate calls its places: {own name: master's}.
-Oriented = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Sequence[Mapping[str, str]]]
+#: Of the master: {identity: name} of its dimensions, {name: increasing}, attributes equal in all files; and of each
+#: candidate: {own name: master's} of its axes.
+MasterLayout = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Sequence[Mapping[str, str]]]
 
 
 def _coords(
-    found: Sequence[Candidate], frame: Frame, rules: Rules, as_master: Oriented, master: MasterArray
+    candidates: Sequence[Candidate], frame: Frame, rules: Rules, as_master: MasterLayout, master: MasterArray
 ) -> dict[str, MasterArray]:
-    """Return the coordinates of a master: joined where they span a joined dimension, else the first's.
+    """Return the coordinates of a master.
 
-    Bounds follow what they are the bounds of: the master itself, or one of the coordinates.
+    They are joined where they span a joined dimension, else the first's. Bounds take the units of the master or of the
+    coordinate that they belong to.
     """
-    first = found[0]
-    matches = [match_coordinates(first, c) for c in found]
+    first = candidates[0]
+    matches = [match_coordinates(first, c) for c in candidates]
     parents = {bounds: name for name, bounds in first.bounds.items()}
-    itself = bounds_named(first.array)
+    master_bounds = bounds_named(first.array)
     coords: dict[str, MasterArray] = {}
-    for name in sorted(first.array.coords, key=lambda n: n in parents or n in itself):
-        wanted = rules
-        if name in parents or name in itself:
+    for name in sorted(first.array.coords, key=lambda n: n in parents or n in master_bounds):
+        own_rules = rules
+        if name in parents or name in master_bounds:
             parent = coords[parents[name]] if name in parents else master
             own, units = first.array.coords[name], parent.units
-            wanted = replace(rules, units={} if units is None or own.units == units else {str(own.name): units})
-        coords[name] = _joined(found, matches, name, (_spanned(first, name, frame), frame), wanted, as_master)
+            own_rules = replace(rules, units={} if units is None or own.units == units else {str(own.name): units})
+        coords[name] = _joined(candidates, matches, name, (_spanned(first, name, frame), frame), own_rules, as_master)
     return {name: coords[name] for name in first.array.coords}
 
 
 def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
-    """Return the joined places that a coordinate spans; scalar ones and their bounds span the place they belong to."""
-    own = {p.name: key for key, p in first.places.items()}
+    """Return the joined axes that a coordinate spans.
+
+    Scalar coordinates and their bounds span their own axis, or the one that this is tied to.
+    """
+    own = {p.name: key for key, p in first.axes.items()}
     spanned = [own[d] for d in first.array.coords[name].dimensions if own.get(d) in frame.sizes]
     parent = next((n for n, bounds in first.bounds.items() if bounds == name), name)
     key = own.get(parent)
-    if spanned or key is None or not first.places[key].scalar:
+    if spanned or key is None or not first.axes[key].scalar:
         return spanned
     key = frame.tied.get(key, key)
     return [key] if key in frame.sizes else []
 
 
 def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
-    """Return, for each coordinate of the first, the name of the same coordinate in another array."""
+    """Return {coordinate of the first: the same coordinate of the other}."""
     if other.identities is first.identities or (other.identities == first.identities and other.bounds == first.bounds):
         return {name: name for name in first.identities}
     by_identity: dict[str, list[str]] = {}
@@ -281,35 +296,35 @@ def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
         by_identity.setdefault(identity, []).append(name)
     matches = {}
     for name, identity in first.identities.items():
-        alike = by_identity.get(identity, [name])
-        matches[name] = name if name in alike else alike[0]
+        names = by_identity.get(identity, [name])
+        matches[name] = name if name in names else names[0]
     for name, bounds in first.bounds.items():
         matches[bounds] = other.bounds.get(matches[name], bounds)
     return matches
 
 
 def _joined(
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     matches: Sequence[Mapping[str, str]],
     name: str,
     spans: tuple[list[str], Frame],
     rules: Rules,
-    as_master: Oriented,
+    as_master: MasterLayout,
 ) -> MasterArray:
-    """Join one coordinate over the candidates that differ in the places it spans."""
+    """Join one coordinate over the candidates at distinct positions."""
     spanned, frame = spans
-    order, upwards, file_attrs, names_of = as_master
-    rows = _distinct_rows(frame, spanned, len(found)) if spanned else [0]
+    order, increasing, file_attrs, names_of = as_master
+    rows = _distinct_rows(frame, spanned, len(candidates)) if spanned else [0]
     own = frame.take(rows)
     pieces: list[MasterArray] = []
-    wanted = _coordinate_order(found[0], name, spanned, order)
+    dimensions = _coordinate_order(candidates[0], name, spanned, order)
     for row in rows:
-        candidate = found[row]
+        candidate = candidates[row]
         coordinate = candidate.array.coords[matches[row][name]]
         names = names_of[row]
-        if coordinate.dimensions != tuple(wanted):
-            names = {**unplaced_names(candidate, coordinate, wanted), **names}
-        piece = same_vertices(oriented(candidate, names, wanted, upwards, coordinate), pieces)
+        if coordinate.dimensions != tuple(dimensions):
+            names = {**unmatched_names(candidate, coordinate, dimensions), **names}
+        piece = same_vertices(oriented(candidate, names, dimensions, increasing, coordinate), pieces)
         pieces.append(_repeated(piece, [(order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]))
     if not spanned and not rules.units:
         return pieces[0]
@@ -320,15 +335,15 @@ def _joined(
         key = next((k for k in spanned if order[k] == dimension), None)
         if key is not None:
             starts, stops = own.starts[key], own.stops[key]
-            span = [starts, stops] if upwards[dimension] else [own.sizes[key] - stops, own.sizes[key] - starts]
+            span = [starts, stops] if increasing[dimension] else [own.sizes[key] - stops, own.sizes[key] - starts]
             boxes[:, axis] = np.stack(span, axis=-1)
     overlap = "first" if rules.overlap == "refuse" else rules.overlap
-    everywhere = file_attrs if len(rows) == len(found) else None
-    return assemble(pieces, boxes, replace(rules, overlap=overlap), [found[r].uri for r in rows], everywhere)
+    known_attrs = file_attrs if len(rows) == len(candidates) else None
+    return assemble(pieces, boxes, replace(rules, overlap=overlap), [candidates[r].uri for r in rows], known_attrs)
 
 
 def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterArray:
-    """Repeat what was a scalar along a dimension of more than one position, in memory."""
+    """Repeat a former scalar along dimensions of more than one position."""
     for dimension, extent in extents:
         axis = piece.dimensions.index(dimension)
         if piece.shape[axis] == 1 < extent:
@@ -338,13 +353,16 @@ def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterA
 
 
 def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:
-    """Return the dimensions of a coordinate in the master: its own, led by joined ones that it was a scalar of."""
+    """Return the dimensions of a joined coordinate in the master.
+
+    Joined axes of which it was a scalar lead.
+    """
     own = list(first.array.coords[name].dimensions)
     return [order[k] for k in spanned if order[k] not in own] + own
 
 
 def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-    """Turn pairs of bounds to run as those of the first piece do."""
+    """Reverse pairs of bounds that run against those of the first piece."""
     for d in piece.dimensions if before else ():
         axis = piece.dimensions.index(d)
         if piece.directions[axis] != before[0].directions[axis]:
@@ -353,7 +371,7 @@ def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterAr
 
 
 def _distinct_rows(frame: Frame, spanned: Sequence[str], count: int) -> list[int]:
-    """Return the first candidate at each distinct place of the dimensions spanned."""
+    """Return the first candidate at each distinct position along some axes."""
     columns = np.stack([c[k] for k in spanned for c in (frame.starts, frame.stops)], axis=-1)
     _, rows = np.unique(columns, axis=0, return_index=True)
     return sorted(rows.tolist())

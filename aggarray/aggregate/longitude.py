@@ -1,8 +1,8 @@
-"""Which longitudes are the same modulo 360, and how are arrays turned so that they agree?
+"""Longitudes that are equal modulo 360, and their unwrapping.
 
-Where longitudes of different files are the same but for whole turns, all are brought to the turn that begins at the lowest
-longitude of the first array: shifted, or rolled by a lazy selection of two runs (two virtual partitions). Longitudes that
-do not meet stay as they are written. A file that closes the circle with a second copy of a meridian cannot be turned.
+Longitudes of different files that differ by whole turns are brought to the turn that begins at the lowest longitude of the
+first array: shifted, or rolled by a lazy selection of two runs (two virtual partitions). Other longitudes do not change. A
+file with the same meridian at both ends cannot be unwrapped.
 """
 
 from dataclasses import replace
@@ -15,124 +15,134 @@ from aggarray.aggregate.orientation import in_memory
 from aggarray.aggregate.view import Division, View
 from aggarray.arrays import MasterArray
 
-#: Longitudes this near to each other are the same, in degrees.
+#: Longitudes within this difference are equal, in degrees.
 NEAR = 1e-9
 
 
 def unwrapped(view: View) -> list[Candidate] | None:
-    """Return the group with longitudes brought to one turn where some are the same modulo 360; None where none is turned."""
+    """Return the group with longitudes in one turn, None if nothing changes.
+
+    Only longitudes that are equal modulo 360 at different positions are unwrapped.
+    """
     for key in view.varying:
-        if not _meet(view, key) or _closed(view, key):
+        if not _have_equal_longitudes(view, key) or _is_closed(view, key):
             continue
-        base = _lowest_of_first(view, key)
-        units = reference_units(c.places[key] for c in view.group)
-        changed = [_turned(one, key, one.places[key].values(*units), base) for one in view.group]
-        if any(now is not before for now, before in zip(changed, view.group, strict=True)):
+        base = _turn_start(view, key)
+        units = reference_units(c.axes[key] for c in view.group)
+        changed = [_turned(candidate, key, candidate.axes[key].values(*units), base) for candidate in view.group]
+        if any(after is not before for after, before in zip(changed, view.group, strict=True)):
             return changed
     return None
 
 
-def whole_turns(view: View) -> Division | None:
-    """Longitudes that are the same modulo 360 and could not be turned keep their arrays apart."""
+def repeated_meridians(view: View) -> Division | None:
+    """Separate arrays with equal longitudes that cannot be unwrapped."""
     for key in view.varying:
-        if _meet(view, key):
-            text = f"{view.group[0].places[key].name} of one closes the circle, with one meridian at both ends"
+        if _have_equal_longitudes(view, key):
+            text = f"{view.group[0].axes[key].name} of one array has the same meridian at both ends"
             return Division(view.layouts[key].classes, "coordinate_values", lambda one, other, text=text: text)  # type: ignore[misc]
     return None
 
 
-def _meet(view: View, key: str) -> bool:
-    """Tell whether longitudes at different positions of a union are the same modulo 360."""
-    place, layout = view.group[0].places[key], view.layouts[key]
-    if place.coordinate is None or not is_longitude(place.coordinate) or not all(c.places[key].monotonic for c in view.group):
+def _have_equal_longitudes(view: View, key: str) -> bool:
+    """Return whether different positions have equal longitudes modulo 360."""
+    axis, layout = view.group[0].axes[key], view.layouts[key]
+    if axis.coordinate is None or not is_longitude(axis.coordinate) or not all(c.axes[key].monotonic for c in view.group):
         return False
-    units = reference_units(c.places[key] for c in view.group)
+    units = reference_units(c.axes[key] for c in view.group)
     union = np.zeros(layout.size)
     seen: set[int] = set()
     for row, number in enumerate(layout.classes):
         if number not in seen:
             seen.add(number)
-            union[layout.positions[number]] = view.group[row].places[key].values(*units)
-    turns = np.sort(np.mod(union, 360.0))
-    apart = np.diff(np.append(turns, turns[0] + 360.0)) if len(turns) > 1 else np.array([360.0])
-    return bool((apart <= max(layout.tolerance, NEAR)).any())
+            union[layout.positions[number]] = view.group[row].axes[key].values(*units)
+    longitudes = np.sort(np.mod(union, 360.0))
+    distances = np.diff(np.append(longitudes, longitudes[0] + 360.0)) if len(longitudes) > 1 else np.array([360.0])
+    return bool((distances <= max(layout.tolerance, NEAR)).any())
 
 
-def _closed(view: View, key: str) -> bool:
-    """Tell whether the longitudes of any array go all the way round to the first meridian again."""
+def _is_closed(view: View, key: str) -> bool:
+    """Return whether any array has its first meridian at both ends."""
     tolerance = max(view.layouts[key].tolerance, NEAR)
-    units = reference_units(c.places[key] for c in view.group)
-    spans = (c.places[key].values(*units) for c in view.group)
+    units = reference_units(c.axes[key] for c in view.group)
+    spans = (c.axes[key].values(*units) for c in view.group)
     return any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in spans)
 
 
-def _lowest_of_first(view: View, key: str) -> float:
-    """Return where the turn begins: at the lowest longitude of the first array and of those beside it.
+def _turn_start(view: View, key: str) -> float:
+    """Return the longitude at which the turn begins.
 
-    The first is the lowest along the other dimensions, then by URI; beside it are those at the same place along the other
-    dimensions that have none of its longitudes, such as the other tiles of a row.
+    This is the lowest longitude of the first array and its neighbours. The first is the lowest along the other dimensions, then
+    by URI; its neighbours are at the same position along the other dimensions and have none of its longitudes, as the other
+    tiles of a row.
     """
     boxes, _ = view.boxes([k for k in view.varying if k != key])
-    units = reference_units(c.places[key] for c in view.group)
+    units = reference_units(c.axes[key] for c in view.group)
     tolerance = max(view.layouts[key].tolerance, NEAR)
     order = sorted(range(len(view.group)), key=lambda row: (boxes[row, :, 0].tolist(), view.group[row].uri))
     row = np.zeros(0)
     for number in order:
         if boxes[number, :, 0].tolist() != boxes[order[0], :, 0].tolist():
             break
-        values = view.group[number].places[key].values(*units)
+        values = view.group[number].axes[key].values(*units)
         if not _any_near(row, values, tolerance):
             row = np.concatenate([row, values])
     return float(row.min(initial=np.inf)) - tolerance
 
 
 def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
-    """Tell whether any longitude is a known one, modulo 360."""
+    """Return whether any longitude is a known one, modulo 360."""
     if not len(known) or not len(values):
         return False
     turn = np.sort(np.mod(known, 360.0))
     around = np.concatenate([turn[-1:] - 360.0, turn, turn[:1] + 360.0])
-    wanted = np.mod(values, 360.0)
-    after = np.searchsorted(around, wanted).clip(1, len(around) - 1)
-    return bool((np.minimum(wanted - around[after - 1], around[after] - wanted) <= tolerance).any())
+    longitudes = np.mod(values, 360.0)
+    after = np.searchsorted(around, longitudes).clip(1, len(around) - 1)
+    return bool((np.minimum(longitudes - around[after - 1], around[after] - longitudes) <= tolerance).any())
 
 
-def _turned(one: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
-    """Return a candidate with its longitudes in the turn that begins at ``base``, itself where they are."""
+def _turned(candidate: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
+    """Return a candidate with longitudes in the turn that begins at ``base``.
+
+    The candidate itself is returned if its longitudes are already in this turn.
+    """
     turns = np.floor((values - base) / 360.0)
     if not turns.any():
-        return one
+        return candidate
     order = np.argsort(values - 360.0 * turns, kind="stable")
-    return _rolled(one, key, order, -360.0 * turns[order])
+    return _rolled(candidate, key, order, -360.0 * turns[order])
 
 
-def _rolled(one: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
-    """Return a candidate with elements along a place in another order, its coordinate and bounds shifted."""
-    place = one.places[key]
-    names = [n for n, c in one.array.coords.items() if place.coordinate is not None and c.name == place.coordinate.name]
+def _rolled(candidate: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
+    """Return a candidate reordered along an axis, with shifted longitudes.
+
+    The bounds are shifted too.
+    """
+    axis = candidate.axes[key]
+    names = [n for n, c in candidate.array.coords.items() if axis.coordinate is not None and c.name == axis.coordinate.name]
     if not names:
-        return one
-    if place.flipped:
-        order, shift = (place.size - 1 - order)[::-1], shift[::-1]
-    array = one.array
-    if place.scalar:
+        return candidate
+    if axis.flipped:
+        order, shift = (axis.size - 1 - order)[::-1], shift[::-1]
+    array = candidate.array
+    if axis.scalar:
         shift = shift.reshape(())
-    elif not np.array_equal(order, np.arange(place.size)):
-        array = array._chosen({place.name: order})
+    elif not np.array_equal(order, np.arange(axis.size)):
+        array = array._chosen({axis.name: order})
     coords = dict(array.coords)
     for name in names:
         coords[name] = _shifted(coords[name], shift)
-        bounds = one.bounds.get(name)
+        bounds = candidate.bounds.get(name)
         if bounds is not None:
             coords[bounds] = _shifted(coords[bounds], shift[..., np.newaxis])
     array = replace(array, coords=coords)
-    moved = replace(place, coordinate=coords[names[0]])
-    places: dict[str, AxisCoordinate] = {**one.places, key: moved}
-    return replace(one, array=array, places=places)
+    moved = replace(axis, coordinate=coords[names[0]])
+    axes: dict[str, AxisCoordinate] = {**candidate.axes, key: moved}
+    return replace(candidate, array=array, axes=axes)
 
 
 def _shifted(coordinate: MasterArray, shift: np.ndarray) -> MasterArray:
-    """Return a coordinate with other values, in memory."""
+    """Return a coordinate with shifted values, in memory."""
     values, mask = coordinate._values_and_mask()
     moved = (values + shift).astype(values.dtype)
     return in_memory(coordinate, moved if mask is None else np.where(mask, values, moved), mask)

@@ -1,7 +1,7 @@
-"""How does an attribute, or a part of a file's path, become a new dimension? And do the names in the rules fit the arrays?
+"""New dimensions from attributes or paths, and checks of names in rules.
 
-Each array gets the new dimension as a scalar coordinate; scalar coordinates that differ lead as a dimension when arrays are
-joined. A name that no array knows is a slip of the pen: better told at once than found in the outcome.
+Each array gets the new dimension as a scalar coordinate; scalar coordinates that differ become a leading dimension in the
+join. Rules that name something that no array has raise AggregationError, because the name is probably misspelt.
 """
 
 import re
@@ -20,25 +20,28 @@ from aggarray.errors import AggregationError, UnitsError
 
 
 def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[MasterArray]:
-    """Return the arrays with the scalar coordinate that the rule asks for; those without a value are left as they are.
+    """Return the arrays with the scalar coordinate of a new dimension.
 
-    Values that are whole numbers throughout become int64, others text. Raises AggregationError where no array has a value, and
-    where one that has has a dimension or coordinate of that name already.
+    Arrays without a value are not changed. Values become int64 if all are whole numbers, else text. Raises AggregationError
+    where no array has a value, and where an array has a dimension or coordinate of that name already.
     """
     name, pattern = parse_dimension(new_dimension)
     values = [_value(array, name, pattern) for array in arrays]
     if arrays and all(v is None for v in values):
         where = f"attribute {name!r}" if pattern is None else f"path that {pattern.pattern!r} matches"
-        raise AggregationError(f"new_dimension={new_dimension!r}: no file has a {where}; correct the name or the pattern")
+        what = f"new_dimension={new_dimension!r}: no file has a {where}"
+        raise AggregationError(what, hint="correct the name or the pattern")
     taken = [a for a, v in zip(arrays, values, strict=True) if v is not None and name in (*a.dimensions, *a.coords)]
     if taken:
         raise AggregationError(
-            f"new_dimension={new_dimension!r}: array {taken[0].name!r} of {_file(taken[0])} has a dimension or coordinate "
-            f"{name!r} already: give another name"
+            f"new_dimension={new_dimension!r}: the array has a dimension or coordinate {name!r} already",
+            path=next((str(uri) for uri in taken[0]._matrix.references.uris), None),
+            variable=taken[0].name,
+            hint="give another name",
         )
-    whole = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
+    integers = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
     return [
-        array if v is None else _with_scalar(array, name, int(v) if whole else v)
+        array if v is None else _with_scalar(array, name, int(v) if integers else v)
         for array, v in zip(arrays, values, strict=True)
     ]
 
@@ -47,15 +50,10 @@ def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> st
     if pattern is None:
         return facet(array.file_attrs, name) if name in array.file_attrs else facet(array.attrs, name)
     for uri in array._matrix.references.uris:
-        found = pattern.search(str(uri))
-        if found is not None:
-            return found.group(1)
+        match = pattern.search(str(uri))
+        if match is not None:
+            return match.group(1)
     return None
-
-
-def _file(array: MasterArray) -> str:
-    """Return the file that an array comes from, in words."""
-    return next((str(uri) for uri in array._matrix.references.uris), "in memory")
 
 
 def _with_scalar(array: MasterArray, name: str, value: Any) -> MasterArray:
@@ -65,66 +63,73 @@ def _with_scalar(array: MasterArray, name: str, value: Any) -> MasterArray:
 
 
 def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
-    """Raise AggregationError for rules that name what no array has, or that can have no effect on any; UnitsError for units."""
+    """Raise AggregationError for rules that cannot apply to any array.
+
+    These name dimensions, attributes or quantities that no array has. Raises UnitsError for units that do not parse.
+    """
     if not arrays:
         return
-    stated = {
+    names = {
         "along": rules.along or (),
         "order": tuple(rules.order),
         "directions": tuple(rules.directions),
         "units": tuple(rules.units),
     }
-    if any(stated.values()):
-        _check_known(arrays, stated)
+    if any(names.values()):
+        _check_known(arrays, names)
     for name in () if rules.separate_by == FACETS else rules.separate_by:
         if not any(name in array.file_attrs or name in array.attrs for array in arrays):
-            raise AggregationError(f"separate_by names {name!r}, an attribute that no file has: correct it or leave it out")
+            raise AggregationError(f"separate_by names {name!r}, an attribute that no file has", hint="correct or omit it")
     _check_versions(arrays, rules.versions)
     _check_order(arrays, rules.order)
     _check_units(arrays, rules.units)
 
 
-def _check_known(arrays: Sequence[MasterArray], stated: Mapping[str, Sequence[str]]) -> None:
-    """Raise AggregationError for names of dimensions or quantities that no array has; ``stated``: names by field."""
-    known = {name for array in arrays for name in (*array.dimensions, *array.coords)}
-    known |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
+def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Sequence[str]]) -> None:
+    """Raise AggregationError for unknown names; ``names_by_field``: names by field."""
+    dimensions = {name for array in arrays for name in (*array.dimensions, *array.coords)}
+    dimensions |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
     quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}
     quantities |= {identity_of(c) for a in arrays for c in a.coords.values()}
-    for field, names in stated.items():
-        there = known | quantities if field == "units" else known
-        unknown = [name for name in names if name not in there]
+    for field, names in names_by_field.items():
+        available = dimensions | quantities if field == "units" else dimensions
+        unknown = [name for name in names if name not in available]
         if unknown:
-            listed = ", ".join(sorted(there - {""})) or "none"
-            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has: there is {listed}")
+            listed = ", ".join(sorted(available - {""})) or "none"
+            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has; the arrays have {listed}")
 
 
 def _check_versions(arrays: Sequence[MasterArray], versions: str | None) -> None:
-    # The preset for ERA5 suits files that are final throughout, which do not say so.
+    # The preset for ERA5 also accepts files of final data alone, which have no version.
     if versions not in (None, ERA5_VERSIONS) and not any(versions in array.coords for array in arrays):
         known = ", ".join(sorted({name for array in arrays for name in array.coords})) or "none"
-        raise AggregationError(f"versions={versions!r}: no array has such a coordinate: there is {known}")
+        raise AggregationError(f"versions={versions!r}: no array has such a coordinate; the arrays have {known}")
 
 
 def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> None:
-    """Raise AggregationError for an order of a dimension that has a coordinate everywhere."""
+    """Raise AggregationError for an order where coordinates give the order."""
     for name, how in order.items():
         spanning = [array for array in arrays if name in array.dimensions]
         if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
-            raise AggregationError(f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order; leave it out")
+            what = f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order"
+            raise AggregationError(what, hint="omit it")
 
 
-def _check_units(arrays: Sequence[MasterArray], wanted: Mapping[str, str]) -> None:
-    """Raise UnitsError for units that do not parse, unless an array has just these."""
-    if not wanted:
+def _check_units(arrays: Sequence[MasterArray], requested: Mapping[str, str]) -> None:
+    """Raise UnitsError for units that do not parse and that no array has."""
+    if not requested:
         return
-    used = {one.units for array in arrays for one in (array, *array.coords.values())}
-    for name, units in wanted.items():
+    used = {item.units for array in arrays for item in (array, *array.coords.values())}
+    for name, units in requested.items():
         if units not in used and not _parses(units):
-            raise UnitsError(f"units={{{name!r}: {units!r}}}: {units!r} are no units that UDUNITS knows; correct them")
+            raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
 
 
 def _parses(units: str) -> bool:
-    """Tell whether units are known, those of times in some calendar: two calendars between them have every day there is."""
+    """Return whether units are valid, reference times in any calendar.
+
+    The standard and the 360-day calendar together have every possible date.
+    """
     if is_reference_time(units):
         return any(canonical_units(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
     return not units.strip() or signature(units.strip()) is not None

@@ -1,4 +1,4 @@
-"""How does an array, or a coordinate of it, look under the names, order and directions of a master?"""
+"""Arrays and coordinates in the names, order and directions of a master."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,90 +13,100 @@ from aggarray.partition.tiling import expand, relabel, rename, reverse, transpos
 
 
 def oriented(
-    found: Candidate,
+    candidate: Candidate,
     names: Mapping[str, str],
     order: Sequence[str],
-    turned: Mapping[str, bool],
+    increasing: Mapping[str, bool],
     array: MasterArray | None = None,
 ) -> MasterArray:
-    """Return an array (or a coordinate of it) under the names, order and directions of a master.
+    """Return an array, or a coordinate of it, oriented as a master.
 
-    ``names``: {own dimension: master's}; ``order``: the master's dimensions, of which those that the array lacks are
-    inserted; ``turned``: {master dimension: wanted to run upwards}, others stay as they are.
+    ``names``: {own dimension: master's}; ``order``: the master's dimensions, missing ones are inserted; ``increasing``: {master
+    dimension: increasing}, others do not change.
     """
-    item = found.array if array is None else array
-    if _is_oriented(found, item, names, order, turned):
+    item = candidate.array if array is None else array
+    if _is_oriented(candidate, item, names, order, increasing):
         return item
     matrix, known = rename(item._matrix, names), item._known
-    by_name = {names.get(p.name, p.name): p for p in found.places.values()}
-    pairs = _pairs(found, item)
+    by_name = {names.get(p.name, p.name): p for p in candidate.axes.values()}
+    pairs = _pairs(candidate, item)
     for name in order:
-        place = by_name.get(name)
-        if place is not None and name in turned and name in matrix.dimensions:
-            against = _runs_against(matrix, matrix.axis(name), turned[name], place)
-            matrix, known = _turn(matrix, known, name, turned[name], place)
-            if against and pairs:
+        axis = by_name.get(name)
+        if axis is not None and name in increasing and name in matrix.dimensions:
+            opposite = _runs_against(matrix, matrix.axis(name), increasing[name], axis)
+            matrix, known = _orient(matrix, known, name, increasing[name], axis)
+            if opposite and pairs:
                 matrix, known = reverse(matrix, 1), known and tuple(None if k is None else k[:, ::-1] for k in known)
     for name in reversed(order):
         if name not in matrix.dimensions:
             matrix = expand(matrix, name)
             known = known and tuple(None if k is None else k[np.newaxis] for k in known)  # type: ignore[assignment]
-    wanted = [matrix.axis(d) for d in order]
-    known = known and tuple(None if k is None else k.transpose(wanted) for k in known)  # type: ignore[assignment]
-    return replace(item, _matrix=transpose(matrix, wanted), _known=known)
+    axes = [matrix.axis(d) for d in order]
+    known = known and tuple(None if k is None else k.transpose(axes) for k in known)  # type: ignore[assignment]
+    return replace(item, _matrix=transpose(matrix, axes), _known=known)
 
 
-def _pairs(found: Candidate, item: MasterArray) -> bool:
-    """Tell whether a coordinate is bounds of two vertices, which run as the dimension runs that they bound (CF 7.1)."""
+def _pairs(candidate: Candidate, item: MasterArray) -> bool:
+    """Return whether a coordinate is bounds of two vertices (CF 7.1).
+
+    Their order follows the direction of the dimension.
+    """
     dimensions = item._matrix.dimensions
-    places = {p.name for p in found.places.values()}
-    return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in places and dimensions[1] not in places
+    axes = {p.name for p in candidate.axes.values()}
+    return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in axes and dimensions[1] not in axes
 
 
 def _is_oriented(
-    found: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], turned: Mapping[str, bool]
+    candidate: Candidate,
+    item: MasterArray,
+    names: Mapping[str, str],
+    order: Sequence[str],
+    directions_wanted: Mapping[str, bool],
 ) -> bool:
-    """Tell whether an array is as the master has it: most are."""
+    """Return whether an array is oriented already, as most are."""
     dimensions, directions = item._matrix.dimensions, item._matrix.directions
     if dimensions != tuple(order) or any(own != name and own in dimensions for own, name in names.items()):
         return False
-    for place in found.places.values():
-        upwards = turned.get(place.name) if place.name in dimensions else None
-        if upwards is None:
+    for axis in candidate.axes.values():
+        increasing = directions_wanted.get(axis.name) if axis.name in dimensions else None
+        if increasing is None:
             continue
-        against = directions[dimensions.index(place.name)] != upwards
-        if against or (place.coordinate is not None and place.size > 1 and upwards == place.flipped):
+        opposite = directions[dimensions.index(axis.name)] != increasing
+        if opposite or (axis.coordinate is not None and axis.size > 1 and increasing == axis.flipped):
             return False
     return True
 
 
-def unplaced_names(found: Candidate, coordinate: MasterArray, wanted: Sequence[str]) -> dict[str, str]:
-    """Match dimensions that only a coordinate has, such as the vertices of bounds, to the last ones ``wanted``."""
-    places = {p.name for p in found.places.values()}
-    extra = [d for d in coordinate.dimensions if d not in places]
-    return dict(zip(extra, wanted[max(0, len(wanted) - len(extra)) :], strict=False))
+def unmatched_names(candidate: Candidate, coordinate: MasterArray, order: Sequence[str]) -> dict[str, str]:
+    """Return master names of the dimensions that only a coordinate has.
+
+    These, such as the vertices of bounds, are matched to the last of ``order``.
+    """
+    axes = {p.name for p in candidate.axes.values()}
+    extra = [d for d in coordinate.dimensions if d not in axes]
+    return dict(zip(extra, order[max(0, len(order) - len(extra)) :], strict=False))
 
 
-def _turn(matrix: Matrix, known: Any, name: str, upwards: bool, place: AxisCoordinate) -> tuple[Matrix, Any]:
-    """Make a dimension run as wanted; the label of its direction is put right where the coordinate says otherwise.
+def _orient(matrix: Matrix, known: Any, name: str, increasing: bool, axis_coordinate: AxisCoordinate) -> tuple[Matrix, Any]:
+    """Make a dimension increase or decrease, by its coordinate or its label.
 
-    Without a coordinate the label tells how it runs.
+    A label that contradicts the coordinate is corrected.
     """
     axis = matrix.axis(name)
-    if _runs_against(matrix, axis, upwards, place):
+    if _runs_against(matrix, axis, increasing, axis_coordinate):
         matrix = reverse(matrix, axis)
         index = (*(slice(None),) * axis, slice(None, None, -1))
         known = known and tuple(None if k is None else k[index] for k in known)
-    return (matrix if matrix.directions[axis] == upwards else relabel(matrix, axis)), known
+    return (matrix if matrix.directions[axis] == increasing else relabel(matrix, axis)), known
 
 
-def _runs_against(matrix: Matrix, axis: int, upwards: bool, place: AxisCoordinate) -> bool:
-    flipped = not matrix.directions[axis] if place.coordinate is None else place.flipped
-    return upwards == flipped and place.size > 1
+def _runs_against(matrix: Matrix, axis: int, increasing: bool, axis_coordinate: AxisCoordinate) -> bool:
+    flipped = not matrix.directions[axis] if axis_coordinate.coordinate is None else axis_coordinate.flipped
+    return increasing == flipped and axis_coordinate.size > 1
 
 
 def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:
-    """Return an array with the description of another, of the same shape, and values in memory."""
+    """Return an array with the description of another and values in memory."""
     piece = SubArray.from_array(
         values, dimensions=like.dimensions, units=like.units, calendar=like.calendar, directions=like.directions
     )

@@ -1,8 +1,8 @@
-"""Where do arrays lie along a dimension, judged by their coordinates?
+"""Positions of coordinates along a dimension.
 
-Coordinates are given as ascending values in common units. `lay_out` finds the positions of each in the union of all, equal
-values (within the tolerance) being one position; `clusters` tells which of them can share a dimension: no value of one may
-fall between values of another. Pure functions on values.
+Coordinates are ascending values in common units. `lay_out` finds the positions of each in the union of all; values that are
+equal within the tolerance have one position. `clusters` groups those that can share a dimension: no value of one is between
+values of another. All functions are pure.
 """
 
 import re
@@ -17,9 +17,9 @@ import numpy as np
 class PositionLayout:
     """Positions of coordinates in their union.
 
-    ``classes``: per coordinate the number of its class, equal coordinates sharing one; ``positions``: per class strictly
+    ``classes``: per coordinate the number of its class, which equal coordinates share; ``positions``: per class strictly
     increasing int64 positions in the union; ``size``: of the union; ``spacing``: the smallest within any coordinate, or 0;
-    ``tolerance``: below which values were taken as equal.
+    ``tolerance``: within which values are equal.
     """
 
     classes: list[int]
@@ -29,13 +29,13 @@ class PositionLayout:
     tolerance: float
 
     def contiguous(self, number: int) -> bool:
-        """Tell whether a class fills its range of the union without a gap."""
-        found = self.positions[number]
-        return len(found) == 0 or int(found[-1] - found[0]) + 1 == len(found)
+        """Return whether a class has every position of its range."""
+        positions = self.positions[number]
+        return len(positions) == 0 or int(positions[-1] - positions[0]) + 1 == len(positions)
 
 
 def smallest_spacing(values: np.ndarray) -> float:
-    """Return the smallest distance between neighbours of an ascending coordinate, 0 where there is none.
+    """Return the smallest step of an ascending coordinate, 0 without any.
 
     >>> smallest_spacing(np.array([0.0, 2.0, 3.0])), smallest_spacing(np.array([5.0]))
     (1.0, 0.0)
@@ -46,7 +46,9 @@ def smallest_spacing(values: np.ndarray) -> float:
 
 
 def tolerance_of(spacing: float, fraction: float, rounding: float) -> float:
-    """Return how far apart equal values may be: never so far that values of one coordinate become equal.
+    """Return the largest difference between equal values.
+
+    It is less than half the spacing, so that values of one coordinate stay different.
 
     >>> tolerance_of(1.0, 0.25, 0.125), tolerance_of(1.0, 0.25, 10.0), tolerance_of(0.0, 0.25, 0.125)
     (0.375, 0.49, 0.125)
@@ -58,8 +60,8 @@ def tolerance_of(spacing: float, fraction: float, rounding: float) -> float:
 def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequence[float]) -> PositionLayout:
     """Find the positions of ascending coordinates in their union.
 
-    ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: by how much those of each coordinate may
-    be off.
+    ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: the rounding error of the values of each
+    coordinate.
 
     >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, [1e-15] * 3)
     >>> found.classes, [p.tolist() for p in found.positions], found.size
@@ -81,10 +83,10 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     tolerances = [tolerance_of(spacing, fraction, own) for own in roundings]
     positions, size = _union(distinct, tolerances)
     classes: dict[bytes, int] = {}
-    of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
-    kept = {number: p for p, number in zip(positions, of, strict=True)}
+    class_of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
+    kept = {number: p for p, number in zip(positions, class_of, strict=True)}
     return PositionLayout(
-        [of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0)
+        [class_of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0)
     )
 
 
@@ -96,9 +98,10 @@ def _wide(values: np.ndarray) -> np.ndarray:
 
 
 def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np.ndarray], int]:
-    """Number the sorted values of all coordinates; values within the tolerance of one that represents them share its number.
+    """Number the sorted values of all coordinates.
 
-    Coordinates known more precisely come first: a coarse value joins a precise one, and makes no two precise ones equal.
+    Values within the tolerance of a representative share its number. Precise coordinates come first: a coarse value joins a
+    precise one, and never makes two precise ones equal.
     """
     if not distinct or not sum(map(len, distinct)):
         return [np.zeros(0, np.int64) for _ in distinct], 0
@@ -110,15 +113,23 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
         near = _nearest(known, values)
         new = values if near is None else values[np.abs(known[near] - values) > tolerance]
         known = np.sort(
-            np.concatenate([known.astype(new.dtype) if not len(known) else known, _representatives(new, tolerance)])
+            np.concatenate(
+                [
+                    known.astype(new.dtype) if not len(known) else known,
+                    _representatives(new, tolerance),
+                ]
+            )
         )
-    everything = _nearest(known, np.concatenate(distinct))
+    nearest = _nearest(known, np.concatenate(distinct))
     ends = np.cumsum([len(v) for v in distinct])[:-1]
-    return np.split(np.zeros(0, np.int64) if everything is None else everything, ends), len(known)
+    return np.split(np.zeros(0, np.int64) if nearest is None else nearest, ends), len(known)
 
 
 def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
-    """Return the position of the nearest known value of each value, None where nothing is known."""
+    """Return the position of the nearest known value of each value.
+
+    None if there is no known value.
+    """
     if not len(known):
         return None
     after = np.searchsorted(known, values).clip(1, max(1, len(known) - 1))
@@ -128,7 +139,9 @@ def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
 
 
 def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the lowest of values that are equal within the tolerance; never a chain of them.
+    """Return the lowest of values that are equal within the tolerance.
+
+    Chains of such values are divided.
 
     >>> _representatives(np.array([0.0, 0.9, 1.8, 5.0]), 1.0).tolist()
     [0.0, 1.8, 5.0]
@@ -150,7 +163,10 @@ def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def _union_of_text(distinct: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
-    """Number values that are equal or not: text, in natural order where each coordinate has one value."""
+    """Number values that are equal or different, such as text.
+
+    The order is natural where each coordinate has one value, else alphabetical.
+    """
     texts = {str(v) for values in distinct for v in values.tolist()}
     single = all(len(v) == 1 for v in distinct)
     number = {text: n for n, text in enumerate(sorted(texts, key=natural if single else None))}
@@ -158,13 +174,16 @@ def _union_of_text(distinct: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """Return a key that sorts numbers within text by value: r2 before r10."""
+    """Return a sort key that orders numbers within text by value: r2, r10."""
     return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"([0-9]+)", text) if p]
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """Classes that share a dimension: their positions, sorted, and the disjoint ranges that they span together."""
+    """Classes that share a dimension.
+
+    Their positions are sorted; their ranges, ``lows`` to ``highs``, are disjoint.
+    """
 
     members: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
@@ -173,7 +192,7 @@ class _Cluster:
     highs: list[int] = field(default_factory=list)
 
     def accepts(self, positions: list[int]) -> bool:
-        """Tell whether neither has a position between the other's."""
+        """Return whether neither has a position between positions of the other."""
         between = self.values[bisect_left(self.values, positions[0]) : bisect_right(self.values, positions[-1])]
         if between and not set(between) <= set(positions):
             return False
@@ -185,7 +204,7 @@ class _Cluster:
         return True
 
     def add(self, number: int, positions: list[int]) -> None:
-        """Add a class that is accepted."""
+        """Add an accepted class."""
         self.members.append(number)
         new = [p for p in positions if p not in self.known]
         self.known.update(new)
@@ -200,7 +219,9 @@ class _Cluster:
 
 
 def clusters(layout: PositionLayout) -> list[list[int]]:
-    """Return the classes in groups that can share the dimension, those of most arrays first.
+    """Return the classes in groups that can share the dimension.
+
+    Classes of most arrays come first.
 
     >>> thirds = [np.array([0.0, 3.0]), np.array([1.0, 4.0]), np.array([5.0])]
     >>> clusters(lay_out(thirds, 1e-5, [1e-16] * 3))
@@ -210,17 +231,17 @@ def clusters(layout: PositionLayout) -> list[list[int]]:
         return [list(range(len(layout.positions)))]
     uses = np.bincount(layout.classes, minlength=len(layout.positions))
     order = sorted(range(len(layout.positions)), key=lambda n: (-uses[n], list(layout.positions[n][:1])))
-    found: list[_Cluster] = []
+    results: list[_Cluster] = []
     for number in order:
         positions = list(map(int, layout.positions[number]))
         if not positions:
             continue
-        cluster = next((c for c in found if c.accepts(positions)), None)
+        cluster = next((c for c in results if c.accepts(positions)), None)
         if cluster is None:
             cluster = _Cluster()
-            found.append(cluster)
+            results.append(cluster)
         cluster.add(number, positions)
     empty = [n for n in order if not len(layout.positions[n])]
-    if found:
-        found[0].members.extend(empty)
-    return [sorted(c.members) for c in found] or [empty]
+    if results:
+        results[0].members.extend(empty)
+    return [sorted(c.members) for c in results] or [empty]

@@ -1,7 +1,7 @@
-"""When are ragged arrays one array? Where they are alike, their instances follow each other, file by file.
+"""Join of ragged arrays: the instances of equal arrays follow each other.
 
-Nothing is said of where instances lie, so that there is nothing to sort: files come by name, or in the order given where the
-rules say so. What a file counts from 0 is shifted on; no sample is touched.
+Instances have no positions to sort by: files are ordered by name, or as given where the rules say so. Counts and indices
+of later files are shifted; samples are not read.
 """
 
 from collections import defaultdict
@@ -31,38 +31,41 @@ from aggarray.formats.base import basename
 
 
 def ragged_candidate(array: RaggedMasterArray, number: int, facets: Sequence[str]) -> Candidate:
-    """Describe a ragged array as something to be joined. FormatError where its rows do not fit its samples.
+    """Return the candidate of a ragged array.
 
-    Rows that no scan has read are checked when they are first used.
+    Raises FormatError where its rows do not fit its samples. Rows that have not been scanned are checked on first use.
     """
     geometry = array._instances
     if all(part.known for part in geometry.parts):
         geometry.rows(array._access)
-    found = Candidate(array, uri_of(array), number)
-    found.signature = {**facets_in(array, facets), **_signature(array)}
-    return found
+    candidate = Candidate(array, uri_of(array), number)
+    candidate.signature = {**facets_in(array, facets), **_signature(array)}
+    return candidate
 
 
 def _signature(array: RaggedMasterArray) -> Signature:
-    found: Signature = {
+    signature: Signature = {
         "group": (array.name or "").rpartition("/")[0],
         "dimensions": (*array.dimensions, *array._matrix.dimensions),
         **_described(array, ""),
         "coordinates": tuple(sorted(array.coords)),
     }
     for name, coordinate in sorted(array.coords.items()):
-        found |= _described(coordinate, f"{name}: ")
+        signature |= _described(coordinate, f"{name}: ")
         along = coordinate.dimensions if isinstance(coordinate, RaggedMasterArray) else coordinate._matrix.dimensions
         joined = (*array.dimensions, *(along[:1] if _is_of_samples(coordinate, array) else ()))
         sizes = tuple(n for d, n in zip(along, coordinate.shape, strict=True) if d not in joined)
-        found[f"{name}: dimensions"] = f"{coordinate._matrix.dimensions} of {sizes or 'instances'}"
+        signature[f"{name}: dimensions"] = f"{coordinate._matrix.dimensions} of {sizes or 'instances'}"
         if set(joined).isdisjoint(along) and coordinate._known is not None:
-            found[f"{name}: values"] = plain_attribute(coordinate._known[0])
-    return found
+            signature[f"{name}: values"] = plain_attribute(coordinate._known[0])
+    return signature
 
 
 def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
-    """Tell whether a coordinate is along the samples of a ragged array, and more: the bounds of another."""
+    """Return whether a coordinate has further dimensions after the samples.
+
+    Bounds of a ragged coordinate have.
+    """
     return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
 
 
@@ -75,83 +78,90 @@ def _described(array: MasterArray, prefix: str) -> Signature:
     }
 
 
-def join_ragged(found: Sequence[Candidate], rules: Rules) -> MasterArray:
-    """Join ragged arrays of one signature along their instances. AggregationError where they cannot be."""
-    arrays = [c.array for c in found if isinstance(c.array, RaggedMasterArray)]
+def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
+    """Join ragged arrays of one signature along their instances.
+
+    Raises AggregationError where they cannot be joined.
+    """
+    arrays = [c.array for c in candidates if isinstance(c.array, RaggedMasterArray)]
     first, geometries = arrays[0], [a._instances for a in arrays]
     if len(arrays) == 1 and not rules.units:
         return first
     if any(g.chosen is not None for g in geometries):
-        raise AggregationError(f"{first.name!r}: rows were selected of it: join the arrays first, and then select")
+        raise AggregationError(
+            "a selection of rows cannot be joined", variable=first.name, hint="join the arrays first, then select"
+        )
 
     def along(pieces: Sequence[MasterArray]) -> MasterArray:
         return _along(pieces, rules)
 
-    whole = _geometry(geometries, along)
+    geometry = _geometry(geometries, along)
     coords: dict[str, MasterArray] = {}
     runs: Geometry | None = None
     for name, coordinate in first.coords.items():
         pieces = [a.coords[name] for a in arrays]
         if not isinstance(coordinate, RaggedMasterArray):
-            grows = first.dimensions[0] in coordinate.dimensions or _is_of_samples(coordinate, first)
-            coords[name] = along(pieces) if grows else coordinate
+            is_joined = first.dimensions[0] in coordinate.dimensions or _is_of_samples(coordinate, first)
+            coords[name] = along(pieces) if is_joined else coordinate
             continue
-        own = coordinate._matrix.dimensions == first._matrix.dimensions
-        if not own and runs is None:
-            runs = Geometry(whole.dimension, tuple(part.of_runs() for part in whole.parts))
+        same_samples = coordinate._matrix.dimensions == first._matrix.dimensions
+        if not same_samples and runs is None:
+            runs = Geometry(geometry.dimension, tuple(part.of_runs() for part in geometry.parts))
         joined = along([p._samples({}) for p in pieces if isinstance(p, RaggedMasterArray)])
-        coords[name] = ragged(joined, whole if own or runs is None else runs, {})
-    return ragged(along([a._samples({}) for a in arrays]), whole, coords)
+        coords[name] = ragged(joined, geometry if same_samples or runs is None else runs, {})
+    return ragged(along([a._samples({}) for a in arrays]), geometry, coords)
 
 
 def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
-    """Join ragged arrays along their instances, in the order given. AggregationError says what does not fit."""
-    found = []
+    """Join ragged arrays along their instances, in the order given.
+
+    Raises AggregationError for arrays that do not fit.
+    """
+    candidates = []
     for number, array in enumerate(arrays):
         if not isinstance(array, RaggedMasterArray):
-            raise AggregationError(
-                f"array {number} ({array.name or 'nameless'}) is not ragged as others are: join like with like"
-            )
+            what = f"array {number} ({array.name or 'nameless'}) is not ragged, others are"
+            raise AggregationError(what, hint="join ragged arrays separately")
         if array.dimensions != (dimension,):
             raise AggregationError(
-                f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances, "
-                f"{array.dimensions[0]!r}, not {dimension!r}"
+                f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances "
+                f"({array.dimensions[0]!r}), not along {dimension!r}"
             )
-        found.append(ragged_candidate(array, number, ()))
-    for other in found[1:]:
-        if other.signature != found[0].signature:
-            raise AggregationError(f"array 0 and array {other.number}: {describe_difference(found[0], other)[1]}")
-    return join_ragged(found, Rules())
+        candidates.append(ragged_candidate(array, number, ()))
+    for other in candidates[1:]:
+        if other.signature != candidates[0].signature:
+            raise AggregationError(f"array 0 and array {other.number}: {describe_difference(candidates[0], other)[1]}")
+    return join_ragged(candidates, Rules())
 
 
 def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
-    """Return ragged arrays without those that repeat another exactly, and these with the one that is kept.
+    """Return ragged arrays without duplicates, and (duplicate, kept) pairs.
 
-    Values are read only where all that is known of two from scanning is the same.
+    Values are read only of arrays whose scanned metadata are equal.
     """
     kept: list[Candidate] = []
-    repeats: list[tuple[Candidate, Candidate]] = []
-    alike: dict[object, list[Candidate]] = defaultdict(list)
-    for one in group:
-        same = alike[_glimpse(one.array)]
-        first = next((other for other in same if _equal(one.array, other.array)), None)
+    duplicates: list[tuple[Candidate, Candidate]] = []
+    by_key: dict[object, list[Candidate]] = defaultdict(list)
+    for candidate in group:
+        similar = by_key[_scanned_key(candidate.array)]
+        first = next((other for other in similar if _equal(candidate.array, other.array)), None)
         if first is None:
-            same.append(one)
-            kept.append(one)
+            similar.append(candidate)
+            kept.append(candidate)
         else:
-            repeats.append((one, first))
-    return kept, repeats
+            duplicates.append((candidate, first))
+    return kept, duplicates
 
 
-def _glimpse(array: MasterArray) -> object:
-    """Return what is known of an array without reading, equal for those that are the same."""
+def _scanned_key(array: MasterArray) -> object:
+    """Return the scanned metadata of an array as a hashable key."""
     known = [(name, c._known[0]) for name, c in sorted(array.coords.items()) if c._known is not None]
-    told = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
-    return array.shape, array._matrix.shape, array.units, repr(told)
+    texts = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
+    return array.shape, array._matrix.shape, array.units, repr(texts)
 
 
 def _equal(one: MasterArray, other: MasterArray) -> bool:
-    """Tell whether two arrays have the same rows, and the same coordinates."""
+    """Return whether two arrays have equal rows and coordinates."""
     if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
         if not np.array_equal(one.offsets, other.offsets) or not _same(one.read().flat, other.read().flat):
             return False
@@ -165,10 +175,10 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
-    """Return the rows of all, neighbours of one representation in one part."""
+    """Return the rows of all, one part per adjacent representation."""
     parts = [part for geometry in geometries for part in geometry.parts]
-    alike = groupby(parts, _representation)
-    return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in alike))
+    groups = groupby(parts, _representation)
+    return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in groups))
 
 
 def _representation(part: Part) -> tuple[object, ...]:
@@ -177,8 +187,8 @@ def _representation(part: Part) -> tuple[object, ...]:
 
 def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Part:
     cuts, before = [np.zeros((1, 3), np.int64)], np.zeros(3, np.int64)
-    for one in parts:
-        cuts.append(one.cuts[1:] + before)
+    for part in parts:
+        cuts.append(part.cuts[1:] + before)
         before = cuts[-1][-1]
     counts, index = [p.counts for p in parts if p.counts is not None], [p.index for p in parts if p.index is not None]
     present = tuple(along(list(pieces)) for pieces in zip(*(p.present for p in parts), strict=True))
@@ -186,7 +196,7 @@ def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], Master
 
 
 def _along(pieces: Sequence[MasterArray], rules: Rules) -> MasterArray:
-    """Return arrays one behind the other along their first dimension; those without elements have none to give."""
+    """Return arrays joined along their first dimension, without empty ones."""
     sizes = [a._matrix.shape[0] for a in pieces]
     used = [n for n, size in enumerate(sizes) if size] or [0]
     ends = np.cumsum([sizes[n] for n in used])
@@ -199,17 +209,17 @@ def _along(pieces: Sequence[MasterArray], rules: Rules) -> MasterArray:
 
 
 def by_ragged_signature(members: Sequence[Candidate], rules: Rules) -> list[list[Candidate]]:
-    """Group ragged arrays that are to be joined, each group in its order."""
+    """Group ragged arrays by signature, each group in its order."""
     groups: dict[object, list[Candidate]] = defaultdict(list)
-    for one in members:
-        groups[frozenset(one.signature.items())].append(one)
-    found = []
+    for member in members:
+        groups[frozenset(member.signature.items())].append(member)
+    results = []
     for group in groups.values():
-        names = [n for n in (basename(one.array.name or "") for one in group)]
-        # Where one file has several alike, names tell them apart.
-        alone = len({one.uri for one in group}) == len(group) or len(set(names)) == 1
-        for name in [None] if alone else dict.fromkeys(names):
-            part = [one for one, own in zip(group, names, strict=True) if name in (None, own)]
+        names = [n for n in (basename(member.array.name or "") for member in group)]
+        # Several arrays of one file are distinguished by name.
+        unambiguous = len({member.uri for member in group}) == len(group) or len(set(names)) == 1
+        for name in [None] if unambiguous else dict.fromkeys(names):
+            part = [member for member, own in zip(group, names, strict=True) if name in (None, own)]
             dimension = part[0].array.dimensions[0]
-            found.append(part if rules.order.get(dimension) == "given" else sorted(part, key=lambda c: c.uri))
-    return found
+            results.append(part if rules.order.get(dimension) == "given" else sorted(part, key=lambda c: c.uri))
+    return results

@@ -1,7 +1,7 @@
-"""What is wrong with an aggregation? `Report` lists `Problem`s; here are those that need no file: gaps, holes, duplicates.
+"""`Report` and `Problem`, and problems found without files: gaps, holes.
 
-A gap is a missing step of a time axis that is regular but for it: constant steps, or whole months, quarters or years of its
-calendar. A hole is a place of the matrix that no file covers.
+A gap is a missing step of a time axis that is otherwise regular: constant steps, or whole months, quarters or years of its
+calendar. A hole is a region of the matrix that no file covers.
 """
 
 from collections import defaultdict
@@ -24,33 +24,36 @@ from aggarray.formats.templates import text_attribute
 from aggarray.storage.files import resized, same_time, stat_file
 from aggarray.storage.remote import is_remote
 
-#: A step counts as whole if it is this near to a multiple of the usual one.
+#: Maximum deviation of a step from a whole multiple of the usual step.
 _SLACK = 0.01
-#: A step is the usual one if this fraction of all steps are whole multiples of it; the others give no gaps.
+#: Minimum fraction of steps that are whole multiples of the usual step; the others are not gaps.
 _NEARLY_ALL = 0.9
-#: Of fewer steps than this, one is enough to be the usual one.
+#: Of fewer steps than this, one occurrence suffices for the usual step.
 _FEW = 6
-#: Times of a month lie this near to one day of it: ends and middles of months vary by three.
+#: Maximum deviation of the day of monthly times: ends and middles of months vary by three days.
 _DAYS_ABOUT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing found by a check: ``kind`` (gap, hole, duplicate, ...), the file concerned or None, and a message."""
+    """One problem found by a check.
+
+    ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None.
+    """
 
     kind: str
     file: str | None
     message: str
 
     def __post_init__(self) -> None:
-        # Messages are told on terminals, as those of errors are.
+        # Messages are printed on terminals, as those of errors.
         # promise: escape-problems
         object.__setattr__(self, "message", printable(self.message))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a check: ``ok`` where there is no problem."""
+    """The outcome of a check: ``ok`` if there is no problem."""
 
     ok: bool
     problems: tuple[Problem, ...]
@@ -58,7 +61,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A file that repeats another exactly, for one array, and was therefore left out."""
+    """A file left out because it repeats another exactly, for one array."""
 
     array: str
     file: str
@@ -67,17 +70,17 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Missing steps of a time axis: ``count`` of them between positions ``after`` and ``after + 1``."""
+    """``count`` missing steps between positions ``after`` and ``after + 1``."""
 
     after: int
     count: int
 
 
 def gaps(times: np.ndarray) -> list[Gap]:
-    """Return the missing steps of a regular time axis; none where no regular step can be made out.
+    """Return the missing steps of a regular time axis.
 
-    ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is the smallest one of which
-    nearly all others are whole multiples.
+    An irregular axis has none. ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is
+    the smallest one of which nearly all others are whole multiples.
 
     >>> gaps(np.array(["2001-01", "2001-02", "2001-05", "2001-06"], "M8[D]"))
     [Gap(after=1, count=2)]
@@ -86,7 +89,7 @@ def gaps(times: np.ndarray) -> list[Gap]:
         return []
     months = _months(times)
     if months is not None:
-        # Times on one day of the month are no accident: a single usual step is enough.
+        # Times on one day of the month are regular by intent: a single usual step suffices.
         multiple = months / months.min()
         return _missing(multiple) if _fits(multiple) else []
     days = _days(times)
@@ -97,16 +100,18 @@ def gaps(times: np.ndarray) -> list[Gap]:
 
 
 def _days(times: np.ndarray) -> np.ndarray:
-    """Return the steps of a time axis in days."""
     if times.dtype.kind == "M":
         return np.diff(times.astype("M8[us]")).astype(np.int64) / 86_400e6
     return np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
 
 
 def _months(times: np.ndarray) -> np.ndarray | None:
-    """Return the steps of a time axis in months; None unless it has one time a month, always on nearly the same day."""
+    """Return the steps of a monthly time axis in months, None for any other.
+
+    A monthly axis has at most one time a month, on nearly the same day.
+    """
     days = np.sort(_numbers(times)[1])
-    # Days about the end of a month are moved to its middle, so that 31 January and 1 March are a month apart.
+    # Days near the end of a month are moved to its middle, so that 31 January and 1 March are one month apart.
     shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
     moved = times.astype("M8[us]") + shift if times.dtype.kind == "M" else times + shift.item()
     months, day = _numbers(moved)
@@ -115,7 +120,7 @@ def _months(times: np.ndarray) -> np.ndarray | None:
 
 
 def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each month, counted from some year 0, and the day in it."""
+    """Return the month number of each time, from a year 0, and the day in it."""
     if times.dtype.kind == "M":
         months = times.astype("M8[M]")
         return months.astype(np.int64), (times.astype("M8[D]") - months.astype("M8[D]")).astype(np.int64) + 1
@@ -123,7 +128,10 @@ def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _frequent(days: np.ndarray) -> list[float]:
-    """Return the distinct steps, smallest first; of many only those that a third of all are equal to."""
+    """Return the distinct steps, smallest first.
+
+    Of many steps, only those that are a third of all are returned.
+    """
     ordered = np.sort(days)
     cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
     least = 1 if len(ordered) < _FEW else len(ordered) / 3
@@ -131,20 +139,23 @@ def _frequent(days: np.ndarray) -> list[float]:
 
 
 def _fits(multiple: np.ndarray) -> bool:
-    """Tell whether nearly all steps are whole multiples."""
+    """Return whether nearly all steps are whole multiples."""
     whole = np.rint(multiple)
     return bool(((whole >= 1) & (np.abs(multiple - whole) <= _SLACK)).mean() >= _NEARLY_ALL)
 
 
 def _missing(multiple: np.ndarray) -> list[Gap]:
-    """Return the gaps where steps are whole multiples of the usual one, but not one of it."""
-    whole = np.rint(multiple)
-    found = np.flatnonzero((whole > 1) & (np.abs(multiple - whole) <= _SLACK))
-    return [Gap(int(i), int(whole[i]) - 1) for i in found]
+    """Return the gaps: steps that are several times the usual one."""
+    steps = np.rint(multiple)
+    longer = np.flatnonzero((steps > 1) & (np.abs(multiple - steps) <= _SLACK))
+    return [Gap(int(i), int(steps[i]) - 1) for i in longer]
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the gaps along the time dimensions of an array, with the dates and the files around them; rows have none."""
+    """Yield the gaps along the time dimensions of an array.
+
+    Messages give the dates and the files around each gap. Ragged arrays have no gaps.
+    """
     if isinstance(array, RaggedMasterArray):
         return
     for axis, dimension in enumerate(array.dimensions):
@@ -155,10 +166,10 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
                 continue
             if len(times) < 3 or any(t is None or t != t for t in times[[0, -1]]):
                 continue
-            down = bool(times[0] > times[-1])
-            for gap in gaps(times[::-1] if down else times):
-                after = len(times) - 2 - gap.after if down else gap.after
-                before, behind = (after + 1, after) if down else (after, after + 1)
+            decreasing = bool(times[0] > times[-1])
+            for gap in gaps(times[::-1] if decreasing else times):
+                after = len(times) - 2 - gap.after if decreasing else gap.after
+                before, behind = (after + 1, after) if decreasing else (after, after + 1)
                 steps = f"{gap.count} step{'s' if gap.count > 1 else ''}"
                 yield Problem(
                     "gap",
@@ -169,7 +180,7 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
 
 
 def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
-    """Yield the coordinate that gives the time along a dimension, if there is one."""
+    """Yield the coordinate that gives the time along a dimension, if any."""
     own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
     best = [c for c in own if c.name == dimension] or [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
     yield from best[:1]
@@ -181,7 +192,7 @@ def _interval(one: str | None, other: str | None) -> str:
 
 
 def file_at(array: MasterArray, axis: int, position: int) -> str | None:
-    """Return a file that serves a position along a dimension, None where none does."""
+    """Return a file that serves a position along a dimension, None if missing."""
     matrix = array._matrix
     cell = int(np.searchsorted(matrix.edges[axis], position, side="right")) - 1
     refs = matrix.refs.reshape(matrix.cells).take(cell, axis=axis).ravel()
@@ -190,15 +201,15 @@ def file_at(array: MasterArray, axis: int, position: int) -> str | None:
 
 
 def date(time: Any) -> str:
-    """Return a time as ISO text, without a time of day where that is midnight."""
+    """Return a time as ISO text, without the time of day at midnight."""
     text = str(time.astype("M8[s]")) if isinstance(time, np.datetime64) else str(time.isoformat())
     return text.removesuffix("T00:00:00")
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the places of the matrix that no file covers, by coordinate values where there are coordinates.
+    """Yield the uncovered regions of the matrix, by coordinate values.
 
-    Neighbouring cells make one place, as far as they form a box.
+    Adjacent cells are one region where they form a box.
     """
     array = flat_of(array)
     matrix = array._matrix
@@ -214,30 +225,31 @@ def hole_problems(array: MasterArray) -> Iterator[Problem]:
 
 
 def boxes(marked: np.ndarray) -> np.ndarray:
-    """Cover the True elements of an array with boxes: runs along the last dimension, then equal runs of neighbouring rows.
+    """Cover the True elements of an array with boxes.
 
-    Returns int64 (boxes, dimensions, 2): start and end along each dimension, in the order of their first elements.
+    The boxes are runs along the last dimension, then equal runs of adjacent rows. Returns int64 (boxes, dimensions, 2): start
+    and end along each dimension, in the order of their first elements.
 
     >>> boxes(np.array([[True, True, False], [True, True, True]])).tolist()
     [[[0, 1], [0, 2]], [[1, 2], [0, 3]]]
     """
     starts = np.argwhere(marked)
-    found = np.stack([starts, starts + 1], axis=-1).astype(np.int64)
+    result = np.stack([starts, starts + 1], axis=-1).astype(np.int64)
     for axis in range(marked.ndim - 1, -1, -1):
-        others = np.delete(found, axis, axis=1).reshape(len(found), 2 * (marked.ndim - 1))
-        order = np.lexsort((found[:, axis, 0], *others.T[::-1]))
-        found, others = found[order], others[order]
-        follows = (others[1:] == others[:-1]).all(axis=1) & (found[1:, axis, 0] == found[:-1, axis, 1])
-        first = np.concatenate([[True], ~follows])[: len(found)]
-        last = np.concatenate([~follows, [True]])[: len(found)]
-        ends = found[last, axis, 1]
-        found = found[first]
-        found[:, axis, 1] = ends
-    return found[np.lexsort(found[:, ::-1, 0].T)] if marked.ndim else found
+        others = np.delete(result, axis, axis=1).reshape(len(result), 2 * (marked.ndim - 1))
+        order = np.lexsort((result[:, axis, 0], *others.T[::-1]))
+        result, others = result[order], others[order]
+        follows = (others[1:] == others[:-1]).all(axis=1) & (result[1:, axis, 0] == result[:-1, axis, 1])
+        first = np.concatenate([[True], ~follows])[: len(result)]
+        last = np.concatenate([~follows, [True]])[: len(result)]
+        ends = result[last, axis, 1]
+        result = result[first]
+        result[:, axis, 1] = ends
+    return result[np.lexsort(result[:, ::-1, 0].T)] if marked.ndim else result
 
 
 def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
-    """Name a range of positions by its coordinate values."""
+    """Return a range of positions as text, by coordinate values."""
     coordinate = array.coords.get(dimension)
     if coordinate is None or coordinate.ndim != 1:
         return f"{first}:{last + 1}"
@@ -249,13 +261,13 @@ def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
 
 
 def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterArray]) -> Iterator[Problem]:
-    """Yield the files that serve none of the arrays because all that they hold repeats others, each once."""
+    """Yield the files that serve no array because they repeat others."""
     serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
-    found: dict[str, list[Duplicate]] = defaultdict(list)
-    for one in duplicates:
-        if one.file and one.file not in serving:
-            found[one.file].append(one)
-    for file, repeats in found.items():
+    by_file: dict[str, list[Duplicate]] = defaultdict(list)
+    for duplicate in duplicates:
+        if duplicate.file and duplicate.file not in serving:
+            by_file[duplicate.file].append(duplicate)
+    for file, repeats in by_file.items():
         names, kept = (dict.fromkeys(values) for values in zip(*((d.array, d.kept) for d in repeats), strict=True))
         text = f"{file} repeats {' and '.join(kept)} exactly and is left out"
         yield Problem("duplicate", file, f"{', '.join(names)}: {text}")
@@ -263,16 +275,18 @@ def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterA
 
 def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
     """Yield the files that could not be read at all."""
-    for one in skipped:
-        if one.variable is None:
-            yield Problem("unreadable", one.file, f"{one.file}: {one.reason}")
+    for item in skipped:
+        if item.variable is None:
+            yield Problem("unreadable", item.file, f"{item.file}: {item.reason}")
 
 
-def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], wanted: bool = False) -> Iterator[Problem]:
-    """Yield the files that are gone, have changed, or do not open any more or are too short; values are not read.
+def file_problems(
+    arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], checksums: bool = False
+) -> Iterator[Problem]:
+    """Yield the files that are missing, changed, unreadable or too short.
 
-    ``stamps``: what files were like when they were scanned, where the arrays do not know; ``wanted``: compare the bytes of
-    their heads and tails too.
+    ``stamps``: the scanned state of files, where the arrays do not have it; ``checksums``: also compare checksums of the heads
+    and tails. Values are not read.
     """
     expected: dict[str, Stamp | None] = {}
     for references in (array._matrix.references for array in arrays):
@@ -282,31 +296,34 @@ def file_problems(arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | No
     for uri, stamp in expected.items():
         try:
             open_file(uri).close()
-            change = None if stamp is None else _change(uri, stamp, wanted)
+            change = None if stamp is None else _change(uri, stamp, checksums)
             if change is not None:
-                yield Problem("changed", uri, f"{uri}: {change}; open or append it anew")
+                yield Problem("changed", uri, f"{uri}: {change}; open or append it again")
         except MissingFileError as error:
             yield Problem("missing", uri, str(error))
-        except AggarrayError as error:  # remote files have more ways not to be there
+        except AggarrayError as error:  # remote files raise other errors than MissingFileError
             yield Problem("unreadable", uri, str(error))
 
 
-def _change(uri: str, stamp: Stamp, wanted: bool) -> str | None:
-    """Say in what a file is not what it was; ``wanted``: look at its bytes too."""
-    told = state_path(uri)
-    status = stat_file(told)
+def _change(uri: str, stamp: Stamp, checksums: bool) -> str | None:
+    """Return how a file has changed, None if it has not.
+
+    ``checksums``: compare its checksum too.
+    """
+    path = state_path(uri)
+    status = stat_file(path)
     change = resized(status, stamp[0])
     if change:
         return change
     if not same_time(uri, status.mtime_ns, stamp[1]):
-        # Web servers tell whole seconds: a copy of a local file is judged by its bytes.
+        # Web servers give whole seconds: copies of local files are compared by checksum.
         copied = is_remote(uri) and status.mtime_ns // 10**9 == stamp[1] // 10**9
-        same = (wanted or copied) and checksum(told) == stamp[2]
+        same = (checksums or copied) and checksum(path) == stamp[2]
         if copied and same:
             return None
-        return "changed since it was scanned: it has another modification time" + (
+        return "changed since it was scanned: different modification time" + (
             ", but the same bytes at its ends" if same else ""
         )
-    if wanted and checksum(told) != stamp[2]:
-        return "changed since it was scanned: size and time are the same, but not the bytes at its ends"
+    if checksums and checksum(path) != stamp[2]:
+        return "changed since it was scanned: same size and modification time, but different bytes at its ends"
     return None

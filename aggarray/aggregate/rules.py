@@ -1,4 +1,4 @@
-"""What may be joined, and how? `Rules` holds the wishes; `Refusal` and `Skipped` say what was not joined and why."""
+"""`Rules` of joins, and what was not joined: `Refusal` and `Skipped`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,35 +10,35 @@ import numpy as np
 from aggarray.cf.frozen import FrozenDict
 from aggarray.errors import AggregationError
 
-#: Attributes that tell datasets apart: CMIP6, CMIP5, CORDEX.
+#: Attributes that distinguish datasets: CMIP6, CMIP5, CORDEX.
 FACETS = (
     *("mip_era", "activity_id", "institution_id", "source_id", "experiment_id", "variant_label", "table_id", "grid_label"),
     *("institute_id", "model_id", "realization", "initialization_method", "physics_version", "frequency", "modeling_realm"),
     *("CORDEX_domain", "driving_model_id", "driving_experiment_name", "driving_model_ensemble_member", "rcm_version_id"),
 )
 
-#: The coordinate that tells final from preliminary data in ERA5.
+#: The coordinate that distinguishes final and preliminary data in ERA5.
 ERA5_VERSIONS = "expver"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How `aggarray.open` joins arrays; the defaults suit a messy real archive.
+    """Rules by which `aggarray.open` joins arrays.
 
-    ``along``: dimensions to aggregate along, None = all. ``order``: for dimensions without a coordinate, {dimension:
-    "given" or "name"}. ``separate_by``: attributes that keep arrays apart. ``tolerance``: coordinates are equal within this
-    fraction of their smallest spacing. ``overlap``: "refuse", "first" or "last". ``holes``: "fill" where more than
-    ``coverage`` of the matrix is covered, or "refuse". ``units``, ``directions``: wanted of the master, by name and
-    by dimension. ``new_dimension``: an attribute whose values become a leading dimension, or ``"name=regex"`` with one
-    group, searched in the file's path. ``versions``: a coordinate that tells versions of the same data; the lowest serves.
-    ``trust``: "verify" reads the structure and the coordinates of every file and compares them; "assume" reads those of a few
-    files of each kind and, of the others, the coordinates alone in which these differ: such a file is verified before its
-    first read, and when an index is saved.
-    Raises AggregationError for values that make no sense or contradict each other.
+    The defaults suit archives with irregular metadata. ``along``: dimensions to aggregate along, None = all. ``order``: for
+    dimensions without a coordinate, {dimension: "given" or "name"}. ``separate_by``: attributes that keep arrays separate.
+    ``tolerance``: coordinates are equal within this fraction of their smallest spacing. ``overlap``: "refuse", "first" or
+    "last". ``holes``: "fill" where more than ``coverage`` of the matrix is covered, or "refuse". ``units``, ``directions``: of
+    the master, by name and by dimension. ``new_dimension``: an attribute whose values become a leading dimension, or
+    ``"name=regex"`` with one group, searched in the file's path. ``versions``: a coordinate that distinguishes versions of the
+    same data; the lowest serves. ``trust``: "verify" reads and compares the structure and the coordinates of every file;
+    "assume" reads a few files of each group completely and, of the others, only the coordinates in which the files differ. Such
+    a file is verified before its first read, and when an index is saved.
+    Raises AggregationError for invalid or contradictory values.
 
     >>> Rules(overlap="best")
     Traceback (most recent call last):
-    aggarray.errors.AggregationError: overlap='best': give one of refuse, first, last
+    aggarray.errors.AggregationError: overlap='best' is invalid; give one of refuse, first, last
     """
 
     along: Sequence[str] | None = None
@@ -56,7 +56,9 @@ class Rules:
 
     @classmethod
     def cmip(cls) -> "Rules":
-        """Rules for CMIP5, CMIP6 and CORDEX: datasets are never tiled, so that a hole keeps files apart.
+        """Return rules for CMIP5, CMIP6 and CORDEX: matrices without holes.
+
+        Datasets of these archives are never tiled, so that a hole means separate datasets.
 
         >>> Rules.cmip().holes
         'refuse'
@@ -65,7 +67,9 @@ class Rules:
 
     @classmethod
     def era5(cls) -> "Rules":
-        """Rules for ERA5 and ERA5T: by ``expver``, final data where there is, preliminary elsewhere.
+        """Return rules for ERA5 and ERA5T: final data where available.
+
+        Preliminary data, according to ``expver``, serve the rest.
 
         >>> Rules.era5().versions
         'expver'
@@ -79,12 +83,12 @@ class Rules:
 
     @property
     def facets(self) -> tuple[str, ...]:
-        """The attributes that keep arrays apart: what becomes a dimension does not."""
+        """The attributes that keep arrays separate, without the new dimension."""
         return tuple(name for name in self.separate_by if name != self.member_dimension)
 
     @property
     def identifying(self) -> tuple[str, ...]:
-        """The attributes of files that decide to which dataset, and to which member of it, their arrays belong."""
+        """The attributes that identify the dataset of a file, and its member."""
         name = self.member_dimension
         return tuple(dict.fromkeys((*self.separate_by, *(() if name is None else (name,)))))
 
@@ -100,81 +104,85 @@ class Rules:
             ("directions", bool, "{dimension: True for increasing, False for decreasing}"),
         ):
             object.__setattr__(self, name, _frozen(name, getattr(self, name), kind, text))
-        for dimension, how in self.order.items():
-            _one_of(f"order[{dimension!r}]", how, ("given", "name"))
-        for name, most in (("tolerance", 0.5), ("coverage", 1.0)):
+        for dimension, order in self.order.items():
+            _one_of(f"order[{dimension!r}]", order, ("given", "name"))
+        for name, maximum in (("tolerance", 0.5), ("coverage", 1.0)):
             value = getattr(self, name)
             if (
                 isinstance(value, bool)
                 or not isinstance(value, int | float | np.integer | np.floating)
-                or not 0 <= value <= most
+                or not 0 <= value <= maximum
             ):
-                raise AggregationError(f"{name}={value!r}: give a number from 0 to {most}")
-            # NumPy's numbers are taken as Python's, so that rules compare, print and travel alike.
+                raise AggregationError(f"{name}={value!r} is invalid", hint=f"give a number from 0 to {maximum}")
+            # NumPy's numbers become Python's, so that rules compare, print and pickle equally.
             object.__setattr__(self, name, float(value))
         if self.versions is not None and (not isinstance(self.versions, str) or not self.versions):
-            raise AggregationError(f"versions={self.versions!r}: give the name of a coordinate, such as 'expver'")
+            hint = "give the name of a coordinate, such as 'expver'"
+            raise AggregationError(f"versions={self.versions!r} is invalid", hint=hint)
         self._check_contradictions()
 
     def _check_contradictions(self) -> None:
         name = self.member_dimension
         if name is not None and name in self.separate_by and self.separate_by != FACETS:
-            raise AggregationError(f"new_dimension={name!r} and separate_by name the same attribute: it joins or it separates")
+            what = f"new_dimension and separate_by both name the attribute {name!r}"
+            raise AggregationError(what, hint="omit it in one of them")
         outside = [d for d in self.order if self.along is not None and d not in self.along]
         if outside:
-            raise AggregationError(
-                f"order names {outside[0]!r}, which along={list(self.along or ())} leaves out: name it in both"
-            )
+            what = f"order names {outside[0]!r}, which is not in along={list(self.along or ())}"
+            raise AggregationError(what, hint="name it in both")
 
 
 def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
-    """Return the name of a new dimension and the pattern that finds its value in a path, None for an attribute.
+    """Return the name and the path pattern of a new dimension.
 
-    Raises AggregationError unless it is a name or ``name=regex`` with exactly one group.
+    The pattern is None for an attribute. Raises AggregationError unless it is a name or ``name=regex`` with exactly one group.
 
     >>> parse_dimension("variant_label")
     ('variant_label', None)
     """
-    stated = f"new_dimension={new_dimension!r}"
+    argument = f"new_dimension={new_dimension!r}"
     if not isinstance(new_dimension, str) or not new_dimension.partition("=")[0].isidentifier():
-        raise AggregationError(f"{stated}: give an attribute's name, or name=regex with one group")
+        raise AggregationError(f"{argument} is invalid", hint="give an attribute's name, or name=regex with one group")
     name, equals, pattern = new_dimension.partition("=")
     if not equals:
         return name, None
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise AggregationError(f"{stated}: the pattern does not compile: {error}") from error
+        raise AggregationError(f"{argument}: the pattern does not compile: {error}") from error
     if compiled.groups != 1:
-        raise AggregationError(f"{stated}: the pattern has {compiled.groups} groups: give one, for the value")
+        raise AggregationError(f"{argument}: the pattern has {compiled.groups} groups", hint="give exactly one, for the value")
     return name, compiled
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:
-    """Return a list of names as a tuple; AggregationError where it is none."""
+    """Return a list of names as a tuple."""
     items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (None,)
     if not all(isinstance(item, str) for item in items):
-        raise AggregationError(f"{name}={value!r}: give a list of names")
+        raise AggregationError(f"{name}={value!r} is invalid", hint="give a list of names")
     return items
 
 
 def _frozen(name: str, value: Any, kind: type, text: str) -> FrozenDict[Any]:
-    """Return a mapping of names to text or truth values, None for an empty one; AggregationError where it is none."""
+    """Return a mapping of names to text or booleans, empty for None."""
     value = {} if value is None else value
     kinds = (bool, np.bool) if kind is bool else (kind,)
     if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, kinds) for k, v in value.items()):
-        raise AggregationError(f"{name}={value!r}: give {text}")
+        raise AggregationError(f"{name}={value!r} is invalid", hint=f"give {text}")
     return FrozenDict({k: kind(v) for k, v in value.items()})
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise AggregationError(f"{name}={value!r}: give one of {', '.join(allowed)}")
+        raise AggregationError(f"{name}={value!r} is invalid", hint=f"give one of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an array stayed apart from another of its identity: ``arrays`` are names, ``files`` URIs, ``rule`` a short key."""
+    """The reason why an array stays separate from another of its identity.
+
+    ``arrays``: names; ``files``: URIs; ``rule``: a short key.
+    """
 
     arrays: tuple[str, ...]
     files: tuple[str, ...]
@@ -184,7 +192,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file, or a variable of it, that could not be used; ``variable`` None for a whole file."""
+    """A file that could not be used, or one variable of it.
+
+    ``variable``: None for a complete file.
+    """
 
     file: str
     variable: str | None
@@ -192,7 +203,7 @@ class Skipped:
 
 
 def facet(attrs: Mapping[str, Any], name: str) -> str | None:
-    """Return the value of a facet; a CMIP5 table_id by its table name only.
+    """Return the value of a facet; of a CMIP5 table_id, the table name.
 
     >>> facet({"table_id": "Table Omon (26 July 2011) 25bb94"}, "table_id")
     'Omon'

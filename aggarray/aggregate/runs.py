@@ -1,7 +1,7 @@
-"""When values of one array fall between values of another, can both be cut into runs that share a dimension?
+"""Runs of interleaved arrays: arrays cut so that they share a dimension.
 
-They can where no hole comes of it, and where such files exist: times, members and levels interleave, horizontal
-coordinates that do so are different grids.
+Interleaved arrays are cut if the runs cover the matrix without holes. Such files exist for times, members and levels;
+interleaved horizontal coordinates are different grids.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,89 +23,94 @@ from aggarray.partition.matrix import Matrix, Parts
 
 
 def cut(view: View) -> list[Candidate] | None:
-    """Return the group with interleaved arrays cut into runs of consecutive positions; None where none is, or must not be."""
+    """Return the group with interleaved arrays cut into runs.
+
+    A run has consecutive positions. None if no array is interleaved or the runs would leave holes.
+    """
     keys = [k for k in view.varying if not all(map(view.layouts[k].contiguous, range(len(view.layouts[k].positions))))]
-    if not keys or any(_never(c, k) for c in view.group for k in keys):
+    if not keys or any(_is_uncuttable(c, k) for c in view.group for k in keys):
         return None
-    pieces = [piece for row, one in enumerate(view.group) for piece in _pieces(one, row, keys, view)]
-    again = View(pieces, view.rules)
+    pieces = [piece for row, candidate in enumerate(view.group) for piece in _pieces(candidate, row, keys, view)]
+    cut_view = View(pieces, view.rules)
     try:
-        whole = again.broken is None and covered(again, list(again.varying)) == 1.0
+        complete = cut_view.unconvertible is None and covered(cut_view, list(cut_view.varying)) == 1.0
     except AggregationError:
         return None
-    return pieces if whole else None
+    return pieces if complete else None
 
 
-def _never(one: Candidate, key: str) -> bool:
-    place = one.places[key]
-    return place.coordinate is None or not place.monotonic or place.scalar or is_horizontal(place.coordinate)
+def _is_uncuttable(candidate: Candidate, key: str) -> bool:
+    axis = candidate.axes[key]
+    return axis.coordinate is None or not axis.monotonic or axis.scalar or is_horizontal(axis.coordinate)
 
 
-def _pieces(one: Candidate, row: int, keys: list[str], view: View) -> Iterator[Candidate]:
-    """Yield the runs of a candidate; itself where it has one."""
-    stretches = [_stretches(view.layouts[k], row) for k in keys]
-    if all(len(s) <= 1 for s in stretches):
-        yield one
+def _pieces(candidate: Candidate, row: int, keys: list[str], view: View) -> Iterator[Candidate]:
+    """Yield the runs of a candidate, or itself if it is one run."""
+    ranges = [_consecutive_ranges(view.layouts[k], row) for k in keys]
+    if all(len(s) <= 1 for s in ranges):
+        yield candidate
         return
-    names = [one.places[key].name for key in keys]
-    select = _selecting(one.array, names)
-    spanning = {n: _selecting(c, names) for n, c in one.array.coords.items() if not set(names).isdisjoint(c.dimensions)}
-    own = {key: n for key in keys for n, c in one.array.coords.items() if c is one.places[key].coordinate}
-    lone = {key: c for key in keys if key not in own and (c := one.places[key].coordinate) is not None}
-    alone = {key: _selecting(c, names) for key, c in lone.items()}
-    same = {f.name: getattr(one, f.name) for f in fields(one)} | {"whole": one.whole or one}
-    for combination in product(*stretches):
-        chosen = {}
+    names = [candidate.axes[key].name for key in keys]
+    select = _range_selector(candidate.array, names)
+    spanning = {
+        n: _range_selector(c, names) for n, c in candidate.array.coords.items() if not set(names).isdisjoint(c.dimensions)
+    }
+    own = {key: n for key in keys for n, c in candidate.array.coords.items() if c is candidate.axes[key].coordinate}
+    separate = {key: c for key in keys if key not in own and (c := candidate.axes[key].coordinate) is not None}
+    separate_selectors = {key: _range_selector(c, names) for key, c in separate.items()}
+    same = {f.name: getattr(candidate, f.name) for f in fields(candidate)} | {"cut_from": candidate.cut_from or candidate}
+    for combination in product(*ranges):
+        selected = {}
         for key, (start, stop) in zip(keys, combination, strict=True):
-            place = one.places[key]
-            chosen[place.name] = Range(place.size - stop if place.flipped else start, stop - start)
-        coords = {n: spanning[n](chosen, {}) if n in spanning else c for n, c in one.array.coords.items()}
-        places = dict(one.places)
+            axis = candidate.axes[key]
+            selected[axis.name] = Range(axis.size - stop if axis.flipped else start, stop - start)
+        coords = {n: spanning[n](selected, {}) if n in spanning else c for n, c in candidate.array.coords.items()}
+        axes = dict(candidate.axes)
         for key in keys:
-            coordinate = coords[own[key]] if key in own else alone[key](chosen, {})
-            places[key] = _part(one.places[key], coordinate)
-        yield Candidate(**{**same, "array": select(chosen, {"coords": coords}), "places": places})
+            coordinate = coords[own[key]] if key in own else separate_selectors[key](selected, {})
+            axes[key] = _part(candidate.axes[key], coordinate)
+        yield Candidate(**{**same, "array": select(selected, {"coords": coords}), "axes": axes})
 
 
-def _part(place: AxisCoordinate, coordinate: MasterArray) -> AxisCoordinate:
-    """Return the place of a run; it runs the way of the whole, even where it has one value."""
+def _part(axis: AxisCoordinate, coordinate: MasterArray) -> AxisCoordinate:
+    """Return the axis of a run; it keeps the direction of the complete axis."""
     values, _ = coordinate._values_and_mask()
     largest = max(abs(float(values[0])), abs(float(values[-1]))) if len(values) and values.dtype.kind in "iuf" else 0.0
-    return AxisCoordinate(place.name, False, len(values), coordinate, place.flipped, True, largest)
+    return AxisCoordinate(axis.name, False, len(values), coordinate, axis.flipped, True, largest)
 
 
-def _selecting(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
-    """Return what selects ranges along some dimensions of an array, and changes other fields of it, many times.
+def _range_selector(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
+    """Return a function that selects ranges of an array and replaces fields.
 
-    Of a single partition, as files give it, a range is cut at once.
+    It is fast for arrays of a single partition, as files give them.
     """
     matrix, known = item._matrix, item._known
     axes = {name: matrix.axis(name) for name in names if name in matrix.dimensions}
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or any(matrix.parts.at(name, 0)[1] <= 0 for name in axes):
         return lambda chosen, changes: replace(item._selected(chosen), **changes)
-    against = {name: bool(matrix.flips(axis)[0]) for name, axis in axes.items()}
+    opposite = {name: bool(matrix.flips(axis)[0]) for name, axis in axes.items()}
     same = {f.name: getattr(item, f.name) for f in fields(item)}
     parts = matrix.parts
 
     def select(chosen: Mapping[str, Range], changes: Mapping[str, Any]) -> MasterArray:
         edges, starts, index = list(matrix.edges), dict(parts.starts), [slice(None)] * len(matrix.edges)
         for name, axis in axes.items():
-            wanted, (start, step) = chosen[name], parts.at(name, 0)
-            skipped = int(edges[axis][-1]) - 1 - wanted.last if against[name] else wanted.start
+            requested, (start, step) = chosen[name], parts.at(name, 0)
+            skipped = int(edges[axis][-1]) - 1 - requested.last if opposite[name] else requested.start
             if name in starts or skipped:
                 starts[name] = np.array([start + step * skipped], np.int64)
-            edges[axis] = np.array([0, wanted.count], np.int64)
-            index[axis] = wanted.as_slice()
+            edges[axis] = np.array([0, requested.count], np.int64)
+            index[axis] = requested.as_slice()
         part = Parts(starts, parts.steps, parts.picks)
-        cut = Matrix(matrix.dimensions, matrix.directions, tuple(edges), matrix.references, matrix.refs, part)
+        matrix_ = Matrix(matrix.dimensions, matrix.directions, tuple(edges), matrix.references, matrix.refs, part)
         values = known and tuple(None if k is None else k[tuple(index)] for k in known)
-        return MasterArray(**{**same, "_matrix": cut, "_known": values, **changes})
+        return MasterArray(**{**same, "_matrix": matrix_, "_known": values, **changes})
 
     return select
 
 
-def _stretches(layout: PositionLayout, row: int) -> list[tuple[int, int]]:
-    """Return (start, stop) of the stretches of consecutive positions of a candidate, in its ascending elements."""
+def _consecutive_ranges(layout: PositionLayout, row: int) -> list[tuple[int, int]]:
+    """Return (start, stop) of each run of consecutive positions."""
     positions = np.asarray(layout.positions[layout.classes[row]])
     cuts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)]
     return list(pairwise(cuts))

@@ -1,4 +1,4 @@
-"""Which arrays of a file are ragged? Those along a dimension of samples of which it says whose they are (CF chapter 9)."""
+"""Ragged arrays of a file: those along a sample dimension (CF chapter 9)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,42 +14,48 @@ from aggarray.formats.base import SIZES, Structure, Variable, basename, words
 from aggarray.formats.templates import text_attribute
 from aggarray.scan.roles import Sampling, samplings_of
 
-#: What a damaged file says is cut here, until its rows are needed and checked.
+#: Limit of the number of instances that a damaged file declares, until its rows are checked.
 _HIGHEST = 1 << 62
 
-#: Attributes of coordinates and names of instances, and units of places (CF sections 4.1, 4.2 and 9.5).
+#: Attributes of coordinates and identifiers of instances, and units of positions (CF sections 4.1, 4.2 and 9.5).
 _DESCRIBING = frozenset(("cf_role", "axis"))
 _PLACE = re.compile(r"degrees?_?[NE](orth|ast)?", re.IGNORECASE)
 
-#: What a first dimension without a name is called.
+#: The name of a first dimension without a name.
 NAMELESS = "dim_0"
 
 
-class Usable(Protocol):
-    """Gives a variable of a file as an array, ``flat``: its rows one after the other; None where it cannot be used."""
+class ArrayFactory(Protocol):
+    """Gives a variable of a file as an array, None where it cannot be used.
+
+    ``flat``: its rows one after the other.
+    """
 
     def __call__(self, name: str, flat: bool = False) -> MasterArray | None:
         """Return the array of a variable."""
 
 
-def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: Usable) -> list[MasterArray]:
-    """Return the data variables of a file with those along samples as ragged arrays.
+def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: ArrayFactory) -> list[MasterArray]:
+    """Return the data variables of a file, with ragged ones along samples.
 
-    All that a file has along instances hangs on these. What has no other dimension, and what says whose the samples are, is no
-    data any more.
+    Variables along instances become coordinates of the ragged arrays. Those without other dimensions, and the counts and
+    indices of the sampling, are no longer data variables.
     """
-    found, samplings = list(arrays), samplings_of(structure)
-    told = {name for one in samplings for name in (one.counts, one.index) if name is not None}
+    results, samplings = list(arrays), samplings_of(structure)
+    structural = {name for sampling_ in samplings for name in (sampling_.counts, sampling_.index) if name is not None}
     for sampling in samplings:
-        found = _FileSamplings(structure, sampling, told, array).applied(found)
-    return found
+        results = _FileSamplings(structure, sampling, structural, array).applied(results)
+    return results
 
 
 class _FileSamplings:
-    """One sampling of a file, and the variables around it; ``told``: those that say of any samples whose they are."""
+    """One sampling of a file and the variables of its group.
 
-    def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: Usable) -> None:
-        self.sampling, self._told, self._array = sampling, told, array
+    ``told``: the counts and index variables of all samplings.
+    """
+
+    def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: ArrayFactory) -> None:
+        self.sampling, self._structural, self._array = sampling, told, array
         self._flat = bool(sampling.present)
         self._along = (sampling.instances, sampling.samples) if self._flat else (sampling.samples,)
         self._sizes = structure.sizes or {}
@@ -57,9 +63,9 @@ class _FileSamplings:
         self._named = {basename(w) for v in self.variables for w in words(v.attrs.get("coordinates"))}
 
     def applied(self, arrays: list[MasterArray]) -> list[MasterArray]:
-        """Return the arrays with those of this sampling as ragged ones."""
+        """Return the arrays with those of this sampling as ragged arrays."""
         one = self.sampling
-        rows = [v.name for v in self.variables if v.dimensions == self._along and v.name not in self._told]
+        rows = [v.name for v in self.variables if v.dimensions == self._along and v.name not in self._structural]
         named = {a.name for a in arrays}
         if named.isdisjoint(rows):
             return arrays
@@ -67,17 +73,17 @@ class _FileSamplings:
         whole = self._geometry(shape)
         if whole is None:
             return arrays
-        hung = self._hung(whole)
+        hung = self._attached(whole)
         instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
-        # What has further dimensions is data in its own right, too.
+        # Variables with further dimensions remain data variables too.
         idle = {one.counts, one.index, *(c.name for c in hung.values() if len(c.shape) < 2)}
         if any(f"{v.name}{SIZES}" == one.counts for v in self.variables):
-            # So is what stands beside rows of variable length, unless it says which instance, or where, it is.
+            # So do variables beside rows of variable length, unless they identify or locate instances.
             idle -= {v.name for v in self.variables if v.name != one.counts and not self._describes(v)}
         return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
 
     def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:
-        """Return whose the samples of a shape are, None where what says so cannot be used."""
+        """Return the rows of samples of a shape, None if counts are unusable."""
         one, samples = self.sampling, prod(shape)
         counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
         present = [self._array(name, flat=True) for name in one.present]
@@ -90,7 +96,10 @@ class _FileSamplings:
         return Geometry(one.instances, (Part(cuts, counts, index, usable),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
-        """Return the number of instances: what has their dimension tells, or the file's list of these, or the highest index."""
+        """Return the number of instances.
+
+        It comes from a variable with their dimension, else from the file's dimensions, else from the highest index.
+        """
         if index is None:
             return runs
         name, group = self.sampling.instances, self.sampling.group
@@ -102,12 +111,12 @@ class _FileSamplings:
             return self._sizes[path]
         return _highest(index) + 1
 
-    def _hung(self, whole: Geometry) -> dict[str, MasterArray]:
-        """Return what is there of each instance; what is there of each run of samples is ragged itself."""
+    def _attached(self, whole: Geometry) -> dict[str, MasterArray]:
+        """Return the variables along instances; those along runs as ragged arrays."""
         one, hung = self.sampling, {}
-        # Dimensions without names are not one because their numbers are.
+        # Unnamed dimensions of equal number are not the same dimension.
         named = one.instances != NAMELESS
-        own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._told]
+        own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._structural]
         for v in own:
             if self._flat and one.samples in v.dimensions:
                 continue
@@ -125,14 +134,14 @@ class _FileSamplings:
         return hung
 
     def _describes(self, variable: Variable) -> bool:
-        """Tell whether a variable says which instance, or where, it is: a coordinate, or a name."""
+        """Return whether a variable identifies or locates instances."""
         attrs, name = variable.attrs, basename(variable.name)
         if name in self._named or variable.dimensions == (name,) or not _DESCRIBING.isdisjoint(attrs):
             return True
         return variable.dtype.kind == "T" or bool(_PLACE.fullmatch(text_attribute(attrs.get("units")) or ""))
 
     def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray | None:
-        """Return the samples of a variable in rows, None where they cannot be used."""
+        """Return the samples of a variable in rows, None if they are unusable."""
         samples, coords = self._samples(array), dict[str, MasterArray]()
         if samples is None:
             return None
@@ -140,7 +149,7 @@ class _FileSamplings:
             along = self._samples(one) if one.dimensions == array.dimensions else None
             if along is not None:
                 coords[name] = ragged(along, whole, {})
-            # What merely numbers the places of a row says nothing of samples.
+            # Numbers of the positions within a row do not describe samples.
             elif one.name != self.sampling.index and not (self._flat and one.dimensions == self._along[1:]):
                 coords[name] = one
         return ragged(samples, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
@@ -150,10 +159,13 @@ class _FileSamplings:
 
 
 def _highest(index: MasterArray) -> int:
-    """Return the highest index, -1 of none; values that are none are told when the rows are needed."""
+    """Return the highest valid index, -1 if there is none.
+
+    Invalid indices raise errors when the rows are read.
+    """
     values, mask = index._values_and_mask()
     used = values if mask is None else values[~mask]
     if used.dtype.kind not in "iuf":
         return -1
-    found = used[np.isfinite(used)]
-    return min(max(int(found.max()), -1), _HIGHEST) if found.size else -1
+    finite = used[np.isfinite(used)]
+    return min(max(int(finite.max()), -1), _HIGHEST) if finite.size else -1

@@ -1,7 +1,7 @@
-"""Which rules keep members of a group apart?
+"""Rules that split a group of candidates.
 
-`RULES` is a tuple of small functions: each looks at a `View` and returns a `Division` with its reason, or None. The first
-that asks for one has its way, and the parts are looked at anew; so one bad member never spoils its group.
+`RULES` is a tuple of functions. Each takes a `View` and returns a `Division` with its reason, or None. The first division
+splits the group, and its parts are examined again, so that one bad member does not prevent the join of the others.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
-from aggarray.aggregate.equality import differ_along, difference, reference_units, shown
-from aggarray.aggregate.longitude import whole_turns
+from aggarray.aggregate.equality import describe_axis_difference, difference, reference_units, shown
+from aggarray.aggregate.longitude import repeated_meridians
 from aggarray.aggregate.positions import clusters
 from aggarray.aggregate.view import Division, View, either
 from aggarray.errors import AggregationError
@@ -22,17 +22,17 @@ Rule = Callable[[View], Division | None]
 
 
 def conversion(view: View) -> Division | None:
-    """Coordinates that do not convert or cannot be read set their arrays aside."""
-    return view.broken
+    """Separate arrays whose coordinates do not convert or are unreadable."""
+    return view.unconvertible
 
 
 def split_along(view: View) -> Division | None:
-    """Arrays are joined along the dimensions that the rules allow."""
+    """Separate arrays along the dimensions that the rules exclude."""
     allowed = view.rules.along
     if allowed is None:
         return None
     for key in view.varying:
-        if not {view.group[0].places[key].name, key} & set(allowed):
+        if not {view.group[0].axes[key].name, key} & set(allowed):
             only = f"and the rules join along {', '.join(allowed) or 'nothing'} only"
             return Division(view.layouts[key].classes, "along", partial(_is_not_along, view, key, only))
     return None
@@ -43,40 +43,43 @@ def _is_not_along(view: View, key: str, only: str, one: Candidate, other: Candid
 
 
 def coordinate_needed(view: View) -> Division | None:
-    """A dimension without a coordinate is joined along only where the rules give an order."""
+    """Separate arrays along dimensions without a coordinate or an order."""
     for key in view.varying:
-        places = [c.places[key] for c in view.group]
-        if any(p.coordinate is None for p in places) and places[0].name not in view.rules.order:
+        axes = [c.axes[key] for c in view.group]
+        if any(p.coordinate is None for p in axes) and axes[0].name not in view.rules.order:
             return Division(view.layouts[key].classes, "no_coordinate", partial(_sizes, key=key))
     return None
 
 
 def monotonic(view: View) -> Division | None:
-    """A coordinate that does not run one way gives no positions."""
+    """Separate arrays whose coordinate is not monotonic."""
     for key in view.varying:
-        odd = [c.places[key].coordinate is not None and not c.places[key].monotonic for c in view.group]
-        if any(odd):
-            classes = [1 + n if bad else 0 for n, bad in enumerate(odd)]
-            return Division(classes, "not_monotonic", partial(_unordered, key=key))
+        invalid = [c.axes[key].coordinate is not None and not c.axes[key].monotonic for c in view.group]
+        if any(invalid):
+            classes = [1 + n if bad else 0 for n, bad in enumerate(invalid)]
+            return Division(classes, "not_monotonic", partial(_describe_order, key=key))
     return None
 
 
 def interleaved(view: View) -> Division | None:
-    """No value of one array may fall between values of another (those that may have been cut into runs before)."""
+    """Separate arrays with values between values of others.
+
+    Those that can be cut into runs have been cut before.
+    """
     for key in sorted(view.varying, key=lambda k: view.varying[k]):
-        together = clusters(view.layouts[key])
-        if len(together) > 1:
-            number = {c: n for n, members in enumerate(together) for c in members}
+        groups = clusters(view.layouts[key])
+        if len(groups) > 1:
+            number = {c: n for n, members in enumerate(groups) for c in members}
             classes = [number[c] for c in view.layouts[key].classes]
             return Division(classes, "coordinate_values", partial(_differ, view, key))
     return None
 
 
 def coordinates(view: View) -> Division | None:
-    """Coordinates that do not say where an array lies are equal, among those at the same place."""
+    """Separate arrays whose other coordinates differ at the same position."""
     first = view.group[0]
     matches = view.matches()
-    own = {p.name: key for key, p in first.places.items()}
+    own = {p.name: key for key, p in first.axes.items()}
     for name in first.array.coords:
         if own.get(name) in view.layouts or name == view.rules.versions:
             continue
@@ -87,20 +90,21 @@ def coordinates(view: View) -> Division | None:
 
 
 def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) -> tuple[list[int], dict[int, str]]:
-    """Number the candidates by one coordinate, among those at the same place of the dimensions it spans.
+    """Number the candidates by one coordinate, and return the differences.
 
-    The bounds of a scalar coordinate lie at its place; other coordinates are the same wherever scalar ones are.
+    Only candidates at the same position along the dimensions of the coordinate are compared. Bounds of a scalar coordinate are
+    at its position; other coordinates do not depend on scalar ones.
     """
     first = view.group[0]
-    own = {p.name: key for key, p in first.places.items()}
+    own = {p.name: key for key, p in first.axes.items()}
     spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
     parent = next((own[n] for n, bounds in first.bounds.items() if bounds == name and n in own), None)
-    spans += [parent] if parent is not None and first.places[parent].scalar else []
-    known: dict[tuple[int, ...], list[int]] = {}
+    spans += [parent] if parent is not None and first.axes[parent].scalar else []
+    by_position: dict[tuple[int, ...], list[int]] = {}
     classes, reasons = [], {}
     for row, candidate in enumerate(view.group):
-        here = known.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
-        for number, other in enumerate(here):
+        members = by_position.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
+        for number, other in enumerate(members):
             names = (matches[other][name], matches[row][name])
             text = difference(view.group[other], candidate, names, view.rules.tolerance)
             if text is None:
@@ -108,13 +112,16 @@ def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) ->
                 break
             reasons[id(candidate)] = text
         else:
-            here.append(row)
-            classes.append(len(here) - 1)
+            members.append(row)
+            classes.append(len(members) - 1)
     return classes, reasons
 
 
 def coverage(view: View) -> Division | None:
-    """Enough of the matrix is covered, else the dimension with the fewest different coordinates divides."""
+    """Separate arrays along one dimension if they cover too little together.
+
+    This is the dimension with the fewest different coordinates.
+    """
     keys = [key for key, different in view.varying.items() if different > 1]
     if len(keys) < 2:
         return None
@@ -124,16 +131,19 @@ def coverage(view: View) -> Division | None:
     except AggregationError as error:
         text = str(error)
         return Division(fewest.classes, "too_many_partitions", lambda a, b: text)
-    least = view.rules.coverage if view.rules.holes == "fill" else 1.0
-    if share > least or share == 1.0:
+    required = view.rules.coverage if view.rules.holes == "fill" else 1.0
+    if share > required or share == 1.0:
         return None
-    where = ", ".join(view.group[0].places[k].name for k in keys)
-    reason = f"together they cover {share:.0%} of {where}, not more than {least:.0%}"
+    where = ", ".join(view.group[0].axes[k].name for k in keys)
+    reason = f"together they cover {share:.0%} of {where}, which is not more than {required:.0%}"
     return Division(fewest.classes, "coverage", lambda a, b: reason)
 
 
 def covered(view: View, keys: list[str]) -> float:
-    """Return the share of the matrix that is covered; AggregationError where it would have too many cells."""
+    """Return the fraction of the matrix that is covered.
+
+    Raises AggregationError if it has too many cells.
+    """
     boxes, shape = view.boxes(keys)
     cover = refine(boxes, shape, keys, "first")
     extents = [np.diff(e)[i] for e, i in zip(cover.edges, cover.index, strict=True)]
@@ -141,29 +151,29 @@ def covered(view: View, keys: list[str]) -> float:
 
 
 def _differ(view: View, key: str, one: Candidate, other: Candidate) -> str:
-    return differ_along(key, (one, other), view.rules.tolerance)
+    return describe_axis_difference(key, (one, other), view.rules.tolerance)
 
 
-def _unordered(one: Candidate, other: Candidate, key: str) -> str:
-    place = next(c.places[key] for c in (other, one) if not c.places[key].monotonic)
-    values = place.values(*reference_units([place]))
+def _describe_order(one: Candidate, other: Candidate, key: str) -> str:
+    axis = next(c.axes[key] for c in (other, one) if not c.axes[key].monotonic)
+    values = axis.values(*reference_units([axis]))
     ends = f" ({shown(values[0])} to {shown(values[-1])})" if len(values) else ""
-    return f"{place.name}{ends} does not run one way throughout, has a value twice or has missing values"
+    return f"{axis.name}{ends} is not monotonic, repeats a value or has missing values"
 
 
 def _sizes(one: Candidate, other: Candidate, key: str) -> str:
-    place, twin = one.places[key], other.places[key]
-    sizes = f"{place.name} has no coordinate and sizes {place.size} and {twin.size}"
-    return f"{sizes}; Rules(order={{{place.name!r}: 'name'}}) joins along it by name"
+    axis, other_axis = one.axes[key], other.axes[key]
+    sizes = f"{axis.name} has no coordinate, and sizes {axis.size} and {other_axis.size}"
+    return f"{sizes}; Rules(order={{{axis.name!r}: 'name'}}) joins along it by name"
 
 
-#: In this order: the first that divides has its way.
+#: In order of precedence.
 RULES: tuple[Rule, ...] = (
     conversion,
     split_along,
     coordinate_needed,
     monotonic,
-    whole_turns,
+    repeated_meridians,
     interleaved,
     coordinates,
     coverage,

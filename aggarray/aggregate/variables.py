@@ -1,6 +1,6 @@
-"""What are the data variables of a file as arrays, with all that hangs on them?
+"""Data variables of a file as arrays with their coordinates.
 
-Which variables those are, `roles` tells. What follows for all files alike is worked out once.
+`roles` determines the data variables. Results that equal files share are computed once.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,10 @@ PARAMETERS = frozenset(
 
 
 def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray], list[tuple[str, str]]]:
-    """Return the data variables of a file as arrays of one partition, coordinates hung on them.
+    """Return the data variables of a file as arrays of one partition.
 
-    Also returns (variable, reason) for each one that cannot be used. ``rows``: those along samples are ragged arrays.
+    Coordinates are attached. Also returns (variable, reason) for each variable that cannot be used. ``rows``: variables along
+    samples become ragged arrays.
     """
     file = _FileVariables(structure)
     roles, data = _roles(file)
@@ -73,9 +74,9 @@ def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray
 
 @dataclass(slots=True)
 class _VariableGroup:
-    """What is the same for files that are assumed to be alike: data variables, what hangs on each, arrays made of variables.
+    """Roles and arrays that files with an assumed signature share.
 
-    ``arrays``: by name, with the variable that each was made of and what else it depends on.
+    ``arrays``: by name, with the variable that each was made of and the other values it depends on.
     """
 
     roles: Roles | None = None
@@ -88,7 +89,7 @@ def _kind(assumed: FileSignature) -> _VariableGroup:
 
 
 def _roles(file: "_FileVariables") -> Roles:
-    """Return the roles of the variables of a file: worked out once for files alike."""
+    """Return the roles of the variables of a file, cached for equal files."""
     if file.kind is not None:
         if file.kind.roles is None:
             file.kind.roles = roles_of(file.names)
@@ -96,16 +97,16 @@ def _roles(file: "_FileVariables") -> Roles:
     variables = file.structure.variables
     if any(type(v.attrs) is not FrozenDict for v in variables):
         return roles_of(file.names)
-    alike = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in variables)
-    known = _shared_roles(alike, tuple(words(file.structure.attrs.get("coordinates"))))
-    if not known:
-        known.append(roles_of(file.names))
-    return known[0]
+    variable_key = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in variables)
+    cached = _shared_roles(variable_key, tuple(words(file.structure.attrs.get("coordinates"))))
+    if not cached:
+        cached.append(roles_of(file.names))
+    return cached[0]
 
 
 @lru_cache(maxsize=64)
 def _shared_roles(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[Roles]:
-    """Return where the roles are kept in files that have these variables: an archive has many."""
+    """Return the list that holds the roles of files with these variables."""
     return []
 
 
@@ -117,21 +118,24 @@ class _FileVariables:
         self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
-        # What the file was like: reading finds out where it has changed.
+        # The scanned state of the file, by which reads detect changes.
         self._stamps = None if structure.stamp is None else np.array([structure.stamp], np.int64)
         assumed = structure.assumed
         self._seen = None if assumed is None else np.array([own_number(structure, assumed)], np.int64)
         self._arrays: dict[str, MasterArray] = {}
 
     def array(self, name: str) -> MasterArray:
-        """Return a variable as an array of one partition; bounds take units they lack from their coordinate (CF 7.1)."""
+        """Return a variable as an array of one partition.
+
+        Bounds without units take those of their coordinate (CF 7.1).
+        """
         if name not in self._arrays:
             variable, kind = self.variables[name], self.kind
             self._arrays[name] = self._array(variable) if kind is None else self._alike(variable, kind)
         return self._arrays[name]
 
     def flat(self, name: str) -> MasterArray:
-        """Return a variable of two dimensions as an array of its rows, one after the other."""
+        """Return a variable of two dimensions as an array of its joined rows."""
         variable = self.variables[name]
         values = None if variable.values is None else variable.values.reshape(-1)
         size, (_, width) = prod(variable.shape), variable.shape
@@ -140,19 +144,22 @@ class _FileVariables:
         return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
 
     def _alike(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
-        """Return a variable as an array: that of another file of its kind but for the place, where both are one variable."""
+        """Return a variable as an array, reusing that of an equal file.
+
+        Only the location differs then.
+        """
         name, assumed = variable.name, self.structure.assumed
         own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
         parent = self.variables.get(self._parents.get(name, ""))
         units = None if parent is None else _quantity(parent)
         key = tuple(self._directions(variable)) if own else None, units, name.rpartition("/")[0] or None
-        known = kind.arrays.get(name)
-        if known is None or known[0] is not variable or known[1] != key:
-            made = self._array(variable)
+        cached = kind.arrays.get(name)
+        if cached is None or cached[0] is not variable or cached[1] != key:
+            array = self._array(variable)
             if key[2] is None and (assumed is None or name not in assumed.read):
-                kind.arrays[name] = (variable, key, made)
-            return made
-        array = known[2]
+                kind.arrays[name] = (variable, key, array)
+            return array
+        array = cached[2]
         matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps, self._seen)
         return replace(array, _matrix=matrix, file_attrs=self._attrs)
 
@@ -184,14 +191,14 @@ class _FileVariables:
         group = variable.name.rpartition("/")[0]
         if not group:
             return self._attrs
-        found = dict(self.structure.attrs)
+        attrs = dict(self.structure.attrs)
         parts = group.split("/")
         for depth in range(len(parts)):
-            found.update(self.structure.groups.get("/".join(parts[: depth + 1]), {}))
-        return found
+            attrs.update(self.structure.groups.get("/".join(parts[: depth + 1]), {}))
+        return attrs
 
     def _directions(self, variable: Variable) -> list[bool]:
-        """Directions as the coordinates have them; pairs of bounds that run downwards are a direction too."""
+        """Return directions by coordinates; decreasing pairs of bounds count too."""
         forward = []
         for d in variable.dimensions:
             name = variable.name if self.names.is_coordinate(variable) else self.names.coordinate(variable, d)
@@ -205,7 +212,7 @@ class _FileVariables:
 
 
 def _decoded(template: Template, stored: np.ndarray) -> Any:
-    """Return values and mask of a coordinate that the scan read; missing ones are NaN where there is one."""
+    """Return values and mask of a scanned coordinate, missing values filled."""
     values, mask = (stored, None) if template.encoding.trivial else template.encoding.decode(stored)
     if mask is not None:
         values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
@@ -216,22 +223,30 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
 
 
 def _quantity(coordinate: Variable) -> Step:
-    """Return what the values of a coordinate are, and so those of its bounds (CF 7.1); the dtype is no part of that."""
+    """Return units, calendar and temperature kind of a coordinate.
+
+    Its bounds share them (CF 7.1). The dtype has no meaning.
+    """
     units = text_attribute(coordinate.attrs.get("units"))
     calendar = normal_calendar(units, text_attribute(coordinate.attrs.get("calendar")))
     return Step(units, calendar, np.dtype("f8"), temperature=temperature_of(units, coordinate.attrs))
 
 
 def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
-    """Return the attributes of an array: the kind of a temperature is stated where other attributes imply it (CF 3.1.2)."""
-    found, kind = _descriptions(attrs), template.temperature
-    if kind is None or (kind == temperature_of(template.units, found) and (kind != DIFFERENCE or "units_metadata" in found)):
-        return found
-    return intern_value({**found, "units_metadata": f"temperature: {template.temperature}"})
+    """Return the attributes of an array, with the kind of a temperature.
+
+    It is added where other attributes imply it (CF 3.1.2).
+    """
+    described, kind = _descriptions(attrs), template.temperature
+    if kind is None or (
+        kind == temperature_of(template.units, described) and (kind != DIFFERENCE or "units_metadata" in described)
+    ):
+        return described
+    return intern_value({**described, "units_metadata": f"temperature: {template.temperature}"})
 
 
 def _descriptions(attrs: Attributes) -> FrozenDict[Any]:
-    """Return the attributes that are no parameters."""
+    """Return the attributes without the parameters."""
     if type(attrs) is FrozenDict:
         return _descriptions_of_shared(Immutable(attrs))
     return intern_value({k: v for k, v in attrs.items() if k not in PARAMETERS})

@@ -1,7 +1,7 @@
-"""What do the members of a group have in common, and where does each lie?
+"""`View`: the common properties and the positions of a group's members.
 
-A `View` holds candidates of one signature, the layout of each of their places, and which places vary. Rules look at it and
-may ask for a `Division`.
+It holds candidates of one signature, the layout of each of their axes, and the axes that vary. Split rules take a view and
+may return a `Division`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,10 @@ Reason = Callable[[Candidate, Candidate], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Why a group is not one array: the class of each member, the key of the rule, and a reason for any pair of classes."""
+    """A split of a group: the class of each member, the rule and the reasons.
+
+    ``rule``: its key; ``reason``: a function of two candidates of different classes.
+    """
 
     classes: list[int]
     rule: str
@@ -31,10 +34,10 @@ class Division:
 
 
 class View:
-    """A group under examination.
+    """A group with the layout of its axes.
 
-    ``layouts`` by place; ``varying``: {place: number of different coordinates}; ``tied``: {scalar place: the varying place
-    that it changes along with}; ``broken``: the division of members whose coordinates do not convert.
+    ``layouts`` by axis; ``varying``: {axis: number of different coordinates}; ``tied``: {scalar axis: the varying axis that it
+    changes with}; ``unconvertible``: the division of members whose coordinates do not convert.
     """
 
     def __init__(self, group: list[Candidate], rules: Rules) -> None:
@@ -42,62 +45,66 @@ class View:
         self.layouts: dict[str, PositionLayout] = {}
         self.varying: dict[str, int] = {}
         self.tied: dict[str, str] = {}
-        self.broken: Division | None = None
-        for key in group[0].places:
-            self.broken = self._lay_out(key)
-            if self.broken is not None:
+        self.unconvertible: Division | None = None
+        for key in group[0].axes:
+            self.unconvertible = self._lay_out(key)
+            if self.unconvertible is not None:
                 return
         self.varying = {key: n for key, layout in self.layouts.items() if (n := len(layout.positions)) > 1}
         self._tie()
         member = rules.member_dimension
-        if member in group[0].places and group[0].places[member].scalar:
-            self.varying.setdefault(member, 1)  # a dimension even where there is one member
+        if member in group[0].axes and group[0].axes[member].scalar:
+            self.varying.setdefault(member, 1)  # a dimension even with one member
 
     def _lay_out(self, key: str) -> Division | None:
-        """Find the positions along a place, or set aside whoever has a coordinate there that does not convert."""
-        places = [c.places[key] for c in self.group]
-        if any(p.coordinate is None for p in places):
-            self.layouts[key] = self._by_order(key, [p.size for p in places])
+        """Find the positions along an axis.
+
+        Returns the division of members whose coordinate there does not convert, else None.
+        """
+        axes = [c.axes[key] for c in self.group]
+        if any(p.coordinate is None for p in axes):
+            self.layouts[key] = self._by_order(key, [p.size for p in axes])
             return None
-        units = reference_units(places)
-        distinct, numbers = _distinct(places)
+        units = reference_units(axes)
+        distinct, numbers = _distinct(axes)
         values: list[np.ndarray] = []
-        wrong: dict[int, str] = {}
-        for number, place in enumerate(distinct):
+        errors: dict[int, str] = {}
+        for number, axis in enumerate(distinct):
             try:
-                values.append(place.values(*units))
+                values.append(axis.values(*units))
             except AggarrayError as error:
-                wrong[number] = f"{place.name} ({_units(place)} and {_units(places[0])}): {error}"
-        if wrong:
-            reasons = {id(c): wrong[n] for c, n in zip(self.group, numbers, strict=True) if n in wrong}
-            return Division([int(n in wrong) for n in numbers], "conversion", either(reasons))
+                errors[number] = f"{axis.name} ({_units(axis)} and {_units(axes[0])}): {error}"
+        if errors:
+            reasons = {id(c): errors[n] for c, n in zip(self.group, numbers, strict=True) if n in errors}
+            return Division([int(n in errors) for n in numbers], "conversion", either(reasons))
         layout = lay_out(values, self.rules.tolerance, roundings(distinct, units))
         self.layouts[key] = replace(layout, classes=[layout.classes[n] for n in numbers])
         return None
 
     def _by_order(self, key: str, sizes: list[int]) -> PositionLayout:
-        """Lay out a dimension without a coordinate: one after the other where the rules say so, else by size.
+        """Lay out a dimension without a coordinate.
 
-        Its positions are ranges, which take no memory: any file may claim any size.
+        The arrays follow each other where the rules give an order; else equal sizes are equal positions. Positions are ranges,
+        which use no memory, because a damaged file may claim any size.
         """
-        how = self.rules.order.get(self.group[0].places[key].name)
-        if how is None:
+        order_rule = self.rules.order.get(self.group[0].axes[key].name)
+        if order_rule is None:
             distinct = sorted(set(sizes))
             return PositionLayout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0, 0.0)
-        given = how == "given"
-        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if given else natural(self.group[row].uri))
+        as_given = order_rule == "given"
+        order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if as_given else natural(self.group[row].uri))
         ends = np.cumsum([sizes[row] for row in order])
         positions = {row: range(int(end) - sizes[row], int(end)) for row, end in zip(order, ends, strict=True)}
         return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
 
     def _tie(self) -> None:
-        """Take scalar coordinates that change along with another place for coordinates along it, not for dimensions.
+        """Tie scalar coordinates that change with another axis to that axis.
 
-        Time is what others are tied to, rather than the other way round.
+        They become coordinates along it, not dimensions. Others are tied to time, not time to others.
         """
 
         def importance(key: str) -> tuple[bool, bool, str]:
-            coordinate = self.group[0].places[key].coordinate
+            coordinate = self.group[0].axes[key].coordinate
             return key != "time", coordinate is None or not is_reference_time(coordinate.units), key
 
         for key in sorted(self.varying, key=importance, reverse=True):
@@ -111,21 +118,21 @@ class View:
                     break
 
     def _may_be_tied(self, key: str) -> bool:
-        """Tell whether a place is scalar everywhere and depends on others by its nature.
+        """Return whether an axis is scalar everywhere and may depend on others.
 
-        Times and periods of forecasts do, and plain numbers such as a year or an orbit; levels, places and members do not.
+        Forecast times and periods may, and plain numbers such as a year or an orbit; levels, positions and members may not.
         """
-        coordinates = [c.places[key].coordinate for c in self.group if c.places[key].scalar]
+        coordinates = [c.axes[key].coordinate for c in self.group if c.axes[key].scalar]
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
             return False
         return all(c is not None and (_is_time(c) or _is_plain(c)) for c in coordinates)
 
     def matches(self) -> list[dict[str, str]]:
-        """Return what each coordinate of the first is called in every member."""
+        """Return, per member, the name of each coordinate of the first."""
         return [match_coordinates(self.group[0], c) for c in self.group]
 
     def boxes(self, keys: Sequence[str]) -> tuple[np.ndarray, tuple[int, ...]]:
-        """Return where each candidate lies along some places, and the sizes of their unions."""
+        """Return the box of each candidate along some axes, and their sizes."""
         boxes = np.empty((len(self.group), len(keys), 2), np.int64)
         for axis, key in enumerate(keys):
             layout = self.layouts[key]
@@ -134,26 +141,32 @@ class View:
         return boxes, tuple(self.layouts[k].size for k in keys)
 
     def value(self, key: str, position: int, rows: Sequence[int]) -> str:
-        """Return the coordinate value at a position of a union as a message shows it, of the first of ``rows`` that has it."""
+        """Return the coordinate value at a position, as messages show it.
+
+        It is taken from the first of ``rows`` that has the position.
+        """
         layout = self.layouts[key]
         for row in rows:
-            found = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
-            if found.size:
-                return shown(self.group[row].places[key].values(*reference_units(c.places[key] for c in self.group))[found[0]])
+            indices = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
+            if indices.size:
+                return shown(self.group[row].axes[key].values(*reference_units(c.axes[key] for c in self.group))[indices[0]])
         return str(position)
 
 
-def _distinct(places: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
-    """Return one place of each that share their values, as those of files alike do, and which of these each one is."""
-    known: dict[object, int] = {}
+def _distinct(axes: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
+    """Return axes with different values, and the number of each axis in these.
+
+    Equal files share their coordinate values.
+    """
+    seen: dict[object, int] = {}
     distinct: list[AxisCoordinate] = []
     numbers = []
-    for place in places:
-        c = place.coordinate
-        key = id(place) if c is None or c._known is None else (*map(id, c._known), c.units, c.calendar)
-        number = known.setdefault(key, len(distinct))
+    for axis in axes:
+        c = axis.coordinate
+        key = id(axis) if c is None or c._known is None else (*map(id, c._known), c.units, c.calendar)
+        number = seen.setdefault(key, len(distinct))
         if number == len(distinct):
-            distinct.append(place)
+            distinct.append(axis)
         numbers.append(number)
     return distinct, numbers
 
@@ -163,17 +176,17 @@ def _is_time(coordinate: MasterArray) -> bool:
 
 
 def _is_plain(coordinate: MasterArray) -> bool:
-    """Tell whether a coordinate is a mere number or text that CF knows nothing of."""
+    """Return whether a coordinate is a number or text without CF attributes."""
     described = "standard_name" in coordinate.attrs or "axis" in coordinate.attrs
     return not described and coordinate.units in (None, "", "1", "no_unit", "unknown")
 
 
 def either(reasons: dict[int, str]) -> Reason:
-    """Return the reason noted, by identity, for either of two candidates."""
+    """Return a reason function: the reason of either candidate, by its id."""
     return lambda one, other: reasons.get(id(other)) or reasons[id(one)]
 
 
-def _units(place: AxisCoordinate) -> str:
-    if place.coordinate is None:
+def _units(axis: AxisCoordinate) -> str:
+    if axis.coordinate is None:
         return "no coordinate"
-    return f"{place.coordinate.units!r}" + (f", calendar {place.coordinate.calendar}" if place.coordinate.calendar else "")
+    return f"{axis.coordinate.units!r}" + (f", calendar {axis.coordinate.calendar}" if axis.coordinate.calendar else "")

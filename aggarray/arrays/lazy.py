@@ -44,7 +44,7 @@ def select_known(known: KnownValues | None, axis: int, selector: Selector) -> Kn
 
 def is_unchanged_units(template: Template, now: Step, step: Step) -> bool:
     """Tell whether values come out the same without the step that they take now: integers merely become wider, say."""
-    if template.guessed:
+    if template.unresolved:
         return False  # nobody knows yet what its values are
     before = template.last_step
     if before == now:

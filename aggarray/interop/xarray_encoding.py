@@ -49,7 +49,7 @@ def _form(array: Any, mask_and_scale: bool, holes: bool) -> XarrayForm:
     limits = _limits(array)
     # Times are encoded by xarray, which takes an integer type for one of whole units.
     again = _packing_again(common, holes) if mask_and_scale and not is_reference_time(array.units) else {}
-    if array.dtype.kind not in "iufc" or not (holes or any(t.guessed or t.may_miss for t in _templates(array))):
+    if array.dtype.kind not in "iufc" or not (holes or any(t.unresolved or t.may_miss for t in _templates(array))):
         return XarrayForm(array.dtype, attrs=limits, encoding=again)
     if floating and mask_and_scale:
         # Missing values are NaN already: xarray need not look for them, only write them back.

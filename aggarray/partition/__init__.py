@@ -1,1 +1,1 @@
-"""Partition matrices held in columns: cut points, tiling, read plans, conforming values to the master array."""
+"""Partition matrices: cut points, tiling, read plans, value conversion."""

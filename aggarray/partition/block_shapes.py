@@ -1,20 +1,21 @@
-"""In which chunks does one process store an array, and how many of them does it read at a time?
+"""Shapes of the chunks and blocks in which arrays are copied.
 
-In multiples, or parts, of the chunks that it is read from, so that none of these is decoded more often than needed.
+Both are multiples, or divisors, of the source chunks, so that each source chunk is decoded as few times as possible.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-#: Chunks have about so many bytes at least, and at most.
-_LITTLE, _MUCH = 1 << 20, 4 << 20
+#: Approximate bounds of the bytes of a chunk.
+_MIN_BYTES, _MAX_BYTES = 1 << 20, 4 << 20
 
 
 def chunk_like(shape: Sequence[int], itemsize: int, stored: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of chunks, of 1 to 4 MB where there is so much, that fit chunks which values are read from.
+    """Return a chunk shape of 1 to 4 MB that fits the source chunks.
 
-    ``stored``: the sides of those. Sides grow from the last dimension to the first; the first is cut first.
+    ``stored``: the shape of the source chunks. Sides grow from the last dimension to the first; the first is cut first.
+    A smaller array gives smaller chunks.
 
     >>> chunk_like((3650, 180, 360), 4, (1, 180, 360)), chunk_like((3650, 180, 360), 4, (3650, 180, 360))
     ((8, 180, 360), (15, 180, 360))
@@ -23,16 +24,18 @@ def chunk_like(shape: Sequence[int], itemsize: int, stored: Sequence[int]) -> tu
     """
     sides = [max(1, min(side, size)) for side, size in zip(stored, shape, strict=True)]
     for d in reversed(range(len(sides))):
-        while prod(sides) * itemsize < _LITTLE and sides[d] < shape[d]:
+        while prod(sides) * itemsize < _MIN_BYTES and sides[d] < shape[d]:
             sides[d] = min(sides[d] * 2, shape[d])
     for d in range(len(sides)):
-        while prod(sides) * itemsize > _MUCH and sides[d] > 1:
+        while prod(sides) * itemsize > _MAX_BYTES and sides[d] > 1:
             sides[d] = -(-sides[d] // 2)
     return tuple(sides)
 
 
-def in_blocks(shape: Sequence[int], chunks: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield boxes of whole chunks (edges apart) that cover a shape, in C order, of ``most`` elements or one chunk each.
+def in_blocks(shape: Sequence[int], chunks: Sequence[int], max_elements: int) -> Iterator[tuple[slice, ...]]:
+    """Yield blocks of whole chunks that cover a shape, in C order.
+
+    Each block has at most ``max_elements`` elements, or is one chunk. Blocks at the edges may hold partial chunks.
 
     >>> list(in_blocks((5, 4), (2, 2), 8))
     [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 4, None), slice(0, 4, None)), (slice(4, 5, None), slice(0, 4, None))]
@@ -40,7 +43,7 @@ def in_blocks(shape: Sequence[int], chunks: Sequence[int], most: int) -> Iterato
     sides = list(chunks)
     for d in reversed(range(len(sides))):
         others = prod(sides) // sides[d]
-        sides[d] = max(sides[d], min(shape[d], most // others // chunks[d] * chunks[d]))
+        sides[d] = max(sides[d], min(shape[d], max_elements // others // chunks[d] * chunks[d]))
         if sides[d] < shape[d]:
             break
     starts = (range(0, size, side) for size, side in zip(shape, sides, strict=True))

@@ -1,8 +1,8 @@
-"""How do boxes of any size and place become one hyperrectangular matrix of cells?
+"""Refinement of boxes of any size and position into one matrix of cells.
 
-By common refinement: along each dimension the cut points of all boxes, together with both ends, are the edges of the
-cells; every box then covers whole cells, a cell is covered by one box or by none. Work is done per dimension and
-multiplied last, and a matrix that would become too large is refused before memory is taken.
+Along each dimension, the cut points of all boxes and both ends are the edges of the cells. Every box then covers whole cells;
+a cell is covered by one box or by none. The work is done per dimension and multiplied last. A matrix that is too large
+raises AggregationError before memory is allocated.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ import numpy as np
 
 from aggarray.errors import AggregationError
 
-#: A matrix of more cells than this is refused.
+#: Maximum number of cells of a matrix.
 MAX_CELLS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GridCover:
-    """Which cell each box covers: ``edges`` per dimension; for every (box, cell) pair the box, the flat cell and its index.
+    """The cells that each box covers.
 
-    ``box`` and ``cell`` are int64 of length n, ``index`` int64 of shape (dimensions, n); ``overlap`` is a pair of boxes that
-    want the same cell, or None.
+    ``edges``: cut points per dimension. Each (box, cell) pair has an entry in ``box`` and ``cell`` (the flat cell), int64 of
+    length n, and in ``index``, int64 of shape (dimensions, n). ``overlap``: two boxes that cover the same cell, or None.
     """
 
     edges: tuple[np.ndarray, ...]
@@ -38,7 +38,9 @@ class GridCover:
 
 
 def cut_points(boxes: np.ndarray, size: int) -> np.ndarray:
-    """Return the edges along one dimension: sorted distinct cuts of ``boxes`` (n, 2), with 0 and ``size``.
+    """Return the edges along one dimension: sorted distinct cuts, 0 and size.
+
+    ``boxes``: int64 (n, 2).
 
     >>> cut_points(np.array([[0, 3], [3, 8]]), 10).tolist()
     [0, 3, 8, 10]
@@ -49,10 +51,10 @@ def cut_points(boxes: np.ndarray, size: int) -> np.ndarray:
 def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], served_by: str = "all") -> GridCover:
     """Refine boxes into cells.
 
-    ``boxes``: int64 (n, dimensions, 2), half-open, within ``shape``. Boxes without positions cover nothing, unless the
-    whole shape has none: then the first box that is all of it serves the one empty cell.
-    ``served_by``: "all" keeps every pair (or, where boxes overlap, enough of them to show it), "every" really every one,
-    "first" and "last" one box per cell.
+    ``boxes``: int64 (n, dimensions, 2), half-open, within ``shape``. Empty boxes cover no cell. If the shape itself is empty,
+    the first box equal to the shape covers its one empty cell.
+    ``served_by``: "all" keeps every pair (if boxes overlap, at least one pair that shows the overlap), "every" keeps every pair
+    in any case, "first" and "last" keep one box per cell.
     Raises AggregationError for a matrix of more than 10 million cells, naming the misaligned dimensions.
 
     >>> cover = refine(np.array([[[0, 2], [0, 3]], [[2, 4], [0, 1]], [[2, 4], [1, 3]]]), (4, 3), ("y", "x"))
@@ -77,20 +79,20 @@ def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], s
         flat = flat * (len(e) - 1) + index[d]
     owner = np.full(cells, -1, np.int64)
     order = slice(None) if served_by == "last" else slice(None, None, -1)
-    owner[flat[order]] = box[order]  # of repeated cells the last assignment stays
-    other = np.flatnonzero(owner[flat] != box)
-    pair = (int(kept[owner[flat[other[0]]]]), int(kept[box[other[0]]])) if other.size else None
+    owner[flat[order]] = box[order]  # the last assignment to a cell remains
+    conflicts = np.flatnonzero(owner[flat] != box)
+    pair = (int(kept[owner[flat[conflicts[0]]]]), int(kept[box[conflicts[0]]])) if conflicts.size else None
     if pair and served_by in ("first", "last"):
-        alone = np.flatnonzero(owner[flat] == box)
-        box, flat, index = box[alone], flat[alone], index[:, alone]
+        owned = np.flatnonzero(owner[flat] == box)
+        box, flat, index = box[owned], flat[owned], index[:, owned]
     return GridCover(edges, kept[box], flat, index, pair)
 
 
 def _empty_cover(boxes: np.ndarray, shape: Sequence[int]) -> GridCover:
-    """Cover a shape without positions: one empty cell."""
-    whole = np.stack([np.zeros(len(shape), np.int64), np.asarray(shape, np.int64)], axis=-1)
-    box = np.flatnonzero((boxes == whole).all(axis=(1, 2)))[:1]
-    edges = tuple(whole)
+    """Cover a shape without elements: one empty cell."""
+    full_box = np.stack([np.zeros(len(shape), np.int64), np.asarray(shape, np.int64)], axis=-1)
+    box = np.flatnonzero((boxes == full_box).all(axis=(1, 2)))[:1]
+    edges = tuple(full_box)
     return GridCover(edges, box, np.zeros(len(box), np.int64), np.zeros((len(shape), len(box)), np.int64), None)
 
 
@@ -101,22 +103,25 @@ def _checked_cells(edges: tuple[np.ndarray, ...], count: np.ndarray, dimensions:
         misaligned = misaligned or [d for d, e in zip(dimensions, edges, strict=True) if len(e) > 2]
         cuts = ", ".join(f"{d} ({len(e) - 2} cuts)" for d, e in zip(dimensions, edges, strict=True) if d in misaligned)
         raise AggregationError(
-            f"the pieces cut the array into {cells} partitions, more than {MAX_CELLS}: their edges do not align along {cuts}; "
-            "join them in several arrays, or align their edges"
+            f"the pieces cut the array into {cells} partitions, more than {MAX_CELLS}: their edges do not align along {cuts}",
+            hint="join them in several arrays, or align their edges",
         )
     return cells
 
 
 def _expand(first: np.ndarray, count: np.ndarray, enough: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """List every (box, cell) pair; stops soon after ``enough`` pairs: with more pairs than cells an overlap is certain."""
+    """List (box, cell) pairs, at least ``enough`` of them; None lists all.
+
+    More pairs than cells prove an overlap.
+    """
     if (count == 1).all():
         return np.arange(first.shape[1]), first
-    each = count.prod(axis=0)
+    pairs = count.prod(axis=0)
     if enough is not None:
-        until = int(np.searchsorted(np.cumsum(each), enough, side="right")) + 1
-        first, count, each = first[:, :until], count[:, :until], each[:until]
-    box = np.repeat(np.arange(len(each)), each)
-    within = np.arange(len(box)) - np.repeat(np.cumsum(each) - each, each)
+        limit = int(np.searchsorted(np.cumsum(pairs), enough, side="right")) + 1
+        first, count, pairs = first[:, :limit], count[:, :limit], pairs[:limit]
+    box = np.repeat(np.arange(len(pairs)), pairs)
+    within = np.arange(len(box)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
     index = np.empty((len(first), len(box)), np.int64)
     for d in reversed(range(len(first))):
         within, index[d] = np.divmod(within, count[d, box])

@@ -1,8 +1,8 @@
-"""What is a matrix of partitions, held as columns?
+"""Partition matrices in columns: `Matrix`, `References` and `Template`.
 
-`Matrix` is the partition matrix: cut points per dimension, and per cell (in C order) which sub-array serves it and which
-part of that sub-array. `References` lists the sub-arrays: where each is, and which `Template` (shape, dtype, units,
-packing, ...) it follows; an archive has a handful of templates. Plain data that knows no file and no format.
+`Matrix` is the partition matrix: cut points per dimension, and per cell (in C order) its sub-array and the part of it.
+`References` lists the sub-arrays: the location of each, and its `Template` (shape, dtype, units, packing, ...). An archive
+has a handful of templates. These are plain data, independent of files and formats.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes, si
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Units and dtype that values take on the way from a sub-array to its master; then, if given, ``encoding`` decodes them.
+    """Units and dtype of values between a sub-array and its master.
 
-    ``temperature``: the kind of a temperature, one of `units.KINDS`, None where nothing states it.
+    If ``encoding`` is given, it then decodes them. ``temperature``: the kind of a temperature, one of `units.KINDS`, or None.
     """
 
     units: str | None
@@ -35,14 +35,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What sub-arrays have in common: everything but the place where their values lie.
+    """Description that sub-arrays share: all properties except their location.
 
     ``dimensions`` are named as the master's; ``directions``: True = increasing; ``encoding`` turns stored values into
-    values; ``steps`` are conversions that values go through, in this order, before they are conformed.
+    values; ``steps`` are conversions applied to the values, in this order, before they are conformed.
 
-    ``declared``: nobody has looked at these sub-arrays yet: shape, dimensions and directions are what an index says, units
-    None are the file's own, the encoding is the master's dtype plainly; ``names``: what the index calls the dimensions.
-    ``assumed``: they are declared by another file of their kind, in full: what they are like is known, but not verified yet.
+    ``declared``: the files have not been read. An index gives shape, dimensions and directions; units None are the file's own;
+    the encoding is the master's dtype without packing. ``names``: the dimension names in the index.
+    ``assumed``: the signature of another file of the same group. The description is complete, but not verified.
     ``temperature``: as in `Step`.
     """
 
@@ -60,13 +60,13 @@ class Template:
     temperature: str | None = None
 
     @property
-    def guessed(self) -> bool:
-        """Whether an index declares it, which does not know what the values are."""
+    def unresolved(self) -> bool:
+        """Whether only an index declares it: units and encoding are unknown."""
         return self.declared and self.assumed is None
 
     @property
     def may_miss(self) -> bool:
-        """Whether any value can be missing, as far as it is known what the values are."""
+        """Whether any value can be missing, according to the known encodings."""
         return self.encoding.may_miss or any(step.encoding is not None and step.encoding.may_miss for step in self.steps)
 
     @property
@@ -78,20 +78,24 @@ class Template:
         return last if last.encoding is None else replace(last, dtype=last.encoding.dtype, encoding=None)
 
     def units_in(self, units: str | None, calendar: str | None) -> tuple[str | None, str | None]:
-        """Return units and calendar of the sub-array, given the master's: those count where it is declared without any."""
-        if not self.guessed or self.units is not None:
+        """Return units and calendar of the sub-array, given those of the master.
+
+        The master's are used where the template is unresolved and has no units.
+        """
+        if not self.unresolved or self.units is not None:
             return self.units, self.calendar
         return (self.steps[0].units, self.steps[0].calendar) if self.steps else (units, calendar)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class References:
-    """Sub-arrays as columns: row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``.
+    """Sub-arrays as columns, one row each.
 
-    In memory (``uri[i] == -1``) it is ``memory[variable[i]]``. ``template[i]`` numbers its template. All int32, of equal
-    length. ``stamps``, where known: int64 (uris, 3), what each file was like when it was scanned: bytes (-1: not known),
-    modification time in nanoseconds, checksum. ``tables``, where known: where the chunks of the files are stored. ``seen``,
-    where known: int64 (uris,), a number for what was read of each file that is assumed to be like others, -1 for other files.
+    Row i is variable ``variables[variable[i]]`` of file ``uris[uri[i]]``. In memory (``uri[i] == -1``) it is
+    ``memory[variable[i]]``. ``template[i]`` is the number of its template. All are int32, of equal length.
+    ``stamps``, where known: int64 (uris, 3), the state of each file when it was scanned: size in bytes (-1: unknown),
+    modification time in nanoseconds, checksum. ``tables``, where known: the chunk indexes of the files. ``seen``, where known:
+    int64 (uris,), a number for the part that was read of each file with an assumed signature, -1 for other files.
     """
 
     uris: Sequence[str]
@@ -106,7 +110,7 @@ class References:
     seen: np.ndarray | None = None
 
     def __getstate__(self) -> list[Any]:
-        """Return what is pickled: of the tables, which belong to an index, only how much is stored."""
+        """Return the pickled columns, with sizes instead of chunk indexes."""
         return [sizes_to_pickle(self) if f.name == "tables" else getattr(self, f.name) for f in fields(self)]
 
     def __len__(self) -> int:
@@ -118,14 +122,14 @@ class References:
         return None if code < 0 else str(self.uris[code])
 
     def stamp_of(self, row: int) -> tuple[int, int, int] | None:
-        """Return what the file of a sub-array was like when it was scanned, None where that is not known."""
+        """Return the scanned state of a sub-array's file, None if unknown."""
         if self.stamps is None or self.uri[row] < 0:
             return None
         size, time, checksum = self.stamps[self.uri[row]].tolist()
         return None if size < 0 else (size, time, checksum)
 
     def seen_of(self, row: int) -> int | None:
-        """Return the number for what was read of the file of a sub-array, None where that is not known."""
+        """Return the ``seen`` number of a sub-array's file, None if unknown."""
         number = -1 if self.seen is None or self.uri[row] < 0 else int(self.seen[self.uri[row]])
         return None if number < 0 else number
 
@@ -134,25 +138,28 @@ class References:
         return self.templates[int(self.template[row])]
 
     def take(self, rows: np.ndarray) -> "References":
-        """Return some of the sub-arrays, in the order given, without the names and values that these do not use."""
-        inside = self.uri[rows] < 0
+        """Return some of the sub-arrays, in the order given.
+
+        Names and values that they do not use are dropped.
+        """
+        in_memory = self.uri[rows] < 0
         uri, variable, template = self.uri[rows], self.variable[rows], self.template[rows]
-        codes, places = np.full((2, len(rows)), -1, np.int32)
-        kept, codes[~inside] = np.unique(uri[~inside], return_inverse=True)
-        names, places[~inside] = np.unique(variable[~inside], return_inverse=True)
-        memory, places[inside] = np.unique(variable[inside], return_inverse=True)
+        codes, names_or_memory = np.full((2, len(rows)), -1, np.int32)
+        uris, codes[~in_memory] = np.unique(uri[~in_memory], return_inverse=True)
+        names, names_or_memory[~in_memory] = np.unique(variable[~in_memory], return_inverse=True)
+        memory, names_or_memory[in_memory] = np.unique(variable[in_memory], return_inverse=True)
         numbers, templates = np.unique(template, return_inverse=True)
         return References(
-            tuple(str(self.uris[i]) for i in kept.tolist()),
+            tuple(str(self.uris[i]) for i in uris.tolist()),
             tuple(self.variables[i] for i in names.tolist()),
             tuple(self.templates[i] for i in numbers.tolist()),
             tuple(self.memory[i] for i in memory.tolist()),
             codes,
-            places,
+            names_or_memory,
             templates.astype(np.int32),
-            None if self.stamps is None else self.stamps[kept],
+            None if self.stamps is None else self.stamps[uris],
             self.tables,
-            None if self.seen is None else self.seen[kept],
+            None if self.seen is None else self.seen[uris],
         )
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
@@ -160,12 +167,12 @@ class References:
         return replace(self, templates=tuple(templates))
 
 
-_NONE = np.zeros(0, np.int32)
-NO_REFERENCES = References((), (), (), (), _NONE, _NONE, _NONE)
+_EMPTY = np.zeros(0, np.int32)
+NO_REFERENCES = References((), (), (), (), _EMPTY, _EMPTY, _EMPTY)
 
 
 class ReferenceBuilder:
-    """Collects sub-arrays into `References`, each file name, variable name and template once."""
+    """Collects sub-arrays into `References` without duplicate templates."""
 
     def __init__(self) -> None:
         self._uris: dict[str, int] = {}
@@ -181,15 +188,18 @@ class ReferenceBuilder:
         self._length = 0
 
     def _template(self, template: Template) -> int:
-        # Hashing a template costs more than looking up its identity; the pair keeps the object, and so the id, alive.
-        known = self._seen.get(id(template))
-        if known is None:
-            known = (template, self._templates.setdefault(template, len(self._templates)))
-            self._seen[id(template)] = known
-        return known[1]
+        # An id is cheaper to look up than the hash of a template; the pair keeps the object alive, so that its id stays valid.
+        entry = self._seen.get(id(template))
+        if entry is None:
+            entry = (template, self._templates.setdefault(template, len(self._templates)))
+            self._seen[id(template)] = entry
+        return entry[1]
 
     def add(self, template: Template, uri: str | None, variable: str | np.ndarray) -> int:
-        """Add one sub-array (in memory: ``uri`` None and the values for ``variable``); return its row."""
+        """Add one sub-array; return its row.
+
+        In memory, ``uri`` is None and ``variable`` is the values.
+        """
         if isinstance(variable, str):
             name = self._variables.setdefault(variable, len(self._variables))
             code = self._uris.setdefault(str(uri), len(self._uris))
@@ -221,11 +231,11 @@ class ReferenceBuilder:
             self._numbers.update((u, n) for u, n in zip(uris.tolist(), other.seen.tolist(), strict=True) if n >= 0)
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
         templates = np.array([self._template(t) for t in other.templates], np.int32)
-        inside = other.uri < 0
-        variable = np.where(inside, other.variable + len(self._memory), 0).astype(np.int32)
-        variable[~inside] = names[other.variable[~inside]]
+        in_memory = other.uri < 0
+        variable = np.where(in_memory, other.variable + len(self._memory), 0).astype(np.int32)
+        variable[~in_memory] = names[other.variable[~in_memory]]
         codes = np.full(len(other), -1, np.int32)
-        codes[~inside] = uris[other.uri[~inside]]
+        codes[~in_memory] = uris[other.uri[~in_memory]]
         self._memory.extend(other.memory)
         self._rows.append((codes, variable, templates[other.template]))
         self._length += len(other)
@@ -238,7 +248,7 @@ class ReferenceBuilder:
             self._single = []
 
     def build(self) -> References:
-        """Return what was collected."""
+        """Return the collected sub-arrays."""
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
         names = tuple(self._uris), tuple(self._variables)
@@ -249,16 +259,16 @@ class ReferenceBuilder:
         if self._numbers:
             seen = np.full(len(self._uris), -1, np.int64)
             seen[list(self._numbers)] = list(self._numbers.values())
-        known = tuple(self._templates), tuple(self._memory)
-        return References(*names, *known, columns[0], columns[1], columns[2], stamps, self._tables, seen)
+        shared = tuple(self._templates), tuple(self._memory)
+        return References(*names, *shared, columns[0], columns[1], columns[2], stamps, self._tables, seen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """Which part of its sub-array each of n cells shows, per axis name.
+    """The part of a sub-array that each of n cells shows, per dimension.
 
     A cell of extent e shows positions ``start + step * i`` (i < e) of the sub-array's dimension of that name, in the
-    sub-array's own direction; with ``step <= 0`` it shows ``start + picks[-step][i]``. Axes that are absent start at 0
+    sub-array's own direction; with ``step <= 0`` it shows ``start + picks[-step][i]``. Dimensions that are absent start at 0
     with step 1.
     """
 
@@ -283,7 +293,7 @@ class Matrix:
     """The partition matrix of a master array.
 
     ``edges`` per dimension: int64 cut points from 0 to the size. ``refs``: int32, one per cell in C order: the row of
-    its sub-array, -1 where missing. ``parts``: which part of it, per dimension name; it may name dimensions that the
+    its sub-array, -1 where missing. ``parts``: the part of each sub-array, per dimension name; it may name dimensions that the
     master has dropped. Only the sub-arrays that are used are pickled.
     """
 
@@ -306,21 +316,27 @@ class Matrix:
 
     @property
     def may_miss(self) -> bool:
-        """Whether any value can be missing: a cell has no sub-array, or one that declares missing values."""
-        there = self.refs[self.refs >= 0]
-        numbers = np.unique(self.references.template[used_rows(there, len(self.references))]).tolist()
-        return len(there) < len(self.refs) or any(self.references.templates[n].may_miss for n in numbers)
+        """Whether any value can be missing.
+
+        This is so if a cell has no sub-array, or one that declares missing values.
+        """
+        present = self.refs[self.refs >= 0]
+        numbers = np.unique(self.references.template[used_rows(present, len(self.references))]).tolist()
+        return len(present) < len(self.refs) or any(self.references.templates[n].may_miss for n in numbers)
 
     def axis(self, dimension: str) -> int:
-        """Return the position of a dimension; AggregationError lists the dimensions where there is none of that name."""
+        """Return the position of a dimension; AggregationError lists them all."""
         try:
             return self.dimensions.index(dimension)
         except ValueError:
             names = ", ".join(self.dimensions) or "none"
-            raise AggregationError(f"no dimension {dimension!r}: the array has {names}") from None
+            raise AggregationError(f"no dimension {dimension!r}; the array has {names}") from None
 
     def flips(self, axis: int, cells: np.ndarray | None = None) -> np.ndarray:
-        """Tell per cell (None: of all) whether its sub-array runs against the master along a dimension."""
+        """Return, per cell, whether its sub-array runs against the master.
+
+        ``axis``: the dimension; ``cells``: None for all.
+        """
         refs = self.refs if cells is None else self.refs[cells]
         name, forward = self.dimensions[axis], self.directions[axis]
         own = (dict(zip(t.dimensions, t.directions, strict=True)) for t in self.references.templates)
@@ -330,7 +346,7 @@ class Matrix:
         return np.asarray(against[self.references.template[refs]] & (refs >= 0))
 
     def compact(self) -> "Matrix":
-        """Return the same matrix with references to the sub-arrays that its cells use, and no others."""
+        """Return the same matrix without the sub-arrays that it does not use."""
         used = used_rows(self.refs[self.refs >= 0], len(self.references))
         if len(used) == len(self.references):
             return self
@@ -338,8 +354,8 @@ class Matrix:
         return replace(self, references=self.references.take(used), refs=refs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        lean = self.compact()
-        return Matrix, tuple(getattr(lean, f.name) for f in fields(lean))
+        compacted = self.compact()
+        return Matrix, tuple(getattr(compacted, f.name) for f in fields(compacted))
 
 
 def single(
@@ -349,11 +365,14 @@ def single(
     stamps: np.ndarray | None = None,
     seen: np.ndarray | None = None,
 ) -> Matrix:
-    """Return the matrix of one partition that shows a whole sub-array; ``stamps``, ``seen``: as in `References`."""
-    edges = tuple(map(_whole, template.shape))
+    """Return the matrix of one partition that shows a complete sub-array.
+
+    ``stamps``, ``seen``: as in `References`.
+    """
+    edges = tuple(map(_single_edges, template.shape))
     names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
-    place = _FIRST if names[0] else _INSIDE
-    references = References(names[0], names[1], (template,), names[2], place, _FIRST, _FIRST, stamps, seen=seen)
+    uri_column = _FIRST if names[0] else _IN_MEMORY
+    references = References(names[0], names[1], (template,), names[2], uri_column, _FIRST, _FIRST, stamps, seen=seen)
     return Matrix(template.dimensions, template.directions, edges, references, _FIRST)
 
 
@@ -363,17 +382,17 @@ def _column(*values: int, dtype: type = np.int32) -> np.ndarray:
     return column
 
 
-# Columns that matrices of one partition share: an archive has many thousands of these.
-_FIRST, _INSIDE = _column(0), _column(-1)
+# Columns that all matrices of one partition share; an archive has thousands of such matrices.
+_FIRST, _IN_MEMORY = _column(0), _column(-1)
 
 
 @lru_cache(maxsize=1024)
-def _whole(size: int) -> np.ndarray:
+def _single_edges(size: int) -> np.ndarray:
     return _column(0, size, dtype=np.int64)
 
 
 def used_rows(column: np.ndarray, count: int) -> np.ndarray:
-    """Return which rows of a table of ``count`` a column of numbers names, sorted.
+    """Return the sorted rows, of a table of ``count``, that a column names.
 
     >>> used_rows(np.array([3, 1, 3]), 5).tolist()
     [1, 3]
@@ -384,7 +403,8 @@ def used_rows(column: np.ndarray, count: int) -> np.ndarray:
 def check_matrix(matrix: Matrix) -> None:
     """Raise AggregationError unless the columns of a matrix fit each other."""
     if len(matrix.refs) != prod(matrix.cells):
-        raise AggregationError(f"{len(matrix.refs)} references for a matrix of {matrix.cells} partitions: give one per cell")
+        what = f"{len(matrix.refs)} references for a matrix of {matrix.cells} partitions"
+        raise AggregationError(what, hint="give one per cell")
     highest = int(matrix.refs.max(initial=-1))
     if highest >= len(matrix.references):
-        raise AggregationError(f"reference {highest} of {len(matrix.references)} sub-arrays: give rows of the table")
+        raise AggregationError(f"reference {highest} is out of range for {len(matrix.references)} sub-arrays")

@@ -1,8 +1,8 @@
-"""Which partitions does a selection touch, which elements of each, and where do they go?
+"""Read plans: the partitions and elements that a selection touches.
 
-Per dimension: `plan_dimension` cuts a selector at the edges of the partitions by binary search, so a selection costs what it
-touches and never the whole matrix. `pieces` multiplies the dimensions last: one `Piece` per touched partition, in terms of
-sub-array indices. Everything here is pure; `read` executes it.
+Per dimension, `plan_dimension` cuts a selector at the edges of the partitions by binary search. The cost of a selection
+depends on the partitions that it touches, not on the size of the matrix. `pieces` multiplies the dimensions last: one `Piece`
+per touched partition, in sub-array indices. All functions here are pure; `aggarray.read` executes the plans.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,10 @@ Indices = slice | np.ndarray
 
 
 class TakePositions(NamedTuple):
-    """Where the elements of an index array go: ``positions`` in the result, ``take`` out of the elements read."""
+    """Destination of the elements of an index array.
+
+    ``positions`` in the result; ``take``: which of the elements read, None for all in order.
+    """
 
     positions: np.ndarray
     take: np.ndarray | None
@@ -27,10 +30,10 @@ class TakePositions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DimensionPlan:
-    """The partitions that a selection touches along one dimension, as columns with one row per run of elements.
+    """Partitions that a selection touches along a dimension, a row per run.
 
-    ``cells``: partition numbers; a run takes ``count`` elements ``first + step * i`` of the partition (counted in the
-    master's direction), or ``picks[row]`` (strictly increasing) where step is 0, and fills the result from ``out`` on, or at
+    ``cells``: partition numbers. A run takes ``count`` elements ``first + step * i`` of the partition (counted in the
+    master's direction), or ``picks[row]`` (strictly increasing) where step is 0. It fills the result from ``out`` on, or at
     ``places[row]``. ``size``: length of the result; ``dropped``: the dimension does not appear in it; ``backwards``: the
     result runs against the rows.
     """
@@ -48,9 +51,11 @@ class DimensionPlan:
 
 
 def plan_dimension(selector: Selector, edges: np.ndarray) -> DimensionPlan:
-    """Cut a selector at the edges of the partitions of one dimension; each partition is touched once.
+    """Cut a selector at the edges of the partitions of one dimension.
 
-    >>> rows = along(Range(1, 4, 2), np.array([0, 4, 10]))
+    Each touched partition has one row.
+
+    >>> rows = plan_dimension(Range(1, 4, 2), np.array([0, 4, 10]))
     >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist(), rows.out.tolist()
     ([0, 1], [1, 1], [2, 2], [0, 2])
     """
@@ -64,35 +69,38 @@ def plan_dimension(selector: Selector, edges: np.ndarray) -> DimensionPlan:
     return _range_rows(progression, edges)
 
 
-def _range_rows(wanted: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> DimensionPlan:
-    """Rows of an increasing progression."""
-    if wanted.count == 0:
-        none = np.zeros(0, np.int64)
-        return DimensionPlan(0, none, none, none, none, none)
-    low, high = np.searchsorted(edges, [wanted.start, wanted.last], side="right") - 1
-    cuts = -((wanted.start - edges[low : high + 2]) // wanted.step)  # first element at or beyond each edge: a ceiling
-    cuts[0], cuts[-1] = 0, wanted.count
+def _range_rows(progression: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> DimensionPlan:
+    """Return the rows of an increasing progression."""
+    if progression.count == 0:
+        empty = np.zeros(0, np.int64)
+        return DimensionPlan(0, empty, empty, empty, empty, empty)
+    low, high = np.searchsorted(edges, [progression.start, progression.last], side="right") - 1
+    cuts = -((progression.start - edges[low : high + 2]) // progression.step)  # first element at or after each edge (a ceiling)
+    cuts[0], cuts[-1] = 0, progression.count
     count = np.diff(cuts)
     cells = np.arange(low, high + 1)
-    if wanted.step > 1:
+    if progression.step > 1:
         touched = np.flatnonzero(count)
         cells, count, cuts = cells[touched], count[touched], cuts[:-1][touched]
     else:
         cuts = cuts[:-1]
-    first = wanted.start + wanted.step * cuts - edges[cells]
-    step = np.full(len(cells), wanted.step)
-    return DimensionPlan(wanted.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
+    first = progression.start + progression.step * cuts - edges[cells]
+    step = np.full(len(cells), progression.step)
+    return DimensionPlan(progression.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
 
 
 def _array_rows(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
-    """Rows of an index array in any order, repeats included: one row per partition touched."""
+    """Return the rows of an index array in any order, repeats included.
+
+    Each touched partition has one row.
+    """
     if (np.diff(indices) > 0).all():
         return runs(indices, edges)
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
-    fresh = np.concatenate([[True], np.diff(ordered) != 0])
-    rank = np.cumsum(fresh) - 1
-    rows = runs(ordered[fresh], edges)
+    distinct = np.concatenate([[True], np.diff(ordered) != 0])
+    rank = np.cumsum(distinct) - 1
+    rows = runs(ordered[distinct], edges)
     begins = np.searchsorted(rank, rows.out)
     ends = [*begins[1:].tolist(), len(ordered)]
     places: dict[int, TakePositions] = {}
@@ -104,9 +112,9 @@ def _array_rows(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
 
 
 def runs(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
-    """Cut an index array (not empty) into runs that increase within one partition, in the order given.
+    """Cut a non-empty index array into runs that increase in one partition.
 
-    This is how a lazy selection keeps its order: each run becomes a partition of its own.
+    The runs keep the order given. Each run of a lazy selection becomes a partition.
 
     >>> rows = runs(np.array([5, 6, 1, 1]), np.array([0, 4, 10]))
     >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist()
@@ -120,7 +128,7 @@ def runs(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
     cells = number[begins]
     first = indices[begins] - edges[cells]
     step = np.where(count > 1, np.append(jump, 1)[begins], 1)
-    # A run whose steps differ is no progression: its indices are kept.
+    # A run with unequal steps is not a progression: its indices are stored.
     uneven = np.flatnonzero(~cut[1:] & ~cut[:-1] & (jump[1:] != jump[:-1]))
     picks: dict[int, np.ndarray] = {}
     for row in np.unique(np.searchsorted(begins, uneven, side="right") - 1).tolist():
@@ -130,10 +138,11 @@ def runs(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
 
 
 class Piece(NamedTuple):
-    """One read: ``selection`` of sub-array ``ref`` (per dimension of the sub-array), axes to ``flip``, and where it goes.
+    """One read: a selection of one sub-array, and its destination.
 
-    ``ref`` is -1 for a missing partition, whose selection is empty. ``out`` and ``take`` have one entry per dimension of the
-    master; ``shape`` is that of the block in the master's dimensions.
+    ``ref``: the sub-array, -1 for a missing partition, whose selection is empty. ``selection``: per dimension of the sub-array.
+    ``flip``: the axes to reverse. ``out`` and ``take`` have one entry per dimension of the master; ``shape`` is that of the
+    block in the master's dimensions.
     """
 
     ref: int
@@ -145,7 +154,10 @@ class Piece(NamedTuple):
 
 
 def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
-    """Yield one piece per touched partition, of rows that `plan_dimension` or `runs` gave for each dimension."""
+    """Yield one piece per touched partition.
+
+    ``rows``: one result of `plan_dimension` or `runs` per dimension.
+    """
     strides = [int(np.prod(matrix.cells[d + 1 :])) for d in range(len(rows))]
     columns = [_entries(r, stride) for r, stride in zip(rows, strides, strict=True)]
     planner = _Planner(matrix)
@@ -154,7 +166,10 @@ def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
 
 
 class _Entry(NamedTuple):
-    """One row of an `DimensionPlan` as plain numbers; ``offset``: what it adds to the flat number of the cell."""
+    """One row of a `DimensionPlan` as plain numbers.
+
+    ``offset``: its contribution to the flat number of the cell.
+    """
 
     offset: int
     number: int
@@ -167,21 +182,21 @@ class _Entry(NamedTuple):
 
 
 def _entries(rows: DimensionPlan, stride: int) -> list[_Entry]:
-    found = []
+    entries = []
     lists = (column.tolist() for column in (rows.cells, rows.first, rows.count, rows.step, rows.out))
     for row, (cell, first, count, step, out) in enumerate(zip(*lists, strict=True)):
-        place = rows.places.get(row)
-        where: Indices = slice(out, out + count) if place is None else place.positions
-        found.append(_Entry(cell * stride, cell, first, count, step, rows.picks.get(row), where, place and place.take))
-    return found
+        taken = rows.places.get(row)
+        destination: Indices = slice(out, out + count) if taken is None else taken.positions
+        entries.append(_Entry(cell * stride, cell, first, count, step, rows.picks.get(row), destination, taken and taken.take))
+    return entries
 
 
-#: So many rows are remembered, however many there are.
-_REMEMBERED = 1 << 12
+#: Maximum number of cached index sets.
+_MAX_CACHED = 1 << 12
 
 
 class _Planner:
-    """Plans piece after piece; what many of them have in common is worked out once."""
+    """Plans pieces one by one; caches what many of them share."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
@@ -189,7 +204,10 @@ class _Planner:
         self._composed: dict[tuple[int, int, int, bool], Indices] = {}
 
     def piece(self, cell: int, entries: tuple[_Entry, ...]) -> Piece:
-        """Return what is read for one row of every dimension, which meet in a cell (by its flat number)."""
+        """Return the piece of one cell, given one row per dimension.
+
+        ``cell``: its flat number.
+        """
         matrix = self._matrix
         ref = int(matrix.refs[cell])
         out = tuple([e.out for e in entries])
@@ -211,7 +229,7 @@ class _Planner:
         return Piece(ref, tuple(selection), flip, out, take, shape)
 
     def _axes_of(self, ref: int) -> list[tuple[int | None, str, bool]]:
-        """Return per dimension of a sub-array which of the master's it is, its name, and whether it runs against that."""
+        """Return (master axis, name, opposite direction) per sub-array dimension."""
         matrix = self._matrix
         code = int(matrix.references.template[ref])
         if code not in self._axes:
@@ -224,20 +242,26 @@ class _Planner:
         return self._axes[code]
 
     def _along(self, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
-        """Return what a row takes of a cell, whose part of its sub-array is known; rows live as long as their plan."""
+        """Return the indices that a row takes of a cell along one dimension.
+
+        ``part``: the (start, step) of the cell. Rows live as long as their plan, so that their ids are valid keys.
+        """
         key = (id(entry), *part, against)
-        found = self._composed.get(key)
-        if found is None:
-            if len(self._composed) >= _REMEMBERED:
+        indices = self._composed.get(key)
+        if indices is None:
+            if len(self._composed) >= _MAX_CACHED:
                 self._composed.clear()
             edges = self._matrix.edges[d]
             extent = int(edges[entry.number + 1] - edges[entry.number])
-            found = self._composed[key] = _composed(entry, extent, part, against, self._matrix.parts.picks)
-        return found
+            indices = self._composed[key] = _composed(entry, extent, part, against, self._matrix.parts.picks)
+        return indices
 
 
 def _composed(entry: _Entry, extent: int, part: tuple[int, int], against: bool, picks: Sequence[np.ndarray]) -> Indices:
-    """Return what a row takes of a cell of so many positions, in indices of the sub-array, increasing."""
+    """Return the increasing sub-array indices that a row takes of a cell.
+
+    ``extent``: the number of positions of the cell.
+    """
     start, step = part
     if entry.pick is None:
         last = entry.first + (entry.extent - 1) * entry.step
@@ -252,9 +276,10 @@ def _composed(entry: _Entry, extent: int, part: tuple[int, int], against: bool, 
 
 
 def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[Indices, ...]:
-    """Return which part of its sub-array a cell shows, per dimension of the sub-array, in its own direction.
+    """Return the part of its sub-array that a cell shows.
 
-    ``cell``: one index per dimension of the master. Whole dimensions are ``slice(0, size, 1)``.
+    The result has one entry per dimension of the sub-array, in its own direction; complete dimensions are
+    ``slice(0, size, 1)``. ``cell``: one index per dimension of the master.
     """
     zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
     extents = _extents(matrix, cell)

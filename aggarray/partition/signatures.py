@@ -1,6 +1,6 @@
-"""What are files taken to be like that nobody has looked at as a whole, because others of their kind are like that?
+"""Signatures of files: the properties that files of one group share.
 
-Plain data: `alike` holds files against it.
+`aggarray.scan.comparison` compares files with them.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class VariableSignature:
-    """What a file says of one of its variables, as far as it decides about what the values mean.
+    """The properties of a variable that determine the meaning of its values.
 
     ``attrs``: (name, value as text); ``digest``: of the values of a coordinate, None where they were not read; ``falls``:
-    its pairs of bounds run downwards. ``hung``: (key, variable) for all that hangs on it; ``data``: it is data, and hangs on
-    nothing; ``parent``: the variable whose bounds it is.
+    its pairs of bounds are decreasing. ``hung``: (key, variable) of each variable attached to it; ``data``: it is a data
+    variable, not attached to another; ``parent``: the variable whose bounds it is.
     """
 
     dtype: str
@@ -29,12 +29,12 @@ class VariableSignature:
 
 @dataclass(frozen=True, slots=True)
 class FileSignature:
-    """What files of one kind are taken to be like.
+    """The properties that the files of one group are assumed to share.
 
-    ``model``: the file that speaks for them, of a ``format``, with ``facts`` of its variables by name. ``attrs``: those global
-    attributes that tell datasets apart, and ``open``: names of others that do, which were read of each file itself. ``groups``:
-    both, of the groups by path. ``read``: coordinates that were read of each file too, ``along``: the dimensions whose sizes
-    they gave.
+    ``model``: the representative file, of a ``format``, with ``facts`` of its variables by name. ``attrs``: the global
+    attributes that distinguish datasets; ``open``: names of other such attributes, which were read of each file. ``groups``:
+    both, of the groups by path. ``read``: coordinates that were read of each file; ``along``: the dimensions whose sizes
+    they give.
     """
 
     model: str

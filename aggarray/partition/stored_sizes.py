@@ -1,7 +1,7 @@
-"""Bytes that variables take in their files, as far as an index knows them.
+"""Stored sizes of variables in their files, where an index has them.
 
-They decide how partitions are distributed, so every process must have the same ones: they are pickled with the sub-arrays,
-while the places of the chunks are not.
+They determine how partitions are distributed, so every process must have the same ones. They are pickled with the
+sub-arrays; the positions of the chunks are not.
 """
 
 from collections.abc import Iterator
@@ -11,21 +11,30 @@ import numpy as np
 
 
 class ChunkIndexes(Protocol):
-    """What knows where chunks are stored without asking the files."""
+    """Chunk positions that are known without opening the files."""
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
-        """Return the chunks of a variable of a file, None unless they are known of it with this time and size."""
+        """Return the chunks of a variable of a file, None if unknown.
+
+        ``scanned``: modification time and size of the file; chunks of any other state are unknown.
+        """
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the bytes that a variable takes in a file, -1 unless they are known of it with this time and size."""
+        """Return the stored bytes of a variable of a file, -1 if unknown.
+
+        ``scanned``: modification time and size of the file, as in `find`.
+        """
 
 
-#: Sub-arrays as columns: `aggarray.partition.matrix.References`, or what is pickled of them here.
+#: Sub-arrays as columns: `aggarray.partition.matrix.References`, or `StoredSizes`.
 Columns = Any
 
 
 def stored_bytes(references: Columns) -> np.ndarray:
-    """Return how many bytes each sub-array takes in its file, int64, -1 where no index has told; no file is opened."""
+    """Return the stored bytes of each sub-array, -1 if unknown.
+
+    The result is int64 (sub-arrays,). No file is opened.
+    """
     sizes = np.full(len(references.uri), -1, np.int64)
     if references.tables is not None:
         for row, uri, variable, scanned in _rows(references):
@@ -34,7 +43,7 @@ def stored_bytes(references: Columns) -> np.ndarray:
 
 
 def _rows(columns: Columns) -> Iterator[tuple[int, str, str, tuple[int, int]]]:
-    """Yield the number, file, variable, and time and size of that file, of each sub-array of a file that was scanned."""
+    """Yield (row, file, variable, (time, size)) of sub-arrays of scanned files."""
     if columns.stamps is None:
         return
     stamps = columns.stamps.tolist()
@@ -44,7 +53,7 @@ def _rows(columns: Columns) -> Iterator[tuple[int, str, str, tuple[int, int]]]:
 
 
 class StoredSizes:
-    """What is pickled of the chunk tables of an index: the bytes of each sub-array in its file."""
+    """Pickled form of chunk indexes: the stored bytes of each sub-array."""
 
     __slots__ = ("_known", "sizes", "stamps", "uri", "uris", "variable", "variables")
 
@@ -61,26 +70,26 @@ class StoredSizes:
         self._known = None
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> None:
-        """Return None: the files say where their chunks are."""
+        """Return None: chunk positions are not pickled."""
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the bytes that a variable takes in a file, -1 unless they are known of it with this time and size."""
+        """Return the stored bytes of a variable of a file, -1 if unknown."""
         if self._known is None:
             sizes = self.sizes.tolist()
             self._known = {(u, v): (s, sizes[row]) for row, u, v, s in _rows(self)}
-        known, size = self._known.get((uri, variable), (None, -1))
-        return size if known == scanned else -1
+        state, size = self._known.get((uri, variable), (None, -1))
+        return size if state == scanned else -1
 
 
 def sizes_to_pickle(references: Columns) -> StoredSizes | None:
-    """Return what is pickled in place of the chunk tables of sub-arrays, None where nothing is known."""
+    """Return the stored sizes of sub-arrays, None if none is known."""
     sizes = stored_bytes(references)
     # promise: stored-sizes-pickled
     return StoredSizes(references, sizes) if (sizes >= 0).any() else None
 
 
 class JoinedChunkIndexes:
-    """Tables of several indexes: the first that knows a variable answers."""
+    """Several chunk indexes; the first that contains a variable is used."""
 
     __slots__ = ("_members",)
 
@@ -88,23 +97,23 @@ class JoinedChunkIndexes:
         self._members = members
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
-        """Return the chunks of a variable of a file, None where no member knows them."""
-        found = (member.find(uri, variable, scanned) for member in self._members)
-        return next((chunks for chunks in found if chunks is not None), None)
+        """Return the chunks of a variable of a file, None if unknown."""
+        results = (member.find(uri, variable, scanned) for member in self._members)
+        return next((chunks for chunks in results if chunks is not None), None)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the bytes that a variable takes in a file, -1 where no member knows them."""
+        """Return the stored bytes of a variable of a file, -1 if unknown."""
         return next((n for member in self._members if (n := member.stored(uri, variable, scanned)) >= 0), -1)
 
     def joined(self, other: ChunkIndexes) -> "JoinedChunkIndexes":
-        """Return these tables and others, each once."""
-        more = other._members if isinstance(other, JoinedChunkIndexes) else (other,)
-        new = [one for one in more if not any(one is member for member in self._members)]
+        """Return these indexes and others, without duplicates."""
+        members = other._members if isinstance(other, JoinedChunkIndexes) else (other,)
+        new = [new_member for new_member in members if not any(new_member is member for member in self._members)]
         return JoinedChunkIndexes(*self._members, *new) if new else self
 
 
-def join_chunk_indexes(one: ChunkIndexes | None, other: ChunkIndexes | None) -> ChunkIndexes | None:
-    """Return tables that know what either does."""
-    if one is None or other is None or one is other:
-        return other if one is None else one
-    return (one if isinstance(one, JoinedChunkIndexes) else JoinedChunkIndexes(one)).joined(other)
+def join_chunk_indexes(first: ChunkIndexes | None, second: ChunkIndexes | None) -> ChunkIndexes | None:
+    """Return a chunk index that combines two."""
+    if first is None or second is None or first is second:
+        return second if first is None else first
+    return (first if isinstance(first, JoinedChunkIndexes) else JoinedChunkIndexes(first)).joined(second)

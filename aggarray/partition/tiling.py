@@ -1,6 +1,6 @@
-"""How do matrices of partitions become other matrices, without a file being touched?
+"""Operations that make partition matrices from others, without any read.
 
-`tile` places cells at boxes of a master and cuts them where their edges do not align (virtual partitions); `select`,
+`tile` puts cells at boxes of a master and cuts them where their edges do not align (virtual partitions); `select`,
 `reverse`, `transpose`, `expand` and `rename` are the lazy operations of one matrix. All are pure and columnar.
 """
 
@@ -18,7 +18,10 @@ from aggarray.partition.plan import DimensionPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Cells that have yet to be placed: ``boxes`` int64 (n, dimensions, 2), ``refs`` and ``parts`` as in a Matrix."""
+    """Cells without a matrix yet, as columns.
+
+    ``boxes``: int64 (n, dimensions, 2); ``refs`` and ``parts`` as in a Matrix.
+    """
 
     dimensions: tuple[str, ...]
     directions: tuple[bool, ...]
@@ -28,15 +31,15 @@ class Cells:
     references: References
 
     def flips(self, axis: int) -> np.ndarray:
-        """Tell per cell whether its sub-array runs against the master along a dimension."""
+        """Return, per cell, whether its sub-array runs against the master."""
         return Matrix(self.dimensions, self.directions, (), self.references, self.refs).flips(axis)
 
 
 def gather(matrices: Sequence[Matrix], starts: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Return the cells of matrices of equal dimensions and directions, each shifted by its row of ``starts``.
+    """Return the cells of several matrices, and the matrix number of each.
 
-    ``starts``: int64 (matrices, dimensions). Also returns, per cell, the number of the matrix it came from. Missing
-    partitions are left out.
+    The matrices have equal dimensions and directions; each is shifted by its row of ``starts``, int64 (matrices, dimensions).
+    Missing partitions are omitted.
     """
     builder = ReferenceBuilder()
     boxes, refs, origin, parts = [], [], [], []
@@ -60,7 +63,7 @@ def _cell_boxes(matrix: Matrix, cells: np.ndarray) -> np.ndarray:
 
 
 def _join_parts(blocks: Sequence[tuple[int, Parts]]) -> Parts:
-    """Concatenate the parts of blocks of cells; picks are numbered anew."""
+    """Concatenate the parts of blocks of cells; picks are renumbered."""
     starts = {axis for _, p in blocks for axis in p.starts}
     steps = {axis for _, p in blocks for axis in p.steps}
     picks: list[np.ndarray] = []
@@ -75,25 +78,25 @@ def _join_parts(blocks: Sequence[tuple[int, Parts]]) -> Parts:
 
 
 def tile(cells: Cells, shape: Sequence[int], *, overlap: str = "refuse", name: Callable[[int], str] = str) -> Matrix:
-    """Place cells into a master of ``shape``; where nothing lies, the partition is missing.
+    """Tile a master of ``shape`` with cells; uncovered partitions are missing.
 
-    ``overlap``: "refuse" raises AggregationError with the ``name`` of both cells, "first" and "last" say which cell
-    serves what several cover. Raises AggregationError as `grid.refine` does.
+    ``overlap``: "refuse" raises AggregationError with the ``name`` of both cells; "first" and "last" select the cell that
+    serves positions that several cover. Raises AggregationError as `grid.refine` does.
     """
     cover = refine(cells.boxes, shape, cells.dimensions, "all" if overlap == "refuse" else overlap)
     if cover.overlap is not None and overlap == "refuse":
         one, other = cover.overlap
         common = np.stack([cells.boxes[[one, other], :, 0].max(axis=0), cells.boxes[[one, other], :, 1].min(axis=0)], axis=-1)
-        places = [f"{d} {low}:{high}" for d, (low, high) in zip(cells.dimensions, common.tolist(), strict=True)]
-        where = ", ".join(places) or "the one place there is"
-        raise AggregationError(f"{name(one)} and {name(other)} overlap at {where}: leave one out or cut it")
+        spans = [f"{d} {low}:{high}" for d, (low, high) in zip(cells.dimensions, common.tolist(), strict=True)]
+        where = f"at {', '.join(spans)}" if spans else "in an array without dimensions"
+        raise AggregationError(f"{name(one)} and {name(other)} overlap {where}", hint="leave one out or cut it")
     refs = np.full(prod(cover.shape), -1, np.int32)
     refs[cover.cell] = cells.refs[cover.box]
     return Matrix(cells.dimensions, cells.directions, cover.edges, cells.references, refs, _cut(cells, cover))
 
 
 def _cut(cells: Cells, cover: GridCover) -> Parts:
-    """Return the parts of the cells of a cover: each shows what its box shows there."""
+    """Return the parts of the cells of a cover, cut from those of their boxes."""
     total = prod(cover.shape)
     starts: dict[str, np.ndarray] = {}
     steps: dict[str, np.ndarray] = {}
@@ -103,8 +106,8 @@ def _cut(cells: Cells, cover: GridCover) -> Parts:
         begin, end = cover.edges[d][cover.index[d]], cover.edges[d][cover.index[d] + 1]
         skipped = np.where(cells.flips(d)[cover.box], box[:, 1] - end, begin - box[:, 0])
         start, step = _columns(cells.parts, axis, cover.box)
-        whole = bool((end - begin == box[:, 1] - box[:, 0]).all())
-        if not whole:
+        uncut = bool((end - begin == box[:, 1] - box[:, 0]).all())
+        if not uncut:
             step = _cut_picks(step, skipped, end - begin, picks)
         _store(starts, axis, total, cover.cell, start + np.where(step > 0, skipped * step, 0), 0)
         _store(steps, axis, total, cover.cell, step, 1)
@@ -122,14 +125,17 @@ def _columns(parts: Parts, axis: str, cells: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _store(columns: dict[str, np.ndarray], axis: str, total: int, cells: np.ndarray, values: np.ndarray, usual: int) -> None:
-    """Keep a column only where it says something unusual."""
+    """Store a column unless all its values are the default."""
     if (values != usual).any():
         columns[axis] = np.full(total, usual, np.int64)
         columns[axis][cells] = values
 
 
 def _cut_picks(step: np.ndarray, skipped: np.ndarray, extent: np.ndarray, picks: list[np.ndarray]) -> np.ndarray:
-    """Return the steps of cells whose picked indices are cut to ``extent`` of them, from ``skipped`` on."""
+    """Return the steps of cells with their picked indices cut.
+
+    ``extent`` indices remain, from ``skipped`` on.
+    """
     step = step.copy()
     for cell in np.flatnonzero(step <= 0):
         picks.append(picks[-step[cell]][skipped[cell] : skipped[cell] + extent[cell]])
@@ -138,44 +144,43 @@ def _cut_picks(step: np.ndarray, skipped: np.ndarray, extent: np.ndarray, picks:
 
 
 def select(matrix: Matrix, axis: int, rows: DimensionPlan) -> Matrix:
-    """Return the matrix of a lazy selection along one dimension; ``rows``: of `plan.runs`, or of `plan.along` for ranges.
+    """Return the matrix of a lazy selection along one dimension.
 
-    Each row becomes a partition. A dropped dimension stays in ``parts``; with no rows one empty partition is left.
+    ``rows``: of `plan.runs`, or of `plan.plan_dimension` for ranges; each becomes a partition. A dropped dimension stays in
+    ``parts``. Without rows, the result has one empty partition.
     """
     name = matrix.dimensions[axis]
     if len(rows.cells) == 0:
-        return _emptied(matrix, axis)
-    old, row = _touched(matrix, axis, rows.cells)
-    parts = matrix.parts.take(old)
+        return _empty_along(matrix, axis)
+    selected, row = _touched(matrix, axis, rows.cells)
+    parts = matrix.parts.take(selected)
     edges = matrix.edges[axis]
     extent = (edges[rows.cells + 1] - edges[rows.cells])[row]
-    against = matrix.flips(axis, old)
-    start, step = _columns(matrix.parts, name, old)
+    opposite = matrix.flips(axis, selected)
+    start, step = _columns(matrix.parts, name, selected)
     last = rows.first + (rows.count - 1) * rows.step
-    local = np.where(against, extent - 1 - last[row], rows.first[row])
+    local = np.where(opposite, extent - 1 - last[row], rows.first[row])
     picks = list(parts.picks)
-    plain = (step > 0) & (rows.step[row] > 0)
-    new_start = np.where(plain, start + step * local, start)
-    new_step = np.where(plain, step * rows.step[row], step)
-    _pick(rows, row, (extent, against, local), (step, new_step), picks)
+    progression = (step > 0) & (rows.step[row] > 0)
+    new_start = np.where(progression, start + step * local, start)
+    new_step = np.where(progression, step * rows.step[row], step)
+    _pick(rows, row, (extent, opposite, local), (step, new_step), picks)
     starts = {a: s for a, s in parts.starts.items() if a != name}
     steps = {a: s for a, s in parts.steps.items() if a != name}
-    _store(starts, name, len(old), np.arange(len(old)), new_start, 0)
-    _store(steps, name, len(old), np.arange(len(old)), new_step, 1)
+    _store(starts, name, len(selected), np.arange(len(selected)), new_start, 0)
+    _store(steps, name, len(selected), np.arange(len(selected)), new_step, 1)
     cuts = np.concatenate([[0], np.cumsum(rows.count)]).astype(np.int64)
     parts = Parts(starts, steps, tuple(picks))
-    chosen = replace(matrix, edges=_replaced(matrix.edges, axis, cuts), refs=matrix.refs[old], parts=parts)
-    return _without(chosen, axis) if rows.dropped else chosen
+    result = replace(matrix, edges=_replaced(matrix.edges, axis, cuts), refs=matrix.refs[selected], parts=parts)
+    return _without(result, axis) if rows.dropped else result
 
 
 def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the flat numbers of the cells at some places along a dimension, and which of the places each is at."""
+    """Return flat cell numbers at positions along a dimension, and their rows."""
     counts = (*matrix.cells[:axis], len(cells), *matrix.cells[axis + 1 :])
     if prod(counts) > max(MAX_CELLS, len(matrix.refs)):
-        raise SelectionError(
-            f"a lazy selection of {len(cells)} runs along {matrix.dimensions[axis]!r} makes {prod(counts)} partitions, "
-            f"more than {MAX_CELLS}: sort the indices, or read them with array[key]"
-        )
+        what = f"a lazy selection of {len(cells)} runs along {matrix.dimensions[axis]!r} makes {prod(counts)} partitions"
+        raise SelectionError(f"{what}, more than {MAX_CELLS}", hint="sort the indices, or read them with array[key]")
     before, after = prod(counts[:axis]), prod(counts[axis + 1 :])
     slabs = np.arange(before)[:, np.newaxis] * matrix.cells[axis] + cells
     flat = slabs[:, :, np.newaxis] * after + np.arange(after)
@@ -186,25 +191,28 @@ def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, 
 def _pick(
     rows: DimensionPlan,
     row: np.ndarray,
-    where: tuple[np.ndarray, ...],
+    columns: tuple[np.ndarray, ...],
     steps: tuple[np.ndarray, np.ndarray],
     picks: list[np.ndarray],
 ) -> None:
-    """Fill in the steps of cells that show no progression: equal picks of equal cells are kept once."""
-    extent, against, local = where
+    """Set the steps of cells whose indices are not a progression.
+
+    Equal picks of equal cells are stored once.
+    """
+    extent, against, local = columns
     step, new_step = steps
-    known: dict[tuple[int, int, bool, int], int] = {}
+    stored: dict[tuple[int, int, bool, int], int] = {}
     for cell in np.flatnonzero((step <= 0) | (rows.step[row] == 0)):
-        r, old, flipped = int(row[cell]), int(step[cell]), bool(against[cell])
-        key = (r, old, flipped, int(extent[cell]))
-        if key not in known:
+        r, old_step, flipped = int(row[cell]), int(step[cell]), bool(against[cell])
+        key = (r, old_step, flipped, int(extent[cell]))
+        if key not in stored:
             if r in rows.picks:
-                chosen = (extent[cell] - 1 - rows.picks[r])[::-1] if flipped else rows.picks[r]
+                pick = (extent[cell] - 1 - rows.picks[r])[::-1] if flipped else rows.picks[r]
             else:
-                chosen = local[cell] + rows.step[r] * np.arange(rows.count[r])
-            picks.append(old * chosen if old > 0 else picks[-old][chosen])
-            known[key] = 1 - len(picks)
-        new_step[cell] = known[key]
+                pick = local[cell] + rows.step[r] * np.arange(rows.count[r])
+            picks.append(old_step * pick if old_step > 0 else picks[-old_step][pick])
+            stored[key] = 1 - len(picks)
+        new_step[cell] = stored[key]
 
 
 def _replaced(items: tuple[np.ndarray, ...], position: int, item: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -220,7 +228,7 @@ def _without(matrix: Matrix, axis: int) -> Matrix:
     return replace(matrix, dimensions=rest(matrix.dimensions), directions=rest(matrix.directions), edges=rest(matrix.edges))
 
 
-def _emptied(matrix: Matrix, axis: int) -> Matrix:
+def _empty_along(matrix: Matrix, axis: int) -> Matrix:
     cells = prod(_replaced_count(matrix.cells, axis))
     edges = _replaced(matrix.edges, axis, np.zeros(2, np.int64))
     return replace(matrix, edges=edges, refs=np.full(cells, -1, np.int32), parts=Parts())
@@ -236,7 +244,10 @@ def _rearranged(matrix: Matrix, order: np.ndarray) -> Matrix:
 
 
 def reverse(matrix: Matrix, axis: int) -> Matrix:
-    """Turn a dimension round: the order of its cells and its direction; parts stay, counted in the sub-array's direction."""
+    """Reverse a dimension: the order of its cells and its direction.
+
+    Parts do not change; they count in the sub-array's direction.
+    """
     edges = _replaced(matrix.edges, axis, matrix.edges[axis][-1] - matrix.edges[axis][::-1])
     directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
     turned = replace(matrix, edges=edges, directions=directions)
@@ -261,13 +272,16 @@ def transpose(matrix: Matrix, order: Sequence[int]) -> Matrix:
 
 
 def expand(matrix: Matrix, dimension: str) -> Matrix:
-    """Insert a leading dimension of size 1; if it had been dropped, the parts still say where in the sub-array."""
+    """Insert a leading dimension of size 1.
+
+    If the dimension had been dropped, the parts still hold its position in the sub-array.
+    """
     edges = (np.array([0, 1], np.int64), *matrix.edges)
     return replace(matrix, dimensions=(dimension, *matrix.dimensions), directions=(True, *matrix.directions), edges=edges)
 
 
 def rename(matrix: Matrix, names: Mapping[str, str]) -> Matrix:
-    """Give dimensions other names, in the matrix, its parts and its templates."""
+    """Rename dimensions in the matrix, its parts and its templates."""
     changed = {old: new for old, new in names.items() if old != new}
     if not changed:
         return matrix
@@ -279,7 +293,10 @@ def rename(matrix: Matrix, names: Mapping[str, str]) -> Matrix:
 
 
 def relabel(matrix: Matrix, axis: int) -> Matrix:
-    """Turn round what a dimension's direction is called, here and in the sub-arrays, without moving anything."""
+    """Reverse a dimension's direction in name only, here and in sub-arrays.
+
+    No values are reordered.
+    """
     name = matrix.dimensions[axis]
     directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
     templates = [

@@ -81,7 +81,7 @@ def test_rounds_are_those_of_one_overlap_after_the_other(spans: list[tuple[int, 
     found = [line(range(start, start + size), np.arange(size) + 100.0 * n) for n, (start, size) in enumerate(spans)]
     once = aggregate(found, RULES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group, "_line", lambda view: None)
+        patch.setattr(group, "_deciding_axis", lambda view: None)
         again = aggregate(found, RULES)
     assert [a.shape for a in once.arrays] == [a.shape for a in again.arrays]
     for a, b in zip(once.arrays, again.arrays, strict=True):
@@ -109,7 +109,7 @@ def test_what_is_cut_at_once_is_what_a_lazy_selection_gives(data: st.DataObject)
     stop = data.draw(st.integers(1, array.shape[0]))
     start = data.draw(st.integers(0, stop - 1))
     wanted = {"time": Range(start, stop - start)}
-    found = runs._selecting(array, ["time"])(wanted, {})
+    found = runs._range_selector(array, ["time"])(wanted, {})
     expected = array._selected(wanted)
     assert found.shape == expected.shape and found.directions == expected.directions
     np.testing.assert_array_equal(found[...], expected[...])

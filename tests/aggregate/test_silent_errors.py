@@ -39,7 +39,7 @@ def test_integer_data_beyond_their_dtype_is_an_error_with_a_way_out() -> None:
     ]
     rain = aa.MasterArray.from_subarrays(pieces, dimensions=("x",))
     assert rain.dtype == np.int16 and rain[:1].tolist() == [5]
-    with pytest.raises(aa.UnitsError, match=r"40000 mm is beyond the int16 .* astype\('int64'\)"):
+    with pytest.raises(aa.UnitsError, match=r"40000 mm is out of range of the array's int16; .*astype\('int64'\)"):
         rain[:]
     assert rain.astype("int64")[:].tolist() == [5, 40000]
     assert rain.astype("float64")[:].tolist() == [5.0, 40000.0]

@@ -166,7 +166,7 @@ def test_astype_errors_come_at_once() -> None:
     for wrong in ("O", "V4", "nonsense", [("a", "i4")]):
         with pytest.raises(aa.AggregationError, match="dtype"):
             line([1.0]).astype(wrong)
-    with pytest.raises(aa.AggregationError, match="do not become"):
+    with pytest.raises(aa.AggregationError, match="do not convert to"):
         line(["a"]).astype("f8")[:]
 
 
@@ -270,5 +270,5 @@ def test_selections_of_too_many_runs_are_refused() -> None:
         [([(0, 9000), (0, 9000)], SubArray.from_array(np.zeros((9000, 9000), "i1")))], dimensions=("y", "x")
     )
     order = np.random.default_rng(0).permutation(9000)
-    with pytest.raises(aa.SelectionError, match="10000000: sort the indices"):
+    with pytest.raises(aa.SelectionError, match="10000000; sort the indices"):
         _ = a.lazy[order, order]

@@ -28,7 +28,7 @@ from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
 #: Arrays of a few kilobytes are cut as large ones are.
-SMALL = {"WHOLE": 200, "_LITTLE": 600, "_MUCH": 1200, "BLOCK": 5000}
+SMALL = {"WHOLE": 200, "_MIN_BYTES": 600, "_MAX_BYTES": 1200, "BLOCK": 5000}
 SUFFIXES = ("nc", "zarr")
 
 
@@ -367,8 +367,8 @@ def test_blocks_cover_every_element_once(shape: list[int], sides: list[int], mos
 def test_chunks_are_of_a_size_that_suits(shape: list[int], stored: list[int], itemsize: int) -> None:
     found = block_shapes.chunk_like(shape, itemsize, stored[: len(shape)])
     nbytes = int(np.prod([itemsize, *found], dtype=object))
-    assert all(1 <= side <= size for side, size in zip(found, shape, strict=True)) and nbytes <= block_shapes._MUCH
-    assert nbytes * 4 >= block_shapes._LITTLE or found == tuple(shape)
+    assert all(1 <= side <= size for side, size in zip(found, shape, strict=True)) and nbytes <= block_shapes._MAX_BYTES
+    assert nbytes * 4 >= block_shapes._MIN_BYTES or found == tuple(shape)
 
 
 def test_netcdf_library_agrees_on_the_chunks(tmp_path: Path, small: None) -> None:

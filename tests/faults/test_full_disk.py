@@ -199,8 +199,8 @@ def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: P
 
 def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 100_000)
-    monkeypatch.setattr("aggarray.partition.block_shapes._LITTLE", 50_000)
-    monkeypatch.setattr("aggarray.partition.block_shapes._MUCH", 100_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 50_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 100_000)
     place = disk(700)
     with pytest.raises(aa.AggregationError, match="No space left on device; run it again"):
         extract(large["tas"], place / "x.zarr")

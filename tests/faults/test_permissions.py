@@ -151,8 +151,8 @@ def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Pat
     """Stopped just after the old store and the new one changed places, the result removed: nothing old is read as new."""
     monkeypatch.setattr("aggarray.export.extract.layout.WHOLE", 200)
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 10_000)
-    monkeypatch.setattr("aggarray.partition.block_shapes._LITTLE", 5_000)
-    monkeypatch.setattr("aggarray.partition.block_shapes._MUCH", 10_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 5_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 10_000)
     old, new = (np.random.default_rng(n).random((8, 20, 20)) for n in range(2))
     tas = [aa.open(write(tmp_path / f"{n}.nc", {"tas": (("t", "y", "x"), v)}))["tas"] for n, v in enumerate((old, new))]
     out = tmp_path / "x.zarr"

@@ -158,8 +158,8 @@ def test_a_disk_that_was_full_and_has_space_again(
 ) -> None:
     """Chunks that fitted are used."""
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 100_000)
-    monkeypatch.setattr("aggarray.partition.block_shapes._LITTLE", 50_000)
-    monkeypatch.setattr("aggarray.partition.block_shapes._MUCH", 100_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 50_000)
+    monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 100_000)
     agg = aa.open(archive / "data")
     extract(agg, tmp_path / f"whole.{suffix}")
     resumed = 0

@@ -105,7 +105,7 @@ def test_matrix() -> None:
     check_matrix(matrix)
     with pytest.raises(AggregationError, match=r"'z'.*d0, d1"):
         matrix.axis("z")
-    for refs, words in (([0, 1], "one per cell"), ([0, 1, 2], "reference 2 of 2")):
+    for refs, words in (([0, 1], "one per cell"), ([0, 1, 2], "reference 2 is out of range for 2")):
         with pytest.raises(AggregationError, match=words):
             check_matrix(Matrix(matrix.dimensions, matrix.directions, matrix.edges, matrix.references, np.array(refs)))
 

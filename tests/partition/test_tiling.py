@@ -49,7 +49,7 @@ def test_gather_and_tile() -> None:
 def test_overlap_rules(rule: str, wanted: list[int]) -> None:
     pair = [memory([0, 1, 2, 3]), memory([10, 11, 12, 13])]
     assert values(joined(pair, [[0], [2]], (6,), overlap=rule)).tolist() == wanted
-    with pytest.raises(AggregationError, match="a and b overlap at x 2:4: leave one out"):
+    with pytest.raises(AggregationError, match="a and b overlap at x 2:4; leave one out"):
         joined(pair, [[0], [2]], (6,), name="ab".__getitem__)
 
 

@@ -128,7 +128,7 @@ def _templates(matrix: Matrix) -> list[Template]:
 def _may_miss(template: Template) -> bool:
     """Tell whether values can be missing; nobody has looked yet at those that only an index tells of."""
     encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
-    return template.guessed or any(e.may_miss for e in encodings)
+    return template.unresolved or any(e.may_miss for e in encodings)
 
 
 def _fill(array: MasterArray) -> Any:
@@ -143,7 +143,7 @@ def _fill(array: MasterArray) -> Any:
         return None
     declared = {
         t.encoding.missing[0].item()
-        if t.encoding.missing and not t.encoding.packed and t.encoding.dtype == array.dtype and not (t.steps or t.guessed)
+        if t.encoding.missing and not t.encoding.packed and t.encoding.dtype == array.dtype and not (t.steps or t.unresolved)
         else np.nan
         for t in missing
     }
