@@ -197,7 +197,7 @@ def test_sizes_that_no_decoding_makes() -> None:
     with pytest.raises(ValueError, match=r"deflate: 11 bytes cannot decode to 10000000"):
         decode((Filter("deflate"),), zlib.compress(b"abc"), 10**7)
     assert decode_at_most((Filter("zstd"),), frame(5), 10**9).tobytes() == b"hello"
-    with pytest.raises(ValueError, match="holds 6 bytes"):
+    with pytest.raises(ValueError, match="decodes to 6 bytes"):
         decode_at_most((Filter("zstd"),), frame(6), 5)
 
 
