@@ -1,9 +1,8 @@
-"""How do the stored values of a variable become values, and which of them are missing (CF 2.5.1, 8.1; NUG)?
+"""Packing and missing values of variables (CF 2.5.1, 8.1; NUG).
 
-`encoding` reads the attributes of a variable once into an `Encoding`, a frozen value that compares and hashes, so that
-an archive of a million files shares a handful. `Encoding.decode` then decides what is missing on the stored values and
-unpacks them with the very arithmetic of netCDF4-python. What a missing element is replaced with is left to the caller:
-the mask travels beside the values.
+`encoding` reads the attributes of a variable into an `Encoding`, a frozen, hashable value. Many files share one.
+`Encoding.decode` finds missing values among the stored values, and unpacks with the arithmetic of netCDF4-python. It returns a
+mask: the caller chooses what replaces missing values.
 """
 
 import math
@@ -44,12 +43,12 @@ _DEFAULT_FILLS = {
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How one variable is stored; equal encodings decode alike.
+    """Encoding of a variable. Equal encodings decode equally.
 
-    ``stored``: dtype in the file, native; ``viewed``: the same bytes after ``_Unsigned``; ``dtype``: that of the values.
+    ``stored``: dtype in the file, in native byte order; ``viewed``: dtype after ``_Unsigned``; ``dtype``: dtype of the values.
     ``scale_factor``, ``add_offset``: NumPy scalars, or None. ``missing``: stored values that mean missing, ``_FillValue``
-    first; ``missing_nan``: NaN means missing too. ``valid``, ``valid_unpacked``: inclusive (least, greatest), either None,
-    in stored and in unpacked units.
+    first; ``missing_nan``: whether NaN means missing. ``valid``, ``valid_unpacked``: inclusive (least, greatest), either may be
+    None, in stored and in unpacked units.
     """
 
     stored: np.dtype[Any]
@@ -69,7 +68,7 @@ class Encoding:
 
     @property
     def trivial(self) -> bool:
-        """Whether decoding hands on the stored values as they are, none of them missing."""
+        """Whether decoded values equal the stored values and none can be missing."""
         return self.dtype == self.stored and not self.packed and not self.may_miss
 
     @property
@@ -79,16 +78,16 @@ class Encoding:
 
     @property
     def fill_value(self) -> Any:
-        """What stands for a missing value: NaN, NaT, "" or False; for integers the declared value, None without one."""
+        """Value of missing elements: NaN, NaT, "" or False; the declared value of integers, None without one."""
         if self.dtype.kind not in "iu":
             return default_fill(self.dtype)
         return self.missing[0] if self.missing and not self.packed else None
 
     def decode(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Unpack stored values and tell which are missing.
+        """Return unpacked values and the mask of missing ones.
 
-        ``raw``: stored values of any shape; never modified. Returns values of ``dtype`` (``raw`` itself where nothing is
-        to do; anything where missing) and a bool array of the same shape, or None when nothing is missing.
+        ``raw``: stored values of any shape, not modified. Returns values of ``dtype`` and a bool array of the same shape, or
+        None if none is missing. The values are ``raw`` itself if there is nothing to decode, and undefined where missing.
 
         >>> packing = encoding(np.dtype("i2"), {"_FillValue": np.int16(-1), "scale_factor": 0.5})
         >>> values, mask = packing.decode(np.array([4, -1], "i2"))
@@ -100,7 +99,7 @@ class Encoding:
             raw = raw.astype(self.stored)
         if self.viewed != self.stored:
             raw = raw.view(self.viewed)
-        # Missing values may overflow when unpacked, which is nobody's concern.
+        # Overflow of missing values is ignored.
         with np.errstate(all="ignore"):
             mask = self._missing(raw)
             values = self._unpack(raw)
@@ -133,16 +132,17 @@ class Encoding:
 def encoding(dtype: np.dtype[Any], attrs: Mapping[str, Any], name: str = "") -> Encoding:
     """Read the encoding of a variable from its raw attributes.
 
-    ``dtype``: of the stored values; ``attrs``: ``_FillValue``, ``missing_value`` (a vector too), ``valid_min``, ``valid_max``,
-    ``valid_range``, ``scale_factor``, ``add_offset``, ``_Unsigned``; all others are ignored. ``name`` is for messages.
+    ``dtype``: of the stored values; ``attrs``: ``_FillValue``, ``missing_value`` (scalar or vector), ``valid_min``,
+    ``valid_max``, ``valid_range``, ``scale_factor``, ``add_offset``, ``_Unsigned``; others are ignored. ``name``: the
+    variable in errors.
 
-    - Missing values are cast to the stored dtype; one that the dtype cannot hold never occurs and is dropped.
-    - ``_Unsigned`` "true" or "True" views signed integers as unsigned ones, these attributes too; any other changes nothing.
-    - The unpacked dtype is what NumPy promotion gives for stored * scale_factor + add_offset, as in netCDF4-python.
-    - Valid bounds are inclusive and in stored units, except floating bounds of packed integers: those are in unpacked
-      units (NUG). ``valid_range`` wins over the other two. NaN is never outside.
+    - Missing values are cast to the stored dtype. A value that the dtype cannot hold is dropped.
+    - ``_Unsigned`` "true" or "True" views signed integers, and these attributes, as unsigned. Other values are ignored.
+    - The unpacked dtype follows NumPy promotion of stored * scale_factor + add_offset, as in netCDF4-python.
+    - Valid bounds are inclusive and in stored units, except that floating bounds of packed integers are in unpacked units
+      (NUG). ``valid_range`` takes precedence over the other two. NaN is always valid.
 
-    A scale_factor or add_offset that is no finite number is a FormatError.
+    Raises FormatError for a scale_factor or add_offset that is not a finite number.
 
     >>> encoding(np.dtype("i2"), {"scale_factor": np.float32(0.1), "add_offset": np.float32(3)}).dtype
     dtype('float32')
@@ -154,12 +154,12 @@ def encoding(dtype: np.dtype[Any], attrs: Mapping[str, Any], name: str = "") -> 
 
 @lru_cache(maxsize=1024)
 def _encoding_of_shared(dtype: np.dtype[Any], attrs: Immutable[FrozenDict[Any]], name: str) -> Encoding:
-    """Read the encoding of attributes that many variables share."""
+    """Return the encoding of attributes that many variables share."""
     return _encoding(dtype, _Stated(attrs.item), name)
 
 
 class _Stated:
-    """The attributes that matter to an encoding, hashable: an archive says the same a million times."""
+    """The attributes of an encoding, hashable so that equal ones are read once."""
 
     __slots__ = ("_key", "attrs")
 
@@ -175,7 +175,7 @@ class _Stated:
 
 
 def _content(value: Any) -> Any:
-    """Return what makes two attribute values the same, to the bit and in type."""
+    """Return a key that is equal for attribute values of equal type and bits."""
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in _NUMBERS:
         return value.dtype.str, value.shape, value.tobytes()
     return type(value), repr(value)
@@ -193,11 +193,11 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
     viewed = _viewed(stored, attrs.get("_Unsigned"))
     scale, offset = (_factor(attrs.get(key), key, name) for key in ("scale_factor", "add_offset"))
     unpacked = unpacked_dtype(viewed, scale, offset)
-    # A fill value of JSON may be unsigned already.
+    # A fill value from JSON may be unsigned already.
     fills = [v for number in _numbers(attrs.get("_FillValue")) for v in (_cast(number, k, viewed) for k in (stored, viewed))]
     declared = [*fills, *(_cast(v, stored, viewed) for v in _numbers(attrs.get("missing_value")))]
-    found = [value for value in declared if value is not None]
-    missing = {value.item(): value for value in reversed(found) if value == value}  # reversed: the first of equals stays
+    values = [value for value in declared if value is not None]
+    missing = {value.item(): value for value in reversed(values) if value == value}  # reversed: the first of equals stays
     packed = scale is not None or offset is not None
     valid, valid_unpacked = _valid(attrs, stored, viewed, unpacked if packed else None)
     return Encoding(
@@ -207,16 +207,16 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
         scale,
         offset,
         missing=tuple(reversed(missing.values())),
-        missing_nan=any(value != value for value in found),
+        missing_nan=any(value != value for value in values),
         valid=valid,
         valid_unpacked=valid_unpacked,
     )
 
 
 def default_fill(dtype: np.dtype[Any]) -> Any:
-    """Return the value that stands for missing in an array of a dtype that declares none.
+    """Return the default value of missing elements of a dtype.
 
-    Integers have netCDF's default fill values; others NaN, NaT, "" or False. None where there is none (compound types).
+    Integers have netCDF's default fill values, other types NaN, NaT, "" or False. None for compound types.
 
     >>> int(default_fill(np.dtype("int16"))), default_fill(np.dtype("bool"))
     (-32767, False)
@@ -234,7 +234,7 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
 
 
 def _either(mask: np.ndarray | None, more: Any) -> np.ndarray:
-    """Join two masks, in place where possible: scalars come back from arrays without dimensions."""
+    """Return the union of two masks, in place unless they are 0-dimensional."""
     if mask is None or mask.ndim == 0:
         return np.asarray(more if mask is None else mask | more)
     mask |= more
@@ -251,7 +251,7 @@ def _outside(values: np.ndarray, bounds: Bounds, mask: np.ndarray | None) -> np.
 
 
 def _texts(attribute: Any) -> list[str]:
-    """List the texts of an attribute; anything else has none."""
+    """Return the texts of an attribute; other values have none."""
     if attribute is None:
         return []
     items = [decode_text(i) if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
@@ -259,7 +259,7 @@ def _texts(attribute: Any) -> list[str]:
 
 
 def decode_text(data: bytes, encoding: str = "utf-8") -> str:
-    r"""Return text: of the encoding, or of Latin-1, in which every byte is a character, where it is not in that.
+    r"""Return decoded text. Bytes that are invalid in the encoding are decoded as Latin-1.
 
     >>> decode_text("°C".encode()), decode_text(b"\xb0C")
     ('°C', '°C')
@@ -272,7 +272,7 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""Return text without surrogates: where there are any, the bytes that they stand for as `decode_text` reads them.
+    r"""Return text without surrogates. Surrogates are converted to their bytes and decoded by `decode_text`.
 
     >>> plain_text("\udcb0C"), plain_text("°C")
     ('°C', '°C')
@@ -289,7 +289,7 @@ def plain_text(text: str) -> str:
 
 
 def items_of(attribute: Any) -> np.ndarray:
-    """Return an attribute as an array; lists in lists of different lengths, which JSON may hold, are objects.
+    """Return an attribute as an array. Nested lists of different lengths (JSON) give an object array.
 
     >>> items_of([1, 2]), items_of([[1], [2, 3]])
     (array([1, 2]), array([list([1]), list([2, 3])], dtype=object))
@@ -301,57 +301,58 @@ def items_of(attribute: Any) -> np.ndarray:
 
 
 def _numbers(attribute: Any) -> list[Any]:
-    """List the numbers of an attribute as NumPy scalars of its own dtype, numeric text as well; anything else has none."""
+    """Return the numbers of an attribute, or of its numeric text, as NumPy scalars; other values have none."""
     if attribute is None:
         return []
     flat = items_of(attribute).ravel()
     if flat.dtype.kind in _NUMBERS:
         return list(flat.astype(flat.dtype.newbyteorder("=")))
-    return [number for text in _texts(attribute) if (number := _parsed(text)) is not None]
+    return [number for text in _texts(attribute) if (number := _parse_number(text)) is not None]
 
 
-def _parsed(text: str) -> Any:
-    """Return the number that a text is, whole ones exactly; None if it is none."""
-    for kind in (int, float):
+def _parse_number(text: str) -> Any:
+    """Return the number of a text, None if it is not numeric. Integers beyond 64 bits are floats."""
+    for number_type in (int, float):
         try:
-            number = np.asarray(kind(text))
+            number = np.asarray(number_type(text))
         except ValueError:
             continue
-        if number.dtype.kind in _NUMBERS:  # an int beyond 64 bits is not: taken as a float then
+        if number.dtype.kind in _NUMBERS:
             return number[()]
     return None
 
 
 def _viewed(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
-    """Return the dtype that ``_Unsigned`` asks integers to be seen as (NUG): as in netCDF4-python, signed ones alone."""
+    """Return the dtype after ``_Unsigned`` (NUG), which applies to signed integers only, as in netCDF4-python."""
     return np.dtype(f"u{stored.itemsize}") if stored.kind == "i" and unsigned in ("true", "True") else stored
 
 
 def _factor(attribute: Any, key: str, name: str) -> Any:
-    """Return a packing attribute as a NumPy scalar of its own dtype, None if absent or blank."""
+    """Return a packing attribute as a NumPy scalar, None if absent or blank."""
     if attribute is None or (isinstance(attribute, str | bytes) and not attribute.strip()):
         return None
     numbers = _numbers(attribute)
     if len(numbers) != 1 or not np.isfinite(numbers[0]) or np.iscomplexobj(numbers[0]):
-        raise FormatError(f"variable {name or '?'}: {key} {attribute!r} is not one finite number; correct it in the file")
+        what = f"{key} {attribute!r} is not one finite number"
+        raise FormatError(what, variable=name or "?", hint="correct it in the file")
     return numbers[0]
 
 
 def unpacked_dtype(viewed: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
-    """Return the dtype of unpacked values; a lone scale of 1 or offset of 0 changes nothing, as in netCDF4-python."""
+    """Return the dtype of unpacked values. A single scale of 1 or offset of 0 is ignored, as in netCDF4-python."""
     both = scale is not None and offset is not None
     unpacked = viewed
     if both and scale == 1 and offset == 0:
         unpacked = scale.dtype
     else:
-        for factor, neutral in ((scale, 1), (offset, 0)):  # one by one, as the arithmetic is done
+        for factor, neutral in ((scale, 1), (offset, 0)):  # in the order of the arithmetic
             if factor is not None and (both or factor != neutral):
                 unpacked = np.result_type(unpacked, factor.dtype)
     return unpacked
 
 
 def _cast(value: Any, stored: np.dtype[Any], viewed: np.dtype[Any]) -> Any:
-    """Return an attribute's number as a scalar of the viewed dtype; None where the stored dtype cannot hold it."""
+    """Return a number as a scalar of the viewed dtype, None if the stored dtype cannot hold it."""
     if stored.kind in "fc":
         if isinstance(value, np.complexfloating) and stored.kind == "f":
             return None
@@ -360,20 +361,20 @@ def _cast(value: Any, stored: np.dtype[Any], viewed: np.dtype[Any]) -> Any:
         return None if np.isinf(cast) and np.isfinite(value) else cast
     if isinstance(value, np.complexfloating) or not np.isfinite(value) or value != np.floor(value):
         return None
-    whole = int(value)
-    held = np.iinfo(stored).min <= whole <= np.iinfo(stored).max
-    return np.array(whole, stored).view(viewed)[()] if held else None
+    integer = int(value)
+    in_range = np.iinfo(stored).min <= integer <= np.iinfo(stored).max
+    return np.array(integer, stored).view(viewed)[()] if in_range else None
 
 
 def _valid(
     attrs: Mapping[str, Any], stored: np.dtype[Any], viewed: np.dtype[Any], unpacked: np.dtype[Any] | None
 ) -> tuple[Bounds, Bounds]:
-    """Return the valid bounds in stored and in unpacked units (``unpacked``: None when not packed)."""
+    """Return the valid bounds in stored and in unpacked units. ``unpacked``: None if not packed."""
     pair: list[Any] = _numbers(attrs.get("valid_range"))
-    found = _bounds(pair, stored, viewed, unpacked) if len(pair) == 2 else None
-    if found is not None and (stored.kind == "f" or all(a is not None or b is not None for a, b in zip(*found, strict=True))):
-        return found
-    # A range of which integers of the type cannot have one end is not one, as in netCDF4-python.
+    bounds = _bounds(pair, stored, viewed, unpacked) if len(pair) == 2 else None
+    if bounds is not None and (stored.kind == "f" or all(a is not None or b is not None for a, b in zip(*bounds, strict=True))):
+        return bounds
+    # A range with an end that an integer dtype cannot hold is ignored, as in netCDF4-python.
     ends = (_numbers(attrs.get("valid_min")), _numbers(attrs.get("valid_max")))
     return _bounds([end[0] if len(end) == 1 else None for end in ends], stored, viewed, unpacked)
 
@@ -381,16 +382,16 @@ def _valid(
 def _bounds(
     pair: list[Any], stored: np.dtype[Any], viewed: np.dtype[Any], unpacked: np.dtype[Any] | None
 ) -> tuple[Bounds, Bounds]:
-    """Return two bounds, either None, in stored and in unpacked units; what the types cannot hold is None."""
+    """Return two bounds in stored and in unpacked units. A bound that the dtype cannot hold is None."""
     bounds: list[Any] = [None, None]
     bounds_unpacked: list[Any] = [None, None]
-    for place, value in enumerate(pair):
+    for i, value in enumerate(pair):
         if value is None or value != value or stored.kind == "c":
             continue
         if unpacked is not None and stored.kind in "iu" and isinstance(value, np.floating):
-            bounds_unpacked[place] = _cast(value, unpacked, unpacked)
+            bounds_unpacked[i] = _cast(value, unpacked, unpacked)
             continue
         if stored.kind in "iu" and isinstance(value, np.floating) and np.isfinite(value):
-            value = np.floor(value) if place else np.ceil(value)
-        bounds[place] = _cast(value, stored, viewed)
+            value = np.floor(value) if i else np.ceil(value)
+        bounds[i] = _cast(value, stored, viewed)
     return (bounds[0], bounds[1]), (bounds_unpacked[0], bounds_unpacked[1])

@@ -1,4 +1,4 @@
-"""How does a mapping stay as it is, while it is still a dict to everybody who reads it?"""
+"""Immutable mappings for shared attributes."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -9,21 +9,21 @@ _V = TypeVar("_V")
 
 
 class FrozenDict(dict[str, _V]):
-    """A dict that refuses changes: arrays share their attributes, so a change to one would be a change to all.
+    """A dict that raises TypeError on changes, because arrays share their attributes.
 
-    ``dict(attrs)`` gives a copy that may be changed. It hashes if its values do.
+    ``dict(attrs)`` returns a copy that may be changed. A FrozenDict is hashable if its values are.
 
     >>> FrozenDict(a=1) == {"a": 1}, len({FrozenDict(a=1), FrozenDict(a=1)})
     (True, 1)
     >>> FrozenDict(a=1)["b"] = 2
     Traceback (most recent call last):
-    TypeError: this mapping is shared and does not change: make a copy with dict(...)
+    TypeError: this mapping is shared and immutable; make a copy with dict(...)
     """
 
     __slots__ = ()
 
     def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise TypeError("this mapping is shared and does not change: make a copy with dict(...)")
+        raise TypeError("this mapping is shared and immutable; make a copy with dict(...)")
 
     __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
 
@@ -35,14 +35,14 @@ class FrozenDict(dict[str, _V]):
 
 
 def frozen(mapping: Mapping[str, _V]) -> FrozenDict[_V]:
-    """Return a mapping as a FrozenDict, itself if it is one."""
+    """Return a mapping as a FrozenDict, unchanged if it is one."""
     return mapping if type(mapping) is FrozenDict else FrozenDict(mapping)
 
 
 def intern_value(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
-    """Return a mapping as a FrozenDict: of text alone, the same object for equal ones, as most of thousands of files have.
+    """Return a mapping as a FrozenDict. Equal mappings of text give the same object.
 
-    >>> interned({"units": "K"}) is interned({"units": "K"})
+    >>> intern_value({"units": "K"}) is intern_value({"units": "K"})
     True
     """
     if all(type(value) is str for value in mapping.values()):
@@ -51,12 +51,12 @@ def intern_value(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
 
 
 class Immutable(Generic[_T]):
-    """A value as a key that is equal to nothing but the same object: what follows from it is worked out once.
+    """A key that is equal only for the same object, for caches of results that depend on it.
 
-    The value must not change, as no FrozenDict does.
+    The value must be immutable, such as a FrozenDict.
 
-    >>> given = FrozenDict(a=1)
-    >>> Itself(given) == Itself(given), Itself(given) == Itself(FrozenDict(a=1))
+    >>> attrs = FrozenDict(a=1)
+    >>> Immutable(attrs) == Immutable(attrs), Immutable(attrs) == Immutable(FrozenDict(a=1))
     (True, False)
     """
 

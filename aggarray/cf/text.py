@@ -1,7 +1,7 @@
-"""How do stored characters and bytes become text? Decoded as the variable says, and without what only fills them up.
+"""Decoding of stored characters and bytes into text, without padding.
 
-A text that is not in its encoding is read as Latin-1, in which every byte is a character: no byte is lost, and none of the
-surrogates appears that NumPy's text, netCDF and JSON cannot hold.
+Text that is invalid in its encoding is decoded as Latin-1, which maps each byte to a character. This keeps all bytes and gives
+no surrogates, which NumPy's text, netCDF and JSON cannot hold.
 """
 
 import logging
@@ -13,18 +13,18 @@ import numpy as np
 from aggarray.cf.encoding import decode_text, plain_text
 from aggarray.errors import printable
 
-#: What Python decodes, and no file means: names of hosts, source code, nothing.
+#: Encodings of Python that are not encodings of text in files.
 _NO_TEXT = ("idna", "punycode", "unicode_escape", "unicode-escape", "raw_unicode_escape", "raw-unicode-escape", "undefined")
 
 
 @lru_cache(maxsize=64)
 def known_encoding(stated: Any) -> str:
-    """Return the encoding that an attribute ``_Encoding`` states, None = utf-8; UnicodeError for one that does not exist."""
+    """Return the encoding of an attribute ``_Encoding``, utf-8 for None. Raises UnicodeError for an unknown one."""
     if not isinstance(stated, str) or not stated.strip():
         return "utf-8"
     name = stated.strip().lower()
     if name in ("none", "bytes"):
-        # The encoding is unknown, says netCDF.
+        # In netCDF these mean that the encoding is unknown.
         return "latin-1"
     try:
         if name in _NO_TEXT:
@@ -39,16 +39,16 @@ def known_encoding(stated: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def note_latin(place: str, encoding: str) -> None:
-    """Log, once for a place, that text is read as Latin-1."""
-    text = "%s: text that is not %s is read as Latin-1; set the attribute _Encoding if it is something else"
+    """Log once per place, a file or variable, that text is read as Latin-1."""
+    text = "%s: text that is not %s is read as Latin-1; set the attribute _Encoding if it is another encoding"
     logging.getLogger("aggarray").warning(text, printable(place), encoding)
 
 
 def characters_to_text(characters: np.ndarray, encoding: str = "utf-8", place: str = "") -> np.ndarray:
-    """Join the last dimension of a character array into text, trailing NULs and blanks dropped (CF section 2.2).
+    """Join the last dimension of a character array into text, without trailing NULs and blanks (CF section 2.2).
 
-    ``characters``: bytes of length one, shape (..., length), or () for a single character. ``place``: for the log.
-    Returns StringDType of shape (...).
+    ``characters``: bytes of length one, shape (..., length), or () for a single character. ``place``: file or variable in the
+    log. Returns StringDType of shape (...).
     """
     if characters.ndim == 0:
         characters = characters[np.newaxis]
@@ -63,11 +63,11 @@ def characters_to_text(characters: np.ndarray, encoding: str = "utf-8", place: s
 def bytes_to_text(values: np.ndarray, encoding: str = "utf-8", place: str = "") -> np.ndarray:
     """Decode bytes or str into StringDType of the same shape.
 
-    Trailing NULs and blanks of bytes of a fixed length only fill it, and are dropped; other text is kept as it is.
+    Trailing NULs and blanks of fixed-length bytes are padding and are dropped. Other text is unchanged.
     """
     fixed = values.dtype.kind == "S"
     if fixed and values.dtype.itemsize > 1:
-        # As text, NumPy would drop trailing NULs already, which may be half a letter.
+        # NumPy drops trailing NULs of bytes, which may be part of a character.
         values = np.ascontiguousarray(values).view(f"V{values.dtype.itemsize}").reshape(values.shape)
     items = values.ravel().tolist()
     try:

@@ -1,8 +1,8 @@
-"""How do the vectorised unshuffle routines of Blosc come to work on data that Blosc never saw?
+"""Frames that give other formats the vectorised unshuffle of Blosc.
 
-By a frame (version 1 of the Blosc format) whose blocks are stored, not compressed, but flagged as shuffled: 16 bytes of
-header, where each block starts, then each block after its length. Decoding it copies and unshuffles, without the
-interpreter's lock, two to four times as fast as NumPy's copies with a stride.
+The blocks of a frame (version 1 of the Blosc format) are stored uncompressed and flagged as shuffled. The layout is 16 bytes
+of header, the start of each block, then each block after its length. Decoding copies and unshuffles without the interpreter's
+lock, two to four times as fast as NumPy's strided copies.
 """
 
 import struct
@@ -10,16 +10,16 @@ import struct
 import numpy as np
 from numcodecs import blosc
 
-#: What a block was transformed by, as flags of the header say it.
+#: Header flags: blocks are shuffled by bytes or by bits.
 BYTES, BITS = 0x1, 0x4
-#: Blosc describes elements of up to so many bytes.
+#: Largest element size of Blosc in bytes.
 MAX_ITEM = 255
 
-_STORED = 0x10 | 1 << 5  # each block is one stream; LZ4, which is never called
+_STORED = 0x10 | 1 << 5  # one stream per block; the compressor is LZ4 and never called
 
 
 class Frame:
-    """A frame of ``blocks`` blocks of ``width`` bytes each, to be filled by way of `rows` and then undone."""
+    """A frame of ``blocks`` blocks of ``width`` bytes each. Fill `rows`, then call `undo`."""
 
     __slots__ = ("_bytes", "rows")
 
@@ -30,11 +30,11 @@ class Frame:
         head = struct.pack("<4B3I", 2, 1, transform | _STORED, itemsize, blocks * width, width, total)
         self._bytes[:16] = np.frombuffer(head, np.uint8)
         self._bytes[16:start].view("<u4")[...] = np.arange(start, total, step)
-        whole = self._bytes[start:].reshape(blocks, step)
-        whole[:, :4] = np.frombuffer(struct.pack("<I", width), np.uint8)
-        #: The blocks' bytes, (blocks, width), to be written to.
-        self.rows = whole[:, 4:]
+        streams = self._bytes[start:].reshape(blocks, step)
+        streams[:, :4] = np.frombuffer(struct.pack("<I", width), np.uint8)
+        #: Writable bytes of the blocks, shape (blocks, width).
+        self.rows = streams[:, 4:]
 
     def undo(self, out: np.ndarray) -> None:
-        """Write the elements to a contiguous buffer of ``blocks * width`` bytes."""
+        """Unshuffle into a contiguous buffer of ``blocks * width`` bytes."""
         blosc.decompress(self._bytes, out)

@@ -1,4 +1,4 @@
-"""Does a checksum of four bytes, little-endian, before the data or after it, agree with it?"""
+"""Checksums of four bytes, little-endian, before or after the data."""
 
 from collections.abc import Callable
 
@@ -10,21 +10,21 @@ ENDS = ("start", "end")
 
 
 def usable(parameters: Parameters) -> bool:
-    """Tell whether the only parameter says where the checksum stands: "start" or "end"."""
+    """Return whether the only parameter is the location of the checksum: "start" or "end"."""
     return len(parameters) == 1 and parameters[0] in ENDS
 
 
 def checked(data: np.ndarray, location: object, checksum: Callable[[np.ndarray], int]) -> np.ndarray:
-    """Return the data without its checksum, not copied; ValueError where that does not agree.
+    """Return the data without its checksum, as a view. Raises ValueError if the checksum does not match.
 
     >>> checked(np.array([1, 2, 9, 3, 0, 0, 0], np.uint8), "end", len).tolist()
     [1, 2, 9]
     """
     if data.size < 4:
-        raise ValueError(f"{data.size} bytes are too few for a checksum")
-    body, told = (data[4:], data[:4]) if location == "start" else (data[:-4], data[-4:])
-    stored, found = int.from_bytes(told.tobytes(), "little"), checksum(body)
+        raise ValueError(f"truncated: {data.size} bytes have no checksum")
+    body, tail = (data[4:], data[:4]) if location == "start" else (data[:-4], data[-4:])
+    stored, computed = int.from_bytes(tail.tobytes(), "little"), checksum(body)
     # promise: zarr-checksum
-    if found != stored:
-        raise ValueError(f"the checksum is {stored:#010x}, that of the data {found:#010x}: the data is damaged")
+    if computed != stored:
+        raise ValueError(f"damaged: checksum {computed:#010x}, stored {stored:#010x}")
     return body

@@ -1,4 +1,4 @@
-"""Which library inflates? libdeflate, the fastest, else ISA-L, else zlib: whichever is installed."""
+"""Inflate by the fastest library installed: libdeflate, ISA-L or zlib."""
 
 import functools
 import importlib
@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
-#: Deflate makes at most so many bytes of one.
+#: Largest number of bytes that deflate decodes from one.
 RATIO = 1032
 
 
 def inflate(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
-    """Return the data of a stream of at most ``size`` bytes; ``wrapper``: "zlib" or "gzip", whose members are joined.
+    """Return the decoded data of a stream, at most ``size`` bytes.
 
-    ValueError for damaged or longer data. What follows the end of a zlib stream is ignored, as zlib does.
+    ``wrapper``: "zlib" or "gzip". The members of a gzip stream are joined. Bytes after a zlib stream are ignored, as by zlib.
+    Raises ValueError for damaged or longer data.
     """
     fast = _library(wrapper)
-    # Asked for nothing, libdeflate's binding returns nothing, whatever there is.
+    # The binding of libdeflate returns nothing for a size of 0, whatever the stream.
     if fast is not None and size:
-        found = np.frombuffer(fast(data, size), np.uint8)
-        if wrapper == "zlib" or found.size == size:
-            return found
+        inflated = np.frombuffer(fast(data, size), np.uint8)
+        if wrapper == "zlib" or inflated.size == size:
+            return inflated
     return stream(data, size, wrapper)
 
 
@@ -37,14 +38,14 @@ def _library(wrapper: str) -> Callable[[np.ndarray, int], Any] | None:
         try:
             return function(data, size)
         except deflate.DeflateError as error:
-            raise ValueError(f"damaged, or more than {size} bytes") from error
+            raise ValueError(f"damaged or longer than {size} bytes") from error
 
     return run
 
 
 @functools.cache
 def _streaming() -> tuple[Callable[[int], Any], type[Exception], dict[str, int]]:
-    """Return what makes a decompressor, its error and its names of wrappers."""
+    """Return the constructor of decompressors, its error and the codes of the wrappers."""
     try:
         isal = importlib.import_module("isal.isal_zlib")
     except ImportError:
@@ -54,24 +55,24 @@ def _streaming() -> tuple[Callable[[int], Any], type[Exception], dict[str, int]]
 
 
 def stream(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
-    """Do what `inflate` does by ISA-L or zlib, which know where a stream ends."""
+    """Inflate as `inflate` does, by ISA-L or zlib, which report the end of a stream."""
     make, failure, wrappers = _streaming()
-    found: list[bytes] = []
+    parts: list[bytes] = []
     left, room = data.tobytes(), size
     try:
-        while left or not found:
-            machine = make(wrappers[wrapper])
-            # One byte more than there should be shows a longer stream; 0 would mean no limit.
-            part = machine.decompress(left, room + 1)
-            if not machine.eof:
-                raise ValueError("cut short" if len(part) <= room else f"more than {size} bytes")
-            found.append(part)
+        while left or not parts:
+            decompressor = make(wrappers[wrapper])
+            # One byte above the limit detects a longer stream. 0 would mean no limit.
+            part = decompressor.decompress(left, room + 1)
+            if not decompressor.eof:
+                raise ValueError("truncated" if len(part) <= room else f"longer than {size} bytes")
+            parts.append(part)
             room -= len(part)
-            left = machine.unused_data
+            left = decompressor.unused_data
             if wrapper == "zlib" or not left.strip(b"\0"):
                 break
     except failure as error:
         raise ValueError(f"damaged: {error}") from error
     if room < 0:
-        raise ValueError(f"more than {size} bytes")
-    return np.frombuffer(found[0] if len(found) == 1 else b"".join(found), np.uint8)
+        raise ValueError(f"longer than {size} bytes")
+    return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)

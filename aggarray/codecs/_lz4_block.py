@@ -1,4 +1,7 @@
-"""How is one block of LZ4 decoded, without a frame around it? By numcodecs, which wants its size in four bytes before it."""
+"""Raw LZ4 blocks, decoded by numcodecs.
+
+numcodecs expects the decoded size in four bytes before the block.
+"""
 
 import struct
 
@@ -6,11 +9,11 @@ import numpy as np
 
 
 def lz4_block(data: np.ndarray, out: np.ndarray) -> None:
-    """Decompress a raw block into a buffer of its exact size; ValueError or RuntimeError where it is damaged."""
+    """Decompress a raw block into a buffer of its exact size. Raises ValueError or RuntimeError for damaged data."""
     from numcodecs import lz4
 
     if not data.size:
-        raise ValueError("cut short")
+        raise ValueError("truncated")
     framed = np.empty(data.size + 4, np.uint8)
     framed[:4] = np.frombuffer(struct.pack("<I", out.size), np.uint8)
     framed[4:] = data
@@ -18,8 +21,8 @@ def lz4_block(data: np.ndarray, out: np.ndarray) -> None:
 
 
 def number(data: np.ndarray, start: int, length: int) -> int:
-    """Return the big-endian number of ``length`` bytes at ``start``; ValueError where the data ends before."""
+    """Return the big-endian integer of ``length`` bytes at ``start``. Raises ValueError for truncated data."""
     part = data[start : start + length].tobytes()
     if len(part) < length:
-        raise ValueError("cut short")
+        raise ValueError("truncated")
     return int.from_bytes(part, "big")

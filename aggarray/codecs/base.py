@@ -1,17 +1,17 @@
-"""What is a codec, and which bytes go in and out of it?"""
+"""Filters as files state them, and the protocol of codecs."""
 
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-#: What a filter says about itself, in the order that its codec's module states.
+#: Parameters of a filter, in the order that the module of its codec documents.
 Parameters: TypeAlias = tuple[int | str | bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One step of an encoding as a file states it: name of the codec, and its parameters (plain numbers and texts)."""
+    """One step of an encoding as a file states it: name of the codec and its parameters (numbers, texts, booleans)."""
 
     name: str
     parameters: Parameters = ()
@@ -19,26 +19,26 @@ class Filter:
 
 @runtime_checkable
 class Codec(Protocol):
-    """Decodes the bytes of one filter. It holds no state, and any number of threads may use it at once.
+    """Decoder of one filter, stateless and thread-safe.
 
-    A codec whose `grown` depends on the data may have an attribute ``ratio``: a byte of its data decodes to at most so many.
-    Fewer bytes than a chunk needs are then refused before memory is taken for it.
+    A codec whose `grown` depends on the data may have an attribute ``ratio``: the largest number of bytes that one stored byte
+    decodes to. Stored data that is too short for a chunk then raises an error before memory is allocated.
     """
 
     @property
     def name(self) -> str:
-        """The name that filters state."""
+        """Name of the codec in filters."""
 
     def usable(self, parameters: Parameters) -> bool:
-        """Tell whether such a filter can be decoded here: libraries installed, parameters valid."""
+        """Return whether a filter can be decoded: its library is installed, the parameters are valid."""
 
     def grown(self, size: int, parameters: Parameters) -> int | None:
-        """Return how many bytes encoding makes of ``size``; None where that depends on the data."""
+        """Return the encoded size of ``size`` bytes, None if it depends on the data."""
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Return at most ``size`` decoded bytes, a buffer of uint8.
 
-        ``data``: uint8, contiguous. ``out``: a writable buffer of ``size`` bytes that may be filled and returned; who
-        does not use it leaves it alone. ValueError or RuntimeError for data that is not what it should be; memory
-        is taken for ``size`` bytes, never for what damaged data claims.
+        ``data``: uint8, contiguous. ``out``: a writable buffer of ``size`` bytes that may be filled and returned. A codec that
+        does not return ``out`` must not write to it. Raises ValueError or RuntimeError for damaged data. A codec allocates at
+        most ``size`` bytes, whatever size the data declares.
         """

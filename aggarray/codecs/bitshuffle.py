@@ -1,8 +1,8 @@
-"""Bits of elements gathered by their place, block by block, each block then compressed or not (HDF5 filter 32008).
+"""Bitshuffle: transposed bits of elements, in blocks (HDF5 filter 32008).
 
-Parameters: element size in bytes, elements in a block (0: as many as the library chooses), what compresses: 0 nothing,
-2 LZ4, 3 Zstandard. Compressed data begins, big-endian, with its decoded size (8 bytes) and that of a block (4), and each
-block with its stored size (4). Elements at the end that fill no group of eight are stored as they are.
+Parameters: element size in bytes; elements per block (0: default of the library); compressor: 0 none, 2 LZ4, 3 Zstandard.
+Compressed data begins with its decoded size (8 bytes) and the size of a block (4 bytes), both big-endian. Each block begins
+with its stored size (4 bytes). Trailing elements that fill no group of eight are stored as they are.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from aggarray.codecs.base import Parameters
 from aggarray.codecs.zstd import CODEC as ZSTD
 
 _LZ4, _ZSTD = 2, 3
-#: Blocks of so many bytes, at least of so many elements, are what the library chooses.
+#: Default block of the library: bytes, and least number of elements.
 _TARGET, _LEAST = 8192, 128
-#: So many bytes are undone at a time.
+#: Bytes that are unshuffled at a time.
 _PIECE = 1 << 18
 
 
@@ -26,7 +26,7 @@ def _per_block(itemsize: int, stated: int) -> int:
 
 
 def unshuffle_bits(planes: np.ndarray, itemsize: int, per_block: int, out: np.ndarray) -> None:
-    """Write the elements whose bits lie in ``planes`` to ``out``, contiguous and apart; ``per_block``: a multiple of 8.
+    """Unshuffle ``planes`` into ``out``, a contiguous array of other memory. ``per_block``: a multiple of 8.
 
     >>> out = np.empty(8, np.uint8)
     >>> unshuffle_bits(np.array([255, 0, 0, 0, 0, 0, 0, 0], np.uint8), 1, 8, out)
@@ -38,7 +38,7 @@ def unshuffle_bits(planes: np.ndarray, itemsize: int, per_block: int, out: np.nd
     start = 0
     while start < end:
         size = min(step, end - start)
-        # The last block is shorter, and a frame of its own.
+        # The last block is shorter and has a frame of its own.
         size, blocks = (size // width * width, size // width) if size >= width else (size, 1)
         frame = Frame(itemsize, BITS, size // blocks, blocks)
         frame.rows[...] = planes[start : start + size].reshape(blocks, -1)
@@ -50,54 +50,54 @@ def unshuffle_bits(planes: np.ndarray, itemsize: int, per_block: int, out: np.nd
 def _expand(
     data: np.ndarray, itemsize: int, undo: Callable[[np.ndarray, np.ndarray], None], planes: np.ndarray, block: int
 ) -> None:
-    """Decompress every block of ``data`` into ``planes``."""
+    """Decompress each block of ``data`` into ``planes``."""
     position, end = 12, planes.size // (8 * itemsize) * 8 * itemsize
     for start in range(0, end, block):
         stored = number(data, position, 4)
         position += 4
         if position + stored > data.size:
-            raise ValueError("cut short")
+            raise ValueError("truncated")
         undo(data[position : position + stored], planes[start : min(start + block, end)])
         position += stored
     if data.size - position < planes.size - end:
-        raise ValueError("cut short")
+        raise ValueError("truncated")
     planes[end:] = data[position : position + planes.size - end]
 
 
 def _zstd_block(data: np.ndarray, out: np.ndarray) -> None:
     if ZSTD.decode(data, out.size, (), out) is not out:
-        raise ValueError(f"a block holds other than {out.size} bytes")
+        raise ValueError(f"damaged: a block does not decode to {out.size} bytes")
 
 
 class Bitshuffle:
-    """The codec, by Blosc's routine and numcodecs."""
+    """Codec by the bit unshuffle of Blosc and the compressors of numcodecs."""
 
     name = "bitshuffle"
     ratio = 1 << 16
 
     def usable(self, parameters: Parameters) -> bool:
-        """Three numbers: element size, elements in a block by eights, compression."""
+        """Return whether the parameters are valid: element size, elements per block, a multiple of 8, compressor."""
         if len(parameters) != 3 or not all(isinstance(p, int) for p in parameters):
             return False
         itemsize, per_block, compressor = (int(p) for p in parameters)
         return 1 <= itemsize <= MAX_ITEM and per_block >= 0 and per_block % 8 == 0 and compressor in (0, _LZ4, _ZSTD)
 
     def grown(self, size: int, parameters: Parameters) -> int | None:
-        """Size stays unless compressed."""
+        """Return ``size``, None for compressed data."""
         return None if parameters[2] else size
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Undo it, into ``out`` where there is one."""
+        """Decompress and unshuffle, into ``out`` if given."""
         itemsize, stated, compressor = (int(p) for p in parameters)
         per_block = _per_block(itemsize, stated)
         planes = data
         if compressor:
-            held, block = number(data, 0, 8), number(data, 8, 4)
-            if held > size:
-                raise ValueError(f"it holds {held} bytes, {size} should come out")
+            decoded, block = number(data, 0, 8), number(data, 8, 4)
+            if decoded > size:
+                raise ValueError(f"decodes to {decoded} bytes, {size} expected")
             if not block or block % (8 * itemsize):
                 raise ValueError(f"damaged: blocks of {block} bytes")
-            planes, per_block = np.empty(held, np.uint8), block // itemsize
+            planes, per_block = np.empty(decoded, np.uint8), block // itemsize
             _expand(data, itemsize, lz4_block if compressor == _LZ4 else _zstd_block, planes, block)
         result = out if out is not None and planes.size == size else np.empty(planes.size, np.uint8)
         unshuffle_bits(planes, itemsize, per_block, result)

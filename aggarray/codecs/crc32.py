@@ -1,4 +1,7 @@
-"""A CRC-32 checksum, four bytes little-endian (numcodecs' CRC32). Parameter: where it stands, "start" or "end"."""
+"""CRC-32 checksum, four bytes, little-endian (numcodecs' CRC32).
+
+Parameter: location of the checksum, "start" or "end".
+"""
 
 import zlib
 
@@ -9,20 +12,20 @@ from aggarray.codecs.base import Parameters
 
 
 class Crc32:
-    """The codec: the checksum is compared and cut off."""
+    """Codec that verifies and removes the checksum."""
 
     name = "crc32"
 
     def usable(self, parameters: Parameters) -> bool:
-        """Everywhere: zlib comes with Python."""
+        """Return whether the parameter is a location. zlib is part of Python."""
         return usable(parameters)
 
     def grown(self, size: int, parameters: Parameters) -> int:
-        """Four bytes."""
+        """Return ``size`` and the four bytes of the checksum."""
         return size + 4
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Compare; the data is given back without a copy."""
+        """Verify the checksum and return the data without a copy."""
         return checked(data, parameters[0], lambda body: zlib.crc32(body.data))
 
 

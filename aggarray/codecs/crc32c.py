@@ -1,4 +1,7 @@
-"""A CRC-32C checksum, four bytes little-endian: after the data (Zarr v3), or where the parameter says (numcodecs' CRC32C)."""
+"""CRC-32C checksum, four bytes, little-endian (Zarr v3, numcodecs' CRC32C).
+
+Parameter: location of the checksum, "start" or "end"; without it, the end.
+"""
 
 import importlib.util
 
@@ -7,7 +10,7 @@ import numpy as np
 from aggarray.codecs._checksum32 import checked, usable
 from aggarray.codecs.base import Parameters
 
-#: The library holds the interpreter's lock: other threads get their turn between pieces of so many bytes.
+#: Bytes per call of the library, which holds the interpreter's lock. Other threads run between calls.
 _PIECE = 1 << 20
 
 
@@ -15,30 +18,30 @@ def crc32c(data: np.ndarray) -> int:
     """Return the checksum of a uint8 buffer."""
     import google_crc32c
 
-    # The library takes read-only buffers alone.
+    # The library accepts only read-only buffers.
     view = data.view()
     view.flags.writeable = False
-    found = 0
+    checksum = 0
     for start in range(0, view.size, _PIECE):
-        found = google_crc32c.extend(found, view[start : start + _PIECE])
-    return found
+        checksum = google_crc32c.extend(checksum, view[start : start + _PIECE])
+    return checksum
 
 
 class Crc32c:
-    """The codec: the checksum is compared and cut off. zarr depends on the library."""
+    """Codec that verifies and removes the checksum, by google-crc32c, a dependency of zarr."""
 
     name = "crc32c"
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where google-crc32c is installed."""
+        """Return whether google-crc32c is installed and the parameter, if any, is a location."""
         return (not parameters or usable(parameters)) and importlib.util.find_spec("google_crc32c") is not None
 
     def grown(self, size: int, parameters: Parameters) -> int:
-        """Four bytes."""
+        """Return ``size`` and the four bytes of the checksum."""
         return size + 4
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Compare; the data is given back without a copy."""
+        """Verify the checksum and return the data without a copy."""
         return checked(data, parameters[0] if parameters else "end", crc32c)
 
 

@@ -1,4 +1,7 @@
-"""Deflate within a zlib stream (HDF5 filter 1, Zarr's zlib). Parameters, such as the level, do not matter."""
+"""Deflate in a zlib stream (HDF5 filter 1, Zarr's zlib).
+
+Parameters, such as the level, are ignored.
+"""
 
 import numpy as np
 
@@ -7,21 +10,21 @@ from aggarray.codecs.base import Parameters
 
 
 class Deflate:
-    """The codec: a zlib stream."""
+    """Codec of zlib streams."""
 
     name = "deflate"
     ratio = RATIO
 
     def usable(self, parameters: Parameters) -> bool:
-        """Everywhere: zlib comes with Python."""
+        """Return True: zlib is part of Python."""
         return True
 
     def grown(self, size: int, parameters: Parameters) -> None:
-        """Depends on the data."""
+        """Return None: the size depends on the data."""
         return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Inflate; the checksum of the stream is checked."""
+        """Inflate and verify the checksum of the stream."""
         return inflate(data, size, "zlib")
 
 

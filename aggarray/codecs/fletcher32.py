@@ -1,8 +1,8 @@
-"""HDF5's Fletcher checksum, four bytes after the data (HDF5 filter 3, numcodecs' Fletcher32). No parameters.
+"""Fletcher checksum of HDF5, four bytes after the data, no parameters.
 
-The data is taken as big-endian words of 16 bits, an odd last byte as the upper half of one. Two sums modulo 65535 are
-stored, the plain one and the running one, little-endian together. HDF5 before 1.6.3 stored each sum with its bytes
-swapped; both are valid, as they are to HDF5.
+It is HDF5 filter 3 and numcodecs' Fletcher32. The data are big-endian words of 16 bits; an odd last byte is the upper half of
+one. The plain and the running sum modulo 65535 are stored as one little-endian integer. HDF5 before 1.6.3 swapped the bytes of
+each sum; both forms are valid, as in HDF5.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from aggarray.codecs.base import Parameters
 
 _ROW = 1024
-#: So many rows of 16-bit words add up within 32 bits.
+#: Largest number of rows of 16-bit words whose column sums fit into 32 bits.
 _ROWS = 1 << 16
 
 
@@ -25,28 +25,28 @@ def fletcher32(data: np.ndarray) -> int:
     for start in range(0, words.size, _ROW * _ROWS):
         part = words[start : start + _ROW * _ROWS]
         part_plain, part_running = _sums(part)
-        # Words in front of a part count once more for each of its words.
+        # Each word of a part adds the sum of the words before the part once more.
         running += plain * part.size + part_running
         plain += part_plain
     if data.size % 2:
         plain += int(data[-1])
         running += plain
-    # Little-endian words were added up, and 256 times one is, modulo 65535, the same with its bytes swapped.
+    # Words were added as little-endian: multiplying by 256 modulo 65535 swaps the bytes of a sum.
     return _reduced(256 * running) << 16 | _reduced(256 * plain)
 
 
 def _sums(words: np.ndarray) -> tuple[int, int]:
-    """Return the plain and the running sum of up to ``_ROW * _ROWS`` words: word i of n counts n - i times in the latter."""
+    """Return the plain and the running sum of up to ``_ROW * _ROWS`` words. Word i of n adds n - i times to the latter."""
     rows, rest = divmod(words.size, _ROW)
     plain, running = 0, 0
     if rows:
         table = words[: rows * _ROW].reshape(rows, _ROW)
-        of_rows = np.add.reduce(table, axis=1, dtype=np.uint32).astype(np.uint64)
-        of_columns = np.add.reduce(table, axis=0, dtype=np.uint32).astype(np.uint64)
-        plain = int(of_rows.sum())
-        inner = int((of_columns * np.arange(_ROW, 0, -1, dtype=np.uint64)).sum())
+        row_sums = np.add.reduce(table, axis=1, dtype=np.uint32).astype(np.uint64)
+        column_sums = np.add.reduce(table, axis=0, dtype=np.uint32).astype(np.uint64)
+        plain = int(row_sums.sum())
+        inner = int((column_sums * np.arange(_ROW, 0, -1, dtype=np.uint64)).sum())
         after = np.arange(rows - 1, -1, -1, dtype=np.uint64)
-        running = inner + _ROW * int((of_rows * after).sum())
+        running = inner + _ROW * int((row_sums * after).sum())
     if rest:
         tail = words[rows * _ROW :].astype(np.uint64)
         running += plain * rest + int((tail * np.arange(rest, 0, -1, dtype=np.uint64)).sum())
@@ -55,33 +55,33 @@ def _sums(words: np.ndarray) -> tuple[int, int]:
 
 
 def _reduced(total: int) -> int:
-    """Return a sum as repeated folding of carries leaves it: 65535 stands for every multiple but 0 itself."""
+    """Return a sum after repeated folding of carries. Multiples of 65535 give 65535, 0 gives 0."""
     return (total - 1) % 65535 + 1 if total else 0
 
 
 class Fletcher32:
-    """The codec: the checksum is compared and cut off."""
+    """Codec that verifies and removes the checksum."""
 
     name = "fletcher32"
 
     def usable(self, parameters: Parameters) -> bool:
-        """Everywhere."""
+        """Return True: it needs no library."""
         return True
 
     def grown(self, size: int, parameters: Parameters) -> int:
-        """Four bytes."""
+        """Return ``size`` and the four bytes of the checksum."""
         return size + 4
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Compare; the data is given back without a copy."""
+        """Verify the checksum and return the data without a copy."""
         if data.size < 4:
-            raise ValueError(f"{data.size} bytes are too few for a checksum")
+            raise ValueError(f"truncated: {data.size} bytes have no checksum")
         body, stored = data[:-4], int.from_bytes(data[-4:].tobytes(), "little")
-        found = fletcher32(body)
-        swapped = (found & 0x00FF00FF) << 8 | found >> 8 & 0x00FF00FF
+        computed = fletcher32(body)
+        swapped = (computed & 0x00FF00FF) << 8 | computed >> 8 & 0x00FF00FF
         # promise: fletcher32-checksum
-        if stored not in (found, swapped):
-            raise ValueError(f"the checksum is {stored:#010x}, that of the data {found:#010x}: the data is damaged")
+        if stored not in (computed, swapped):
+            raise ValueError(f"damaged: checksum {computed:#010x}, stored {stored:#010x}")
         return body
 
 

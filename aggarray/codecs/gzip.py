@@ -1,4 +1,4 @@
-"""Deflate within gzip members (Zarr's gzip). Parameters, such as the level, do not matter."""
+"""Deflate in gzip members (Zarr's gzip). Parameters are ignored."""
 
 import numpy as np
 
@@ -7,21 +7,21 @@ from aggarray.codecs.base import Parameters
 
 
 class Gzip:
-    """The codec: a gzip stream."""
+    """Codec of gzip streams."""
 
     name = "gzip"
     ratio = RATIO
 
     def usable(self, parameters: Parameters) -> bool:
-        """Everywhere: zlib comes with Python."""
+        """Return True: zlib is part of Python."""
         return True
 
     def grown(self, size: int, parameters: Parameters) -> None:
-        """Depends on the data."""
+        """Return None: the size depends on the data."""
         return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Inflate; the checksum of the stream is checked."""
+        """Inflate and verify the checksum of the stream."""
         return inflate(data, size, "gzip")
 
 

@@ -1,7 +1,7 @@
-"""LZ4 in the framing of HDF5 filter 32004. Parameters do not matter.
+"""LZ4 in the framing of HDF5 filter 32004. Parameters are ignored.
 
-Big-endian: decoded size (8 bytes), size of a block (4); then each block after its stored size (4). A block whose stored
-size is its decoded size is not compressed.
+The data begin with the decoded size (8 bytes) and the size of a block (4 bytes). Each block begins with its stored size
+(4 bytes). All sizes are big-endian. A block whose stored size equals its decoded size is uncompressed.
 """
 
 import numpy as np
@@ -11,34 +11,34 @@ from aggarray.codecs.base import Parameters
 
 
 class Lz4Hdf5:
-    """The codec, by numcodecs block by block."""
+    """Codec by numcodecs, block by block."""
 
     name = "lz4_hdf5"
     ratio = 256
 
     def usable(self, parameters: Parameters) -> bool:
-        """Everywhere: numcodecs is always there."""
+        """Return True: numcodecs is a dependency."""
         return True
 
     def grown(self, size: int, parameters: Parameters) -> None:
-        """Depends on the data."""
+        """Return None: the size depends on the data."""
         return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Decompress into ``out``, block by block."""
-        held, block = number(data, 0, 8), number(data, 8, 4)
-        if held > size:
-            raise ValueError(f"it holds {held} bytes, {size} should come out")
-        if held and not block:
+        """Decompress block by block, into ``out`` if its size matches."""
+        decoded, block = number(data, 0, 8), number(data, 8, 4)
+        if decoded > size:
+            raise ValueError(f"decodes to {decoded} bytes, {size} expected")
+        if decoded and not block:
             raise ValueError("damaged: blocks of 0 bytes")
-        result = out if out is not None and held == size else np.empty(held, np.uint8)
+        result = out if out is not None and decoded == size else np.empty(decoded, np.uint8)
         position = 12
-        for start in range(0, held, block or 1):
+        for start in range(0, decoded, block or 1):
             part = result[start : start + block]
             stored = number(data, position, 4)
             position += 4
             if position + stored > data.size:
-                raise ValueError("cut short")
+                raise ValueError("truncated")
             if stored == part.size:
                 part[...] = data[position : position + stored]
             else:

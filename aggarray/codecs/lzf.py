@@ -1,4 +1,7 @@
-"""LZF (HDF5 filter 32000, h5py's "lzf"), where imagecodecs is installed. Parameters do not matter."""
+"""LZF (HDF5 filter 32000, h5py's "lzf"), by imagecodecs.
+
+Parameters are ignored.
+"""
 
 import importlib.util
 
@@ -8,17 +11,17 @@ from aggarray.codecs.base import Parameters
 
 
 class Lzf:
-    """The codec, by imagecodecs."""
+    """Codec by imagecodecs."""
 
     name = "lzf"
     ratio = 128
 
     def usable(self, parameters: Parameters) -> bool:
-        """Where imagecodecs is installed."""
+        """Return whether imagecodecs is installed."""
         return importlib.util.find_spec("imagecodecs") is not None
 
     def grown(self, size: int, parameters: Parameters) -> None:
-        """Depends on the data."""
+        """Return None: the size depends on the data."""
         return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
@@ -26,7 +29,7 @@ class Lzf:
         import imagecodecs
 
         if not data.size or not size:
-            raise ValueError("cut short")
+            raise ValueError("truncated")
         return np.frombuffer(imagecodecs.lzf_decode(data.tobytes(), out=size), np.uint8)
 
 

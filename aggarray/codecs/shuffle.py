@@ -1,6 +1,7 @@
-"""Bytes of elements gathered by their place: all first bytes, then all second bytes (HDF5 filter 2, numcodecs' Shuffle).
+"""Shuffle: transposed bytes of elements (HDF5 filter 2, numcodecs' Shuffle).
 
-Parameter: size of an element in bytes. What is left over at the end, less than an element, is stored as it is.
+The first bytes of all elements are stored first, then the second bytes. Parameter: element size in bytes. Trailing bytes that
+fill no element are stored as they are.
 """
 
 import numpy as np
@@ -8,14 +9,14 @@ import numpy as np
 from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
 from aggarray.codecs.base import Parameters
 
-#: So many bytes are undone at a time: they stay in the processor's cache between one copy and the next.
+#: Bytes that are unshuffled at a time: they stay in the processor's cache between two copies.
 _PIECE = 1 << 20
-#: Below so many bytes preparing a frame costs more than it saves.
+#: Below this number of bytes a frame costs more than it saves.
 _SMALL = 1 << 15
 
 
 def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
-    """Write the elements whose bytes lie in ``planes`` to ``out``: contiguous, uint8, of the same size, apart in memory.
+    """Unshuffle ``planes`` into ``out``, a contiguous uint8 array of the same size and other memory.
 
     >>> out = np.empty(5, np.uint8)
     >>> unshuffle_into(np.array([1, 2, 10, 20, 99], np.uint8), 2, out)
@@ -23,16 +24,16 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
     [1, 10, 2, 20, 99]
     """
     count = planes.size // itemsize
-    whole = count * itemsize
+    end = count * itemsize
     if itemsize == 1 or count <= 1:
         out[...] = planes
         return
-    out[whole:] = planes[whole:]
-    source = planes[:whole].reshape(itemsize, count)
-    if itemsize > MAX_ITEM or whole < _SMALL:
-        elements = out[:whole].reshape(count, itemsize)
-        for place in range(itemsize):
-            elements[:, place] = source[place]
+    out[end:] = planes[end:]
+    source = planes[:end].reshape(itemsize, count)
+    if itemsize > MAX_ITEM or end < _SMALL:
+        elements = out[:end].reshape(count, itemsize)
+        for i in range(itemsize):
+            elements[:, i] = source[i]
         return
     step = min(count, max(1, _PIECE // itemsize))
     for start in range(0, count, step):
@@ -45,23 +46,23 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
 
 
 class Shuffle:
-    """The codec; no more than `unshuffle_into` in new memory where there is none."""
+    """Codec by `unshuffle_into`."""
 
     name = "shuffle"
 
     def usable(self, parameters: Parameters) -> bool:
-        """One parameter, the element size, at least 1."""
+        """Return whether the only parameter is an element size of 1 or more."""
         return len(parameters) == 1 and isinstance(parameters[0], int) and parameters[0] >= 1
 
     def grown(self, size: int, parameters: Parameters) -> int:
-        """Size stays."""
+        """Return ``size``."""
         return size
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Undo it; elements of one byte are given back as they are."""
+        """Unshuffle into ``out`` or new memory. Elements of one byte are returned as they are."""
         itemsize = int(parameters[0])
         if data.size != size and out is not None:
-            raise ValueError(f"{data.size} bytes where {size} should be")
+            raise ValueError(f"{data.size} bytes, {size} expected")
         if itemsize == 1 or data.size < 2 * itemsize:
             return data
         result = np.empty(data.size, np.uint8) if out is None else out

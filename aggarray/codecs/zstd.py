@@ -1,4 +1,7 @@
-"""Zstandard, one frame (Zarr's zstd, HDF5 filter 32015). Parameters, such as the level, do not matter."""
+"""Zstandard, one frame (Zarr's zstd, HDF5 filter 32015).
+
+Parameters, such as the level, are ignored.
+"""
 
 import re
 
@@ -6,39 +9,39 @@ import numpy as np
 
 from aggarray.codecs.base import Parameters
 
-#: What numcodecs says of a frame without a size that holds less than there is room for.
+#: Error of numcodecs for a frame without a content size that decodes to less than the buffer.
 _EXACT = re.compile(r"expected to decompress \d+, got (\d+)")
 
 
 class Zstd:
-    """The codec, by numcodecs."""
+    """Codec by numcodecs."""
 
     name = "zstd"
     ratio = 1 << 16
 
     def usable(self, parameters: Parameters) -> bool:
-        """Everywhere: numcodecs is always there."""
+        """Return True: numcodecs is a dependency."""
         return True
 
     def grown(self, size: int, parameters: Parameters) -> None:
-        """Depends on the data."""
+        """Return None: the size depends on the data."""
         return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Decompress into ``out`` where the frame says its size, and through it where it does not."""
+        """Decompress into ``out`` if its size matches. For a frame without a content size a part of it may be returned."""
         from numcodecs import zstd
 
         stated = _content_size(data)
-        held = size if stated is None else stated
-        if held > size:
-            raise ValueError(f"it holds {held} bytes, {size} should come out")
-        result = out if out is not None and held == size else np.empty(held, np.uint8)
-        if not held:
+        decoded = size if stated is None else stated
+        if decoded > size:
+            raise ValueError(f"decodes to {decoded} bytes, {size} expected")
+        result = out if out is not None and decoded == size else np.empty(decoded, np.uint8)
+        if not decoded:
             return result
         try:
             zstd.decompress(data, result)
         except RuntimeError as error:
-            # The library wants to be given the exact size, and tells it after it has decoded everything.
+            # The library requires the exact size, and reports it after it has decoded the frame.
             exact = _EXACT.search(str(error))
             if stated is not None or exact is None:
                 raise
@@ -47,21 +50,21 @@ class Zstd:
 
 
 def _content_size(data: np.ndarray) -> int | None:
-    """Return the number of bytes that a frame says it holds (RFC 8878, section 3.1.1.1), None where it does not say.
+    """Return the content size of a frame in bytes (RFC 8878, section 3.1.1.1), None if it states none.
 
     >>> _content_size(np.frombuffer(bytes([0x28, 0xB5, 0x2F, 0xFD, 0x20, 7]), np.uint8))
     7
     """
     head = data[:18].tobytes()
     if len(head) < 6 or head[:4] != b"\x28\xb5\x2f\xfd":
-        raise ValueError("no Zstandard frame")
+        raise ValueError("not a Zstandard frame")
     single = head[4] >> 5 & 1
     length = (single, 2, 4, 8)[head[4] >> 6]
     start = 5 + (not single) + (0, 1, 2, 4)[head[4] & 3]
     if len(head) < start + length:
-        raise ValueError("cut short")
-    found = int.from_bytes(head[start : start + length], "little")
-    return None if not length else found + (256 if length == 2 else 0)
+        raise ValueError("truncated")
+    size = int.from_bytes(head[start : start + length], "little")
+    return None if not length else size + (256 if length == 2 else 0)
 
 
 CODEC = Zstd()

@@ -126,7 +126,7 @@ def difference_and_on_scale(f: Folder) -> Outcome:
 def difference_and_unstated(f: Folder) -> Outcome:
     """What states nothing is taken to be on its scale."""
     _pair(f, DIFFERENCE, {}, ("K", "K"))
-    return _apart("difference", "no attribute says otherwise", units=("K", "K"))
+    return _apart("difference", "no attribute states a difference", units=("K", "K"))
 
 
 @cases

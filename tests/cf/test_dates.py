@@ -77,7 +77,7 @@ def test_numpy_dates_are_exact(calendar: str, step: str, date: str, value: float
         assert found.dtype == np.dtype("M8[us]") and np.isnat(found[1])
         assert abs(int(found[0].astype("i8")) - exact) <= Fraction(501, 1000)
     else:
-        with pytest.raises(UnitsError, match="standard calendar: ask for cftime"):
+        with pytest.raises(UnitsError, match="standard calendar; use cftime"):
             datetimes(np.array([value]), units, calendar, "numpy")
 
 
@@ -122,7 +122,7 @@ def test_dates_of_any_shape() -> None:
 @pytest.mark.parametrize("value", [np.inf, 1e300, 9.96921e36, 2**62, -(2**62)])
 @pytest.mark.parametrize("kind", ["numpy", "cftime"])
 def test_dates_out_of_range(value: Any, kind: str) -> None:
-    with pytest.raises(UnitsError, match="not a date that microseconds"):
+    with pytest.raises(UnitsError, match="out of range for microseconds"):
         datetimes(np.array([0, value]), "days since 2000-01-01", None, kind)
 
 

@@ -267,7 +267,7 @@ def test_missing_values_may_overflow() -> None:
 @pytest.mark.parametrize("value", ["abc", [1.0, 2.0], np.nan, {}, [], np.inf, 1j])
 @pytest.mark.parametrize("key", ["scale_factor", "add_offset"])
 def test_packing_that_is_no_number_is_an_error(key: str, value: Any) -> None:
-    with pytest.raises(FormatError, match=rf"variable t2m: {key} .* is not one finite number"):
+    with pytest.raises(FormatError, match=rf"variable 't2m': {key} .* is not one finite number"):
         encoding(np.dtype("i2"), {key: value}, "t2m")
 
 

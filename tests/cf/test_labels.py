@@ -346,35 +346,35 @@ def test_labels_come_as_arrays_too() -> None:
 @pytest.mark.parametrize(
     ("label", "extra", "words"),
     [
-        (slice(1, 2), {"method": "nearest"}, "method and tolerance do not go with slice(1, 2, None)"),
-        (slice(1, 2), {"tolerance": 1}, "method and tolerance do not go with"),
-        (1, {"method": "linear"}, "method='linear' is unknown: give nearest"),
-        (1, {"method": 3}, "method=3 is unknown"),
-        (10, {"tolerance": 1}, "tolerance=1 has no method"),
+        (slice(1, 2), {"method": "nearest"}, "method and tolerance do not apply to slice(1, 2, None)"),
+        (slice(1, 2), {"tolerance": 1}, "method and tolerance do not apply to"),
+        (1, {"method": "linear"}, "unknown method='linear'; give nearest"),
+        (1, {"method": 3}, "unknown method=3"),
+        (10, {"tolerance": 1}, "tolerance=1 without a method"),
         (10, {"tolerance": "a", "method": "pad"}, "give a number"),
         ([10, 20], {"tolerance": [1, 2, 3], "method": "pad"}, "3 tolerances for 2 labels"),
         ([True, False], {}, "True (bool)"),
         (np.array([True, False, True]), {}, "a boolean array is not a label"),
-        (True, {}, "True (bool) names nothing: its labels are numbers"),
-        (None, {}, "None (NoneType) names nothing"),
-        ("10", {}, "'10' (str) names nothing: its labels are numbers"),
-        (datetime.datetime(2000, 1, 1), {}, "its labels are numbers"),
+        (True, {}, "True (bool) is not a label of this coordinate; give numbers"),
+        (None, {}, "None (NoneType) is not a label of this coordinate"),
+        ("10", {}, "'10' (str) is not a label of this coordinate; give numbers"),
+        (datetime.datetime(2000, 1, 1), {}, "give numbers"),
         ({1: 2}, {}, "(dict)"),
         ((10, 20), {}, "give a list of values, or slice(first, last)"),
         ([[10, 20]], {}, "labels of 2 dimensions"),
         (np.zeros((2, 2)), {}, "labels of 2 dimensions"),
         (slice([1], 2), {}, "cannot bound a slice"),
-        (slice(None, None, 0), {}, "must not be 0"),
+        (slice(None, None, 0), {}, "the step of a slice is 0"),
         (slice(None, None, 1.5), {}, "step 1.5"),
     ],
 )
-def test_what_cannot_be_a_label_says_why(label: Any, extra: dict[str, Any], words: str) -> None:
+def test_invalid_labels_give_the_reason(label: Any, extra: dict[str, Any], words: str) -> None:
     with pytest.raises(SelectionError) as caught:
-        locate(np.array([10.0, 20, 30]), label, dimension="lat", what="tas", **extra)
-    assert words in str(caught.value) and str(caught.value).startswith("tas: dimension 'lat'")
+        locate(np.array([10.0, 20, 30]), label, dimension="lat", variable="tas", **extra)
+    assert words in str(caught.value) and str(caught.value).startswith("variable 'tas': dimension 'lat'")
 
 
-#: Tolerances that measure no times.
+#: Tolerances that are not durations.
 WRONG_FOR_TIMES = [
     *(7, 1.5, True, "7", "h", "", "-7h", "7 fortnights", "1M", "1Y", "1 month", "P1Y", "P", "PT", "nan", "\u0661h", b"7h"),
     *("12h x", "9" * 30 + "D", "9" * 5000 + "D", np.timedelta64(1, "M"), np.timedelta64(7), object(), [[1], [2, 3]], {"a": 1}),
@@ -462,20 +462,20 @@ def test_wrong_kinds_for_times_text_and_coordinates() -> None:
 def test_absent_labels_say_what_there_is() -> None:
     values = np.array([90.0, 45, 0, -45, -90])
     with pytest.raises(NotFoundError) as caught:
-        locate(values, 50, dimension="lat", what="tas")
+        locate(values, 50, dimension="lat", variable="tas")
     assert str(caught.value) == (
-        "tas: dimension 'lat': 50 is not there among its values -90.0 to 90.0; the nearest is 45.0: "
+        "variable 'tas': dimension 'lat': 50 not found in -90.0 to 90.0, the nearest is 45.0; "
         "give one of its values, or method='nearest'"
     )
-    with pytest.raises(NotFoundError, match=r"no value by method 'nearest' .* nearest is 45.0: .* wider tolerance"):
+    with pytest.raises(NotFoundError, match=r"not found by method 'nearest' .* nearest is 45.0; .* wider tolerance"):
         locate(values, [45, 50], method="nearest", tolerance=1, dimension="lat")
-    with pytest.raises(NotFoundError, match=r"'tass' is not among its 2 labels, as 'tas' is"):
+    with pytest.raises(NotFoundError, match=r"'tass' not found among 2 labels, .* such as 'tas'"):
         locate(np.array(["pr", "tas"], TEXT), "tass", dimension="name")
-    with pytest.raises(NotFoundError, match=r"2000-01-01T00:00:00 to 2000-01-02T00:00:00; the nearest is 2000-01-02"):
+    with pytest.raises(NotFoundError, match=r"2000-01-01T00:00:00 to 2000-01-02T00:00:00, the nearest is 2000-01-02"):
         locate(np.array(["2000-01-01", "2000-01-02"], "M8[D]"), "2000-01-05", dimension="time")
-    with pytest.raises(NotFoundError, match=r"2000-01-01 00:00:00 to 2000-01-03 00:00:00; the nearest is 2000-01-03"):
+    with pytest.raises(NotFoundError, match=r"2000-01-01 00:00:00 to 2000-01-03 00:00:00, the nearest is 2000-01-03"):
         locate(cftime.num2date(np.arange(3), "days since 2000-01-01", "noleap"), "2001", dimension="time")
-    with pytest.raises(NotFoundError, match="cannot bound a slice of a coordinate in no order"):
+    with pytest.raises(NotFoundError, match="cannot bound a slice of an unordered coordinate"):
         locate(np.array([1, 3, 2]), slice(1, 4), dimension="lat")
 
 

@@ -85,8 +85,8 @@ APART = [
     ("s", "Hz", "different quantities"),
     (None, "1", "has none"),
     ("m", "", "has none"),
-    ("psu", "1", "'psu' is not a unit that UDUNITS knows"),
-    ("1", "(0 - 1)", "is not a unit that UDUNITS knows"),
+    ("psu", "1", "'psu' is not a unit of UDUNITS"),
+    ("1", "(0 - 1)", "is not a unit of UDUNITS"),
     ("days", "days since 2000-01-01", "reference time"),
     ("days since 2000-01-01", "metres since 2000-01-01", "not a unit of time"),
     ("days since 2000-01-01", "days since yesterday", "not a date"),
@@ -220,7 +220,7 @@ def test_integers_stay_integers() -> None:
 def test_integers_beyond_64_bits() -> None:
     found = conversion("days since 2000-01-01", None, "microseconds since 2000-01-01", None)
     values = np.array([1, 2**40])
-    with pytest.raises(UnitsError, match=r"1099511627776 converts to .* beyond 64 bits"):
+    with pytest.raises(UnitsError, match=r"1099511627776 converts to .* out of range for 64 bits"):
         found(values)
     assert found(values, mask=np.array([False, True]))[0] == 86_400_000_000
 
@@ -289,7 +289,7 @@ def test_the_gregorian_calendars_meet_late() -> None:
     assert found.limit == cut and not found.identity and found.integer_exact
     found(np.array([cut, np.nan]))
     for values in (np.array([cut - 1]), np.array(cut - 1), np.array([cut - 0.5])):
-        with pytest.raises(UnitsError, match=rf"value {values.min()} lies before 1582-10-15"):
+        with pytest.raises(UnitsError, match=rf"value {values.min()} is before 1582-10-15"):
             found(values)
     assert found(np.array([cut - 1, cut]), mask=np.array([True, False]))[1] == cut + found.offset
     back = conversion(standard, "gregorian", proleptic, "proleptic_gregorian")

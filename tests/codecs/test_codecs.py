@@ -304,7 +304,7 @@ def test_empty() -> None:
 def test_no_filters_no_copy() -> None:
     data = np.arange(9, dtype="u1")
     assert np.shares_memory(decode((), data, 9), data)
-    with pytest.raises(ValueError, match="9 bytes stored where 8 should be"):
+    with pytest.raises(ValueError, match="9 bytes stored, 8 expected"):
         decode((), data, 8)
 
 

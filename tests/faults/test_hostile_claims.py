@@ -192,12 +192,12 @@ def test_sizes_that_no_decoding_makes() -> None:
     assert most_decoded(both, 1000) == 1000 * 1032 + (1 << 16) and most_decoded((Filter("secret"),), 1) is None
     assert most_decoded((Filter("deflate"), Filter("deflate")), 1000, mask=2) == most_decoded((Filter("deflate"),), 1000)
     check_size(both, 1000, 1 << 20)
-    with pytest.raises(ValueError, match=r"1000 bytes cannot hold 10000000"):
+    with pytest.raises(ValueError, match=r"1000 bytes cannot decode to 10000000"):
         check_size(both, 1000, 10**7)
-    with pytest.raises(ValueError, match=r"deflate: 11 bytes cannot hold 10000000"):
+    with pytest.raises(ValueError, match=r"deflate: 11 bytes cannot decode to 10000000"):
         decode((Filter("deflate"),), zlib.compress(b"abc"), 10**7)
     assert decode_at_most((Filter("zstd"),), frame(5), 10**9).tobytes() == b"hello"
-    with pytest.raises(ValueError, match="holds 6 bytes"):
+    with pytest.raises(ValueError, match="decodes to 6 bytes"):
         decode_at_most((Filter("zstd"),), frame(6), 5)
 
 

@@ -1,7 +1,7 @@
-"""How were the references in ``fixtures/kerchunk`` made? By kerchunk and VirtualiZarr, from the four files beside them.
+"""References of kerchunk and VirtualiZarr in ``fixtures/kerchunk``.
 
-``python -m tests.support.kerchunk`` makes them again where both are installed. The names of files in them are made relative,
-so that they hold wherever the folder lies.
+``python -m tests.support.kerchunk`` writes the folder: four data files and their references. It needs both packages. File names
+in the references are relative, so that the folder can be moved.
 """
 
 import json
@@ -56,12 +56,12 @@ def make_data(folder: Path) -> None:
 
 
 def relative(references: Any) -> Any:
-    """Return references with the names of files relative to the folder."""
+    """Return references with file names relative to the folder."""
     return json.loads(json.dumps(references).replace(f"file://{FOLDER}/", "").replace(f"{FOLDER}/", ""))
 
 
 def make_references(folder: Path) -> None:
-    """Write what kerchunk and VirtualiZarr make of the files: of each, and of both together."""
+    """Write the references of kerchunk and VirtualiZarr to each file and to both years together."""
     import kerchunk.combine
     import kerchunk.df
     import kerchunk.hdf
@@ -69,8 +69,8 @@ def make_references(folder: Path) -> None:
 
     for kind, reader in (("nc4", kerchunk.hdf.SingleHdf5ToZarr), ("nc3", kerchunk.netCDF3.NetCDF3ToZarr)):
         made = [reader(str(folder / f"y{year}.{kind}"), inline_threshold=50).translate() for year in range(2)]
-        for year, one in enumerate(made):
-            (folder / f"y{year}.{kind}.json").write_text(json.dumps(relative(one)))
+        for year, references in enumerate(made):
+            (folder / f"y{year}.{kind}.json").write_text(json.dumps(relative(references)))
         both = kerchunk.combine.MultiZarrToZarr(made, concat_dims=["time"], identical_dims=["lat", "lon"]).translate()
         (folder / f"both.{kind}.json").write_text(json.dumps(relative(both)))
         kerchunk.df.refs_to_dataframe(relative(both), str(folder / f"both.{kind}.parq"), record_size=5)
@@ -78,7 +78,7 @@ def make_references(folder: Path) -> None:
 
 
 def make_virtual(folder: Path) -> None:
-    """Write what VirtualiZarr makes of the netCDF-4 files."""
+    """Write the references of VirtualiZarr to the netCDF-4 files."""
     import xarray as xr
     from obstore.store import LocalStore
     from virtualizarr import open_virtual_dataset

@@ -1,7 +1,7 @@
-"""How are coordinate values and labels of different dtypes compared without loss?
+"""Lossless comparison of coordinate values and labels of different dtypes.
 
-NumPy rounds large integers to floats, and lets times of a finer unit wrap round. Here labels take the dtype of the keys
-where they lose nothing by it, else the keys that of the labels, and what lies out of range stays out of range.
+NumPy rounds large integers to floats, and overflows when times get a finer unit. Here labels are cast to the dtype of the keys
+if no label changes, otherwise the keys to that of the labels. Values out of range stay out of range.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ def tick(dtype: np.dtype[Any]) -> Any:
 
 
 def is_coarser(start: np.datetime64, keys: np.ndarray) -> bool:
-    """Tell whether a period is coarser than the finest of day, hour, ... that the coordinate needs."""
+    """Return whether a period is coarser than the resolution of a coordinate's times."""
     if np.datetime_data(start.dtype)[0] in "YM":
         return True
     ratio = int(tick(start.dtype) // tick(keys.dtype))
@@ -23,7 +23,7 @@ def is_coarser(start: np.datetime64, keys: np.ndarray) -> bool:
 
 
 def rescale(times: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Cast datetime64 or timedelta64 to another unit; what does not fit becomes the nearest end, where NumPy wraps round."""
+    """Cast datetime64 or timedelta64 to another unit. Values out of range are clipped; NumPy would overflow."""
     if np.datetime_data(times.dtype)[0] in "YM":
         times = times.astype("M8[D]")
     ratio = int(tick(times.dtype) // tick(dtype))
@@ -34,41 +34,40 @@ def rescale(times: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.where(np.isnat(times), np.array("NaT", dtype), fitted)
 
 
-def common(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys and labels of one dtype: that of the keys where no label loses by it."""
-    if keys.dtype == wanted.dtype or keys.dtype.kind not in "iufM":
-        return keys, wanted
+def to_common_dtype(keys: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys and labels of one dtype: that of the keys if no label changes."""
+    if keys.dtype == labels.dtype or keys.dtype.kind not in "iufM":
+        return keys, labels
     if keys.dtype.kind == "M":
-        reduced = rescale(wanted, keys.dtype)
-        finer = np.datetime_data(wanted.dtype)[0] not in "YM" and tick(wanted.dtype) < tick(keys.dtype)
-        if finer and bool((rescale(reduced, wanted.dtype) != wanted).any()):
-            return rescale(keys, wanted.dtype), wanted
+        reduced = rescale(labels, keys.dtype)
+        finer = np.datetime_data(labels.dtype)[0] not in "YM" and tick(labels.dtype) < tick(keys.dtype)
+        if finer and bool((rescale(reduced, labels.dtype) != labels).any()):
+            return rescale(keys, labels.dtype), labels
         return keys, reduced
     if keys.dtype.kind == "f":
         with np.errstate(over="ignore"):
-            return keys, wanted.astype(keys.dtype)  # 0.1 names the float32 0.1, as in xarray
-    limits, whole = np.iinfo(keys.dtype), wanted.dtype.kind in "iu" or bool((wanted == np.rint(wanted)).all())
-    if whole and bool(np.isfinite(wanted).all()) and wanted.size:
-        whole = limits.min <= int(wanted.min()) and int(wanted.max()) <= limits.max
-        if whole:
-            return keys, wanted.astype(keys.dtype)
-    return keys.astype(np.float64), wanted.astype(np.float64)
+            return keys, labels.astype(keys.dtype)  # 0.1 selects the float32 0.1, as in xarray
+    limits, integral = np.iinfo(keys.dtype), labels.dtype.kind in "iu" or bool((labels == np.rint(labels)).all())
+    integral = integral and bool(np.isfinite(labels).all()) and labels.size > 0
+    if integral and limits.min <= int(labels.min()) and int(labels.max()) <= limits.max:
+        return keys, labels.astype(keys.dtype)
+    return keys.astype(np.float64), labels.astype(np.float64)
 
 
-def same(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Compare element by element; NaN equals NaN."""
-    equal: np.ndarray = keys == wanted
-    return equal | ((keys != keys) & (wanted != wanted)) if keys.dtype.kind == "f" else equal
+def equal_elements(keys: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Compare element by element. NaN equals NaN."""
+    equal: np.ndarray = keys == labels
+    return equal | ((keys != keys) & (labels != labels)) if keys.dtype.kind == "f" else equal
 
 
-def distance(keys: Any, wanted: Any) -> Any:
-    """Return how far apart keys and labels are: numbers, for times uint64 ticks; exact and without overflow."""
+def distance(keys: Any, labels: Any) -> Any:
+    """Return the distance of keys and labels, as numbers or, for times, uint64 ticks. Exact and without overflow."""
     if keys.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.abs(keys - wanted)
+            return np.abs(keys - labels)
     if keys.dtype.kind == "O":
-        return np.abs(keys - wanted).astype("m8[us]").astype(np.uint64)
+        return np.abs(keys - labels).astype("m8[us]").astype(np.uint64)
     if keys.dtype.kind != "u":
-        keys, wanted = keys.astype(np.int64), wanted.astype(np.int64)
-    # The difference of two int64 may exceed int64, never uint64, to which it wraps.
-    return (np.maximum(keys, wanted) - np.minimum(keys, wanted)).astype(np.uint64)
+        keys, labels = keys.astype(np.int64), labels.astype(np.int64)
+    # The difference of two int64 may overflow int64, but its bits are the correct uint64.
+    return (np.maximum(keys, labels) - np.minimum(keys, labels)).astype(np.uint64)

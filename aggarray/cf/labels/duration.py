@@ -11,7 +11,7 @@ from aggarray.cf.labels.comparison import rescale, tick
 from aggarray.errors import SelectionError
 
 _SECOND = 10**9
-#: Nanoseconds of a unit, and its names: those of pandas.
+#: Nanoseconds of each unit, and its names in pandas.
 _UNITS = (
     (7 * 86400 * _SECOND, "w"),
     (86400 * _SECOND, "d day days"),
@@ -32,50 +32,50 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 def parse_duration(text: str) -> np.timedelta64:
-    """Return the duration that a text states, in the words of pandas or of ISO 8601, in seconds or nanoseconds.
+    """Return the duration of a text in the form of pandas or ISO 8601, in seconds or nanoseconds.
 
-    SelectionError for any other text, for months and years, whose length is not fixed, and for numbers without a unit.
+    Raises SelectionError for other text, for numbers without a unit, and for months and years, whose length varies.
 
     >>> parse_duration("12h"), parse_duration("1 day 06:30:00") == parse_duration("P1DT6H30M")
     (np.timedelta64(43200,'s'), np.True_)
     """
     total = _nanoseconds(text.strip())
     if total is None:
-        raise SelectionError(f"{text.strip()!r:.60} is no duration: write it as 12h, 1D or 30min")
-    whole = total % _SECOND == 0
-    count = int(total // (_SECOND if whole else 1))
+        raise SelectionError(f"{text.strip()!r:.60} is not a duration", hint="write it as 12h, 1D or 30min")
+    seconds = total % _SECOND == 0
+    count = int(total // (_SECOND if seconds else 1))
     if count > _LARGEST:
-        raise SelectionError(f"{text.strip()!r:.60} is longer than 64 bits hold: give a shorter duration")
-    return np.timedelta64(count, "s") if whole else np.timedelta64(count, "ns")
+        raise SelectionError(f"{text.strip()!r:.60} is out of range for 64 bits", hint="give a shorter duration")
+    return np.timedelta64(count, "s") if seconds else np.timedelta64(count, "ns")
 
 
 def _nanoseconds(text: str) -> Fraction | None:
-    """Return the nanoseconds that a text states, None where it states none."""
+    """Return the nanoseconds of a text, None if it is not a duration."""
     iso = _ISO.fullmatch(text)
     if iso is not None:
         stated = zip(_ISO_UNITS, iso.groups(), strict=True)
         return sum((Fraction(n) * _NANOSECONDS[unit] for unit, n in stated if n is not None), Fraction(0))
-    found = _TEXT.fullmatch(text)
-    if found is None or not (found["parts"] or found["clock"]):
+    match = _TEXT.fullmatch(text)
+    if match is None or not (match["parts"] or match["clock"]):
         return None
     total = Fraction(0)
-    for number, name in _PART.findall(found["parts"]):
-        # 'M' and 'Y' are months and years, 'm' is a minute.
+    for number, name in _PART.findall(match["parts"]):
+        # 'M' is a month, 'm' is a minute.
         size = None if name == "M" else _NANOSECONDS.get(name.lower())
         if size is None:
             return None
         total += Fraction(number.removesuffix(".")) * size
-    if found["clock"]:
-        for size, number in zip((3600, 60, 1), found["clock"].split(":"), strict=True):
+    if match["clock"]:
+        for size, number in zip((3600, 60, 1), match["clock"].split(":"), strict=True):
             total += Fraction(number.removesuffix(".")) * size * _SECOND
     return total
 
 
 def as_timedeltas(values: Any) -> np.ndarray:
-    """Return durations as an array: timedelta64 where all of them are some; anything else as NumPy takes it.
+    """Return durations as a timedelta64 array, other values as NumPy converts them.
 
-    ``values``: one or several of text, timedelta64, ``datetime.timedelta`` and ``pandas.Timedelta``, whose nanoseconds are
-    kept. SelectionError for text that states no duration.
+    ``values``: one or several of text, timedelta64, ``datetime.timedelta`` and ``pandas.Timedelta``, with its nanoseconds.
+    Raises SelectionError for text that is not a duration.
     """
     try:
         array = np.asarray(values)
@@ -99,7 +99,7 @@ def _timedelta(item: Any) -> Any:
     if isinstance(item, str):
         return parse_duration(item)
     if isinstance(item, datetime.timedelta):
-        # pandas.Timedelta, a subclass, may count nanoseconds.
+        # pandas.Timedelta, a subclass, may have nanoseconds.
         exact = getattr(item, "to_timedelta64", None)
         return np.timedelta64(item, "us") if exact is None else exact()
     return item

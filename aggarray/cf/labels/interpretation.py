@@ -1,7 +1,7 @@
-"""What does a label mean on a coordinate?
+"""Interpretation of labels on a coordinate.
 
-`Axis` is a coordinate as it is searched. Labels become values that compare with its keys: `wanted_values`; text that names
-dates becomes the two ends of a `period`. Calendars meet only where they agree on what a day is.
+`Axis` is a coordinate prepared for search. `label_values` converts labels to values that compare with its keys. `period`
+converts text to the two ends of a period. Dates of different calendars compare only where the calendars are equal.
 """
 
 import datetime
@@ -20,130 +20,145 @@ _DATE = re.compile(
 )
 _UNITS = ("Y", "M", "D", "h", "m", "s")
 _PIECES = ("days", "hours", "minutes", "seconds")
-_REFORM = (1582, 10, 15)  # from here on the standard calendar is the proleptic Gregorian one
+_REFORM = (1582, 10, 15)  # from then on the standard and the proleptic Gregorian calendar are equal
 _GREGORIAN = ("standard", "proleptic_gregorian")
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A coordinate made ready for searching.
+    """A coordinate prepared for search.
 
     ``keys``: numbers, StringDType, datetime64 or cftime objects; ``order``: 1 ascending (repeats allowed), -1 descending,
-    0 neither; ``kind``: "numbers", "text", "times" or "dates" (cftime); ``place``: where, for messages.
+    0 neither; ``value_type``: "numbers", "text", "times" or "dates" (cftime); ``dimension``, ``variable``: for errors.
     """
 
     keys: np.ndarray
     order: int
-    kind: str
-    place: str
+    value_type: str
+    dimension: str
+    variable: str | None = None
 
     @property
     def ascending(self) -> np.ndarray:
-        """The keys as they are searched: a view unless they are in no order."""
+        """The keys in ascending order: a view unless ``order`` is 0."""
         return self.keys[::-1] if self.order < 0 else self.keys if self.order else np.sort(self.keys)
 
+    def invalid(self, what: str, hint: str) -> SelectionError:
+        """Return the error of a label or option that does not apply."""
+        return SelectionError(f"dimension {self.dimension!r}: {what}", variable=self.variable, hint=hint)
 
-def make_axis(values: np.ndarray, place: str) -> Axis:
-    """Return the coordinate as searchable keys; refuse what has no order."""
+    def not_found(self, what: str, hint: str | None) -> NotFoundError:
+        """Return the error of an absent label."""
+        return NotFoundError(f"dimension {self.dimension!r}: {what}", variable=self.variable, hint=hint)
+
+
+def make_axis(values: np.ndarray, dimension: str, variable: str | None) -> Axis:
+    """Return a coordinate as searchable keys. Raises SelectionError for values without an order."""
     keys = np.asarray(values)
+    hint = "select by position"
     if keys.ndim != 1:
-        raise SelectionError(f"{place}: a coordinate of {keys.ndim} dimensions has no labels: select by position")
+        what = f"dimension {dimension!r}: a coordinate of {keys.ndim} dimensions has no labels"
+        raise SelectionError(what, variable=variable, hint=hint)
     if keys.dtype.kind in "OU":
         dates = keys.dtype.kind == "O" and (keys.size == 0 or isinstance(keys[0], cftime.datetime))
         keys = keys if dates else keys.astype(np.dtypes.StringDType())
     if keys.dtype.kind == "M" and np.datetime_data(keys.dtype)[0] in "YMWDhm":
         keys = keys.astype("M8[s]")
-    kinds = {"i": "numbers", "u": "numbers", "f": "numbers", "T": "text", "M": "times", "O": "dates"}
-    if keys.dtype.kind not in kinds:
-        raise SelectionError(f"{place}: a coordinate of dtype {keys.dtype} has no labels: select by position")
+    value_types = {"i": "numbers", "u": "numbers", "f": "numbers", "T": "text", "M": "times", "O": "dates"}
+    if keys.dtype.kind not in value_types:
+        what = f"dimension {dimension!r}: a coordinate of dtype {keys.dtype} has no labels"
+        raise SelectionError(what, variable=variable, hint=hint)
     order = 1 if bool((keys[1:] >= keys[:-1]).all()) else -1 if bool((keys[1:] <= keys[:-1]).all()) else 0
-    return Axis(keys, order, kinds[keys.dtype.kind], place)
+    return Axis(keys, order, value_types[keys.dtype.kind], dimension, variable)
 
 
 def unwrap(label: Any, axis: Axis) -> tuple[Any, bool]:
-    """Return a label and whether it is several; arrays of no dimension are single values."""
+    """Return a label and whether it is several labels. 0-dimensional arrays are single values."""
     if isinstance(label, tuple):
-        raise SelectionError(f"{axis.place}: {label!r} is ambiguous: give a list of values, or slice(first, last)")
+        raise axis.invalid(f"{label!r} is ambiguous", "give a list of values, or slice(first, last)")
     if isinstance(label, list | range) or (hasattr(label, "__array__") and not isinstance(label, np.generic)):
         array = np.asarray(label, dtype=object if isinstance(label, list) else None)
         if array.ndim > 1:
-            raise SelectionError(f"{axis.place}: labels of {array.ndim} dimensions: give a value, a 1-d list or a slice")
+            raise axis.invalid(f"labels of {array.ndim} dimensions", "give a value, a 1-d list or a slice")
         return (label if isinstance(label, list) else array, True) if array.ndim else (array[()], False)
     return label, False
 
 
 def show(label: Any) -> str:
-    """Return a label for a message, on one line."""
+    """Return a label for a message, on one line of at most 60 characters."""
     text = " ".join((repr(label) if isinstance(label, str) else str(label)).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _wrong(axis: Axis, label: Any) -> SelectionError:
-    accepted = {"numbers": "numbers", "text": "text"}.get(axis.kind, "dates (text as 2000-01-15, datetime64, datetime, cftime)")
-    return SelectionError(f"{axis.place}: {show(label)} ({type(label).__name__}) names nothing: its labels are {accepted}")
+def _wrong_type(axis: Axis, label: Any) -> SelectionError:
+    dates = "dates (text as 2000-01-15, datetime64, datetime, cftime)"
+    accepted = {"numbers": "numbers", "text": "text"}.get(axis.value_type, dates)
+    return axis.invalid(f"{show(label)} ({type(label).__name__}) is not a label of this coordinate", f"give {accepted}")
 
 
-def wanted_values(labels: Any, axis: Axis) -> np.ndarray:
-    """Return labels as an array that compares with the keys, of its own precision."""
-    if axis.kind == "numbers":
+def label_values(labels: Any, axis: Axis) -> np.ndarray:
+    """Return labels as an array that compares with the keys, in the precision of the labels."""
+    if axis.value_type == "numbers":
         return _numbers(labels, axis)
-    if axis.kind == "text":
+    if axis.value_type == "text":
         for label in labels:
             if not isinstance(label, str):
-                raise _wrong(axis, label)
+                raise _wrong_type(axis, label)
         return np.array(labels, dtype=np.dtypes.StringDType())
-    if axis.kind == "times" and isinstance(labels, np.ndarray) and labels.dtype.kind == "M" and not np.isnat(labels).any():
+    times = axis.value_type == "times"
+    if times and isinstance(labels, np.ndarray) and labels.dtype.kind == "M" and not np.isnat(labels).any():
         return labels
     moments = [period(label, axis)[0] if isinstance(label, str) else _moment(label, axis) for label in labels]
-    return np.array(moments, dtype=object if axis.kind == "dates" else "M8")
+    return np.array(moments, dtype="M8" if times else object)
 
 
 def _numbers(labels: Any, axis: Axis) -> np.ndarray:
-    """Return numbers as int64 where all are whole and fit, else as they came or as float64; refuse anything else."""
+    """Return numbers as int64 if all are integers in range, else as they are or as float64."""
     array = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
     if array.dtype.kind == "b":
-        raise SelectionError(f"{axis.place}: a boolean array is not a label: select by position with it")
+        raise axis.invalid("a boolean array is not a label", "select by position with it")
     if array.dtype.kind == "O":
         for label in array:
             if isinstance(label, bool | np.bool_) or not isinstance(label, int | float | np.integer | np.floating):
-                raise _wrong(axis, label)
-        whole = all(isinstance(label, int | np.integer) and -(2**63) <= label < 2**63 for label in array)
-        array = array.astype(np.int64 if whole else np.float64)
+                raise _wrong_type(axis, label)
+        integers = all(isinstance(label, int | np.integer) and -(2**63) <= label < 2**63 for label in array)
+        array = array.astype(np.int64 if integers else np.float64)
     if array.dtype.kind not in "iuf":
-        raise _wrong(axis, labels)
+        raise _wrong_type(axis, labels)
     return array
 
 
 def _moment(label: Any, axis: Axis) -> Any:
-    """Return a date that is not text as a datetime64, or as a cftime object for coordinates of these."""
+    """Return a date that is not text as a datetime64, or as a cftime object for cftime coordinates."""
     if isinstance(label, datetime.datetime) and label.tzinfo is not None:
-        raise SelectionError(f"{axis.place}: {label} has a time zone: give it in the coordinate's time, without one")
+        raise axis.invalid(f"{label} has a time zone", "give it in the coordinate's time, without a time zone")
     if not isinstance(label, datetime.date | np.datetime64 | cftime.datetime):
-        raise _wrong(axis, label)
+        raise _wrong_type(axis, label)
     if isinstance(label, np.datetime64) and np.isnat(label):
-        raise NotFoundError(f"{axis.place}: NaT is no date: give one")
-    if axis.kind == "times" and not isinstance(label, cftime.datetime):
+        raise axis.not_found("NaT is not a date", "give a date")
+    if axis.value_type == "times" and not isinstance(label, cftime.datetime):
         return np.datetime64(label)
     if axis.keys.size == 0:
-        return label  # compared with nothing
-    own, given = _calendar(axis), label.calendar if isinstance(label, cftime.datetime) else "proleptic_gregorian"
-    whole = label.astype("M8[us]").item() if isinstance(label, np.datetime64) else label
-    if isinstance(whole, int):
-        raise NotFoundError(f"{axis.place}: {label} lies outside the years 1 to 9999: give a cftime date of calendar {own}")
-    fields = [getattr(whole, name, 0) for name in ("year", "month", "day", "hour", "minute", "second", "microsecond")]
-    after_reform = own in _GREGORIAN and given in _GREGORIAN and tuple(fields[:3]) >= _REFORM
-    if given != own and not after_reform:
-        raise NotFoundError(f"{axis.place}: {label} is of calendar {given}, the coordinate of {own}: give text or a {own} date")
+        return label  # there are no keys to compare with
+    calendar, own = _calendar(axis), label.calendar if isinstance(label, cftime.datetime) else "proleptic_gregorian"
+    date = label.astype("M8[us]").item() if isinstance(label, np.datetime64) else label
+    if isinstance(date, int):
+        raise axis.not_found(f"{label} is outside the years 1 to 9999", f"give a cftime date of calendar {calendar}")
+    fields = [getattr(date, name, 0) for name in ("year", "month", "day", "hour", "minute", "second", "microsecond")]
+    after_reform = calendar in _GREGORIAN and own in _GREGORIAN and tuple(fields[:3]) >= _REFORM
+    if own != calendar and not after_reform:
+        what = f"{label} is of calendar {own}, the coordinate of {calendar}"
+        raise axis.not_found(what, f"give text or a {calendar} date")
     text = "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}.{:06d}".format(*fields)
-    return np.datetime64(text) if axis.kind == "times" else _date(fields, axis)
+    return np.datetime64(text) if axis.value_type == "times" else _date(fields, axis)
 
 
 def _calendar(axis: Axis) -> str:
-    return str(axis.keys[0].calendar) if axis.kind == "dates" and axis.keys.size else "proleptic_gregorian"
+    return str(axis.keys[0].calendar) if axis.value_type == "dates" and axis.keys.size else "proleptic_gregorian"
 
 
 def _date(fields: list[int], axis: Axis) -> Any:
-    """Return a date of the coordinate's own class and calendar; ValueError where the calendar has no such day."""
+    """Return a date of the coordinate's class and calendar. Raises ValueError for a day that is not in the calendar."""
     names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
     defaults = [1, 1, 1, 0, 0, 0, 0]
     filled = dict(zip(names, [*fields, *defaults[len(fields) :]], strict=True))
@@ -151,27 +166,27 @@ def _date(fields: list[int], axis: Axis) -> Any:
 
 
 def period(text: str, axis: Axis) -> tuple[Any, Any]:
-    """Return the start of the period that a text names, and of the one after: two datetime64 or two cftime objects.
+    """Return the start of the period of a text, and of the next period: two datetime64 or two cftime objects.
 
-    A year, month, day, hour, minute, second or fraction of one, as ISO 8601 writes it. NotFoundError where it is none, or
-    a day that the calendar lacks.
+    The text is a year, month, day, hour, minute, second or fraction of a second in ISO 8601. Raises NotFoundError for other
+    text, and for a day that is not in the calendar.
     """
     match = _DATE.fullmatch(text.strip())
     if match is None:
-        raise NotFoundError(f"{axis.place}: {text!r} is no date: write it as 2000, 2000-01, 2000-01-15 or 2000-01-15T06:00")
+        raise axis.not_found(f"{text!r} is not a date", "write it as 2000, 2000-01, 2000-01-15 or 2000-01-15T06:00")
     groups = [group for group in match.groups() if group is not None]
     fields, fraction = [int(group) for group in groups[:6]], "".join(groups[6:])
     try:
-        return _cftime_period(fields, fraction, axis) if axis.kind == "dates" else _numpy_period(fields, fraction)
+        return _cftime_period(fields, fraction, axis) if axis.value_type == "dates" else _numpy_period(fields, fraction)
     except ValueError as error:
-        raise NotFoundError(f"{axis.place}: calendar {_calendar(axis)} has no {text!r}: give a date that it has") from error
+        raise axis.not_found(f"calendar {_calendar(axis)} has no {text!r}", "give a date of this calendar") from error
 
 
 def _numpy_period(fields: list[int], fraction: str) -> tuple[np.datetime64, np.datetime64]:
     year = f"{fields[0]:0{5 if fields[0] < 0 else 4}d}"
     parts = [mark + f"{value:02d}" for mark, value in zip("--T::", fields[1:], strict=False)]
     if len(fields) == 4:
-        parts.append(":00")  # NumPy takes hours alone, but not for every year
+        parts.append(":00")  # NumPy does not accept hours without minutes for every year
     start = np.datetime64(year + "".join(parts) + ("." + fraction if fraction else ""))
     if not fraction:
         start = start.astype(f"M8[{_UNITS[len(fields) - 1]}]")
@@ -180,7 +195,7 @@ def _numpy_period(fields: list[int], fraction: str) -> tuple[np.datetime64, np.d
 
 def _cftime_period(fields: list[int], fraction: str, axis: Axis) -> tuple[Any, Any]:
     if fields[0] == 0 and axis.keys.size and not axis.keys[0].has_year_zero:
-        raise ValueError("no year zero")  # cftime only warns
+        raise ValueError("no year zero")  # cftime only issues a warning
     start = _date([*fields, int(f"{fraction:0<6}"[:6])] if fraction else fields, axis)
     if len(fields) == 1:
         return start, start.replace(year=fields[0] + 1)

@@ -1,8 +1,7 @@
-"""Units and calendars: do two pairs of them mean the same kind of quantity, and how are values converted (CF 3.1, 4.4)?
+"""Comparison and conversion of units and calendars (CF 3.1, 4.4).
 
-Plain units are UDUNITS' business, through cf_units; reference times are exact integer arithmetic on day numbers from
-cftime. Either way a conversion is y = slope * x + offset, found once and cached. Blank units count as None. This module
-only hands names on.
+UDUNITS handles plain units, through cf_units. Reference times are exact integer arithmetic on day numbers from cftime. A
+conversion is y = slope * x + offset, and is cached. Blank units are None.
 """
 
 from aggarray.cf.units.calendars import (

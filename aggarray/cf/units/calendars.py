@@ -1,7 +1,7 @@
-"""What do reference times mean, and how do they become dates (CF 4.4)?
+"""Reference times and their dates (CF 4.4).
 
-Reference times ("days since 2000-01-01") are exact integer arithmetic on day numbers from cftime: `Epoch` holds units
-taken apart, microseconds on one axis per calendar. The standard and the proleptic Gregorian calendar share theirs.
+Reference times ("days since 2000-01-01") use exact integer arithmetic on day numbers from cftime. `Epoch` holds parsed units:
+microseconds on one axis per calendar. The standard and the proleptic Gregorian calendar share one axis.
 """
 
 import datetime
@@ -18,7 +18,7 @@ import numpy as np
 from aggarray.cf.units.udunits import seconds_of
 from aggarray.errors import UnitsError
 
-# Tried once for each stretch of blanks, however long.
+# The look-behind tries each run of blanks once: matching takes linear time.
 # promise: reference-time-linear
 _SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
 _DATE = re.compile(
@@ -29,7 +29,7 @@ _DATE = re.compile(
 )
 _DAY = 86_400_000_000
 _YEAR = Fraction("365.242198781") * _DAY
-#: Day 2299161, 1582-10-15: from here on the standard calendar is the proleptic Gregorian one.
+#: Day 2299161, 1582-10-15: from then on the standard and the proleptic Gregorian calendar are equal.
 CUTOVER = 2_299_161 * _DAY
 _UNIX = 2_440_588 * _DAY
 _ALIASES = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
@@ -54,7 +54,7 @@ _STEPS: dict[str, Fraction] = {
         (3_600_000_000, "hour hours hr hrs h"),
         (_DAY, "day days d"),
         (7 * _DAY, "week weeks"),
-        # CF 4.4, UDUNITS: the tropical year and its twelfth, whatever the calendar; neither is a year or month of a calendar.
+        # The tropical year and its twelfth in every calendar (CF 4.4, UDUNITS), not calendar years and months.
         (_YEAR, "year years yr yrs a tropical_year tropical_years"),
         (_YEAR / 12, "month months mon mons"),
     )
@@ -62,18 +62,18 @@ _STEPS: dict[str, Fraction] = {
 }
 _LEAST = (("year", 0), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0))
 _TOP = 2**63
-#: Units of time whose ratio to a microsecond has larger numbers do not multiply exactly in float64.
+#: Limit of numerator and denominator of a unit in microseconds, for exact products in float64.
 _LONGEST = 2**53
 
 
 def plain_text(units: Any) -> str | None:
-    """Return units or a calendar as text without outer blanks; None where blank or absent."""
+    """Return units or a calendar as text without outer blanks, None if blank or absent."""
     return None if units is None else str(units).strip() or None
 
 
 @lru_cache(maxsize=4096)
 def is_reference_time(units: str | None) -> bool:
-    """Tell whether units are a time since a reference, by the word alone.
+    """Return whether units are a reference time: whether they contain the word "since".
 
     >>> is_reference_time("days since 2000-01-01"), is_reference_time("days")
     (True, False)
@@ -82,7 +82,7 @@ def is_reference_time(units: str | None) -> bool:
 
 
 def normal_calendar(units: str | None, calendar: str | None) -> str | None:
-    """Return the calendar of reference time units, lower-cased, "standard" where none is given; None for other units.
+    """Return the calendar of reference time units in lower case, "standard" by default; None for other units.
 
     >>> normal_calendar("days since 2000-01-01", None), normal_calendar("K", "noleap")
     ('standard', None)
@@ -91,7 +91,7 @@ def normal_calendar(units: str | None, calendar: str | None) -> str | None:
 
 
 def same_calendar(a: str | None, b: str | None) -> bool:
-    """Tell whether two names mean one calendar (CF 4.4.1); None is the standard calendar.
+    """Return whether two names are of one calendar (CF 4.4.1). None is the standard calendar.
 
     >>> same_calendar("Gregorian", None), same_calendar("noleap", "360_day")
     (True, False)
@@ -100,16 +100,16 @@ def same_calendar(a: str | None, b: str | None) -> bool:
 
 
 def calendar_name(name: str | None) -> str:
-    """Return the first of the names that CF gives a calendar, lower-cased; None is "standard"."""
+    """Return the preferred CF name of a calendar in lower case. None is "standard"."""
     plain = (plain_text(name) or "standard").lower()
     return _ALIASES.get(plain, plain)
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Reference time units taken apart.
+    """Parsed reference time units.
 
-    ``calendar``: its first name; ``microseconds``: the reference on the calendar's own axis (day number * 86400e6; one axis
+    ``calendar``: preferred name; ``microseconds``: the reference on the axis of the calendar (day number * 86400e6; one axis
     for standard and proleptic_gregorian); ``step``: microseconds per unit.
     """
 
@@ -120,7 +120,7 @@ class Epoch:
 
 @lru_cache(maxsize=4096)
 def epoch(units: str, calendar: str | None = None) -> Epoch:
-    """Take reference time units apart (CF 4.4); UnitsError where they or the calendar are not understood.
+    """Parse reference time units (CF 4.4). Raises UnitsError for invalid units and unknown calendars.
 
     >>> epoch("hours since 1970-01-01T01:00+01:00").microseconds // 86_400_000_000
     2440588
@@ -128,16 +128,17 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
     name = calendar_name(calendar)
     unit, *rest = _SINCE.split(plain_text(units) or "", maxsplit=1)
     if not rest:
-        raise UnitsError(f"units {units!r} are not a reference time: write them as 'days since 2000-01-01'")
+        raise UnitsError(f"units {units!r} are not a reference time", hint="write them as 'days since 2000-01-01'")
     if name not in _CLASSES:
-        raise UnitsError(f"units {units!r}: calendar {calendar!r} is not known; known are {', '.join((*_CLASSES, *_ALIASES))}")
+        hint = f"use {', '.join((*_CLASSES, *_ALIASES))}"
+        raise UnitsError(f"units {units!r}: unknown calendar {calendar!r}", hint=hint)
     return Epoch(name, _instant(rest[0], name, units), _step(unit, units))
 
 
 def decodable(units: str) -> str:
-    """Return reference time units that every reader decodes alike: a unit longer than a day becomes days.
+    """Return reference time units that all readers decode equally: units longer than a day become days.
 
-    cftime and xarray decode no years and weeks, and take a month of the 360_day calendar for 30 days.
+    cftime and xarray do not decode years and weeks, and a month of the 360_day calendar has 30 days in them.
 
     >>> decodable("months since 2000-01-01"), decodable("hours since 2000-01-01")
     ('days since 2000-01-01', 'hours since 2000-01-01')
@@ -147,30 +148,31 @@ def decodable(units: str) -> str:
 
 
 def _step(unit: str, units: str) -> Fraction:
-    """Return the microseconds of a unit of time: those of every calendar are the same."""
+    """Return the microseconds of a unit of time, equal in all calendars."""
     plain = "s" if unit == "S" else unit.lower()
-    found = _STEPS.get(plain)
-    seconds = seconds_of(unit) if found is None else None
+    step = _STEPS.get(plain)
+    seconds = seconds_of(unit) if step is None else None
     if seconds is not None:
-        # Decimal as UDUNITS defines them: 86164.09 s, not the nearest binary number.
-        found = Fraction(repr(seconds)) * 1_000_000
-    if found is None or max(found.as_integer_ratio()) >= _LONGEST:
-        raise UnitsError(f"units {units!r}: {unit!r} is not a unit of time; use days, hours, minutes or seconds")
-    return found
+        # The decimal number of UDUNITS (86164.09 s), not the nearest binary one.
+        step = Fraction(repr(seconds)) * 1_000_000
+    if step is None or max(step.as_integer_ratio()) >= _LONGEST:
+        hint = "use days, hours, minutes or seconds"
+        raise UnitsError(f"units {units!r}: {unit!r} is not a unit of time", hint=hint)
+    return step
 
 
 def _instant(text: str, calendar: str, units: str) -> int:
-    """Return a written date as microseconds on the calendar's axis."""
-    found = _DATE.fullmatch(text.strip())
-    if found is None:
-        raise UnitsError(f"units {units!r}: {text!r} is not a date; write it as 2000-01-31 12:00:00")
-    year, month, day, hour, minute = (int(found[part] or least) for part, least in _LEAST)
-    if len(found["year"]) == 8 and found["year"].isdigit():  # packed, as UDUNITS has it: 20000131
+    """Return a date in text as microseconds on the axis of the calendar."""
+    match = _DATE.fullmatch(text.strip())
+    if match is None:
+        raise UnitsError(f"units {units!r}: {text!r} is not a date", hint="write it as 2000-01-31 12:00:00")
+    year, month, day, hour, minute = (int(match[part] or least) for part, least in _LEAST)
+    if len(match["year"]) == 8 and match["year"].isdigit():  # packed, as in UDUNITS: 20000131
         year, month, day = year // 10000, year // 100 % 100, year % 100
-    second = Fraction((found["second"] or "0").rstrip("."))
+    second = Fraction((match["second"] or "0").rstrip("."))
     if hour > 23 or minute > 59 or second >= 60:
-        raise UnitsError(f"units {units!r}: {text!r} has no such time of day")
-    zone = re.fullmatch(r"([+-]?)(\d{1,2}?):?(\d{2})?", found["zone"] or found["plain"] or "0")
+        raise UnitsError(f"units {units!r}: the time of day of {text!r} is out of range")
+    zone = re.fullmatch(r"([+-]?)(\d{1,2}?):?(\d{2})?", match["zone"] or match["plain"] or "0")
     shift = 0 if zone is None else int(zone[1] + "1") * (int(zone[2]) * 60 + int(zone[3] or 0))
     days = _day_number((year, month, day), calendar, units)
     return days * _DAY + (hour * 60 + minute - shift) * 60_000_000 + round(second * 1_000_000)
@@ -183,17 +185,20 @@ def _day_number(date: tuple[int, int, int], calendar: str, units: str) -> int:
         if year < 1 and calendar in ("standard", "julian"):
             if year == 0:
                 raise ValueError("there is no year 0")
-            # cftime warns of these years: four Julian years are 1461 days, and -1 is the year before 1.
+            # cftime warns about these years. Four Julian years are 1461 days, and the year before 1 is -1.
             cycles, calendar = 1 - year // 4, "julian"
             year += 1 + 4 * cycles
         number: int = _CLASSES[calendar](year, month, day).toordinal()
     except (ValueError, OverflowError) as error:
-        raise UnitsError(f"units {units!r}: {error} ({calendar} calendar); correct the date or the calendar") from error
+        hint = "correct the date or the calendar"
+        raise UnitsError(f"units {units!r}: {error} ({calendar} calendar)", hint=hint) from error
     return number - 1461 * cycles
 
 
 def datetime_kind(units: str, calendar: str | None, low: float | None, high: float | None) -> str:
-    """Tell which dates hold all values from ``low`` to ``high`` (None: there are none): "numpy" (datetime64[us]) or "cftime".
+    """Return which dates can hold all values from ``low`` to ``high``: "numpy" (datetime64[us]) or "cftime".
+
+    ``low``, ``high``: None if there are no values.
 
     >>> datetime_kind("days since 2000-01-01", None, 0, 9), datetime_kind("days since 2000-01-01", "noleap", 0, 9)
     ('numpy', 'cftime')
@@ -210,10 +215,10 @@ def datetime_kind(units: str, calendar: str | None, low: float | None, high: flo
 
 
 def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -> np.ndarray:
-    """Turn values of reference time units into dates, exact to the microsecond.
+    """Convert values of reference time units to dates, exact to the microsecond.
 
-    ``kind``: "numpy" gives datetime64[us], NaN as NaT; "cftime" an object array of cftime dates, NaN as None. Any shape.
-    Raises UnitsError for values that the dates of that kind cannot hold.
+    ``values``: any shape; ``kind``: "numpy" gives datetime64[us], NaN as NaT; "cftime" gives an object array of cftime dates,
+    NaN as None. Raises UnitsError for values that the dates cannot hold.
 
     >>> datetimes(np.array([0.1]), "days since 2000-01-01", None, "numpy")
     array(['2000-01-01T02:24:00.000000'], dtype='datetime64[us]')
@@ -224,41 +229,42 @@ def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -
         return _cftimes(values, base, units)
     moments = _microseconds(values, base, _UNIX, units)
     if base.calendar not in MIXABLE or (base.calendar == "standard" and (moments[moments > -_TOP] < CUTOVER - _UNIX).any()):
-        raise UnitsError(f"units {units!r}: datetime64 cannot hold dates of the {base.calendar} calendar: ask for cftime")
+        what = f"units {units!r}: datetime64 cannot hold these dates of the {base.calendar} calendar"
+        raise UnitsError(what, hint="use cftime dates")
     return moments.view("datetime64[us]")
 
 
 def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
     moment = _CLASSES[base.calendar](2000, 1, 1)
-    at = moment.toordinal() * _DAY
-    found = np.full(values.size, None, dtype=object)
+    origin = moment.toordinal() * _DAY
+    dates = np.full(values.size, None, dtype=object)
     try:
         last = 0
-        for place, microseconds in enumerate(_microseconds(values, base, at, units).ravel().tolist()):
-            if microseconds > -_TOP:  # steps from date to date are short, and cftime's time goes by their length
+        for i, microseconds in enumerate(_microseconds(values, base, origin, units).ravel().tolist()):
+            if microseconds > -_TOP:  # from date to date: cftime's addition takes time in proportion to the difference
                 moment, last = moment + datetime.timedelta(microseconds=microseconds - last), microseconds
-                found[place] = moment
+                dates[i] = moment
     except (ValueError, OverflowError) as error:
         raise UnitsError(f"units {units!r}: {error} ({base.calendar} calendar)") from error
-    return found.reshape(values.shape)
+    return dates.reshape(values.shape)
 
 
 def _microseconds(values: np.ndarray, base: Epoch, origin: int, units: str) -> np.ndarray:
-    """Return whole microseconds since an origin as int64, NaN as the least (NaT)."""
+    """Return microseconds since an origin as int64, rounded. NaN gives the smallest int64 (NaT)."""
     step = base.step
-    gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    used = values[~gone]
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    used = values[~missing]
     for end in (used.min(), used.max()) if used.size else ():
         if not math.isfinite(end) or max(abs(_exact(end)), abs(_exact(end) * step + base.microseconds - origin)) >= _TOP:
-            raise UnitsError(f"value {end} of units {units!r} is not a date that microseconds in 64 bits can hold")
-    values = np.where(gone, values.dtype.type(0), values)
+            raise UnitsError(f"value {end} of units {units!r} is out of range for microseconds in 64 bits")
+    values = np.where(missing, values.dtype.type(0), values)
     floor = np.floor(values) if values.dtype.kind == "f" else values
-    whole, fraction = floor.astype(np.int64), (values - floor).astype(np.float64)
-    # The fraction is exact, and less than a unit: its microseconds have bits to spare.
-    turns = whole // step.denominator
-    fraction = np.rint((whole - turns * step.denominator + fraction) * float(step)).astype(np.int64)
+    integers, fraction = floor.astype(np.int64), (values - floor).astype(np.float64)
+    # The fraction of a unit is exact, and its microseconds fit into float64.
+    turns = integers // step.denominator
+    fraction = np.rint((integers - turns * step.denominator + fraction) * float(step)).astype(np.int64)
     moments = turns * step.numerator + fraction + (base.microseconds - origin)
-    return np.where(gone, np.int64(-_TOP), moments)
+    return np.where(missing, np.int64(-_TOP), moments)
 
 
 def _exact(value: Any) -> Fraction:
@@ -266,10 +272,10 @@ def _exact(value: Any) -> Fraction:
 
 
 def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
-    """Return the number of a date in reference time units, rounded once.
+    """Return a date as a number of reference time units, rounded once.
 
     ``value``: datetime.datetime (UTC unless it has a time zone), datetime.date, numpy.datetime64, a cftime date, or text
-    such as "2000-02-30 12:00", read in the calendar of the units. NaT gives NaN. Raises UnitsError where calendars differ.
+    such as "2000-02-30 12:00" in the calendar of the units. NaT gives NaN. Raises UnitsError for another calendar.
 
     >>> from_datetime(np.datetime64("2000-01-02T12"), "days since 2000-01-01")
     1.5
@@ -282,12 +288,13 @@ def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
     else:
         moment, name = _moment(value)
     if name != base.calendar and not ({name, base.calendar} <= set(MIXABLE) and moment >= CUTOVER):
-        raise UnitsError(f"{value!r} is a date of the {name or 'unknown'} calendar, units {units!r} are of the {base.calendar}")
+        what = f"{value!r} is a date of the {name or 'unknown'} calendar, units {units!r} use the {base.calendar} calendar"
+        raise UnitsError(what)
     return float((moment - base.microseconds) / base.step)
 
 
 def _moment(value: Any) -> tuple[Fraction, str]:
-    """Return a date as microseconds on the axis of its calendar, and that calendar."""
+    """Return a date as microseconds on the axis of its calendar, and the calendar."""
     if isinstance(value, np.datetime64):
         unit, count = np.datetime_data(value.dtype)
         finer = ("us", "ns", "ps", "fs", "as").index(unit) if unit in ("ns", "ps", "fs", "as") else 0
@@ -296,7 +303,7 @@ def _moment(value: Any) -> tuple[Fraction, str]:
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC)
     if not isinstance(value, datetime.date | cftime.datetime):
-        raise UnitsError(f"{value!r} is not a date: give a datetime, datetime64 or cftime date")
+        raise UnitsError(f"{value!r} is not a date", hint="give a datetime, datetime64 or cftime date")
     name = str(value.calendar) if isinstance(value, cftime.datetime) else "proleptic_gregorian"
     if not name:
         return Fraction(0), name

@@ -1,6 +1,6 @@
-"""Do two pairs of units and calendar mean the same kind of quantity, and what converts one into the other (CF 3.1, 4.4)?
+"""Conversions between units and calendars, or reasons why there is none (CF 3.1, 4.4).
 
-Each pair is compared once, and the answer, a conversion or the reason why there is none, is cached.
+The result of each comparison is cached.
 """
 
 import re
@@ -20,29 +20,29 @@ _WORD = re.compile(r"[^\W\d]+")
 
 
 class Quantity(Protocol):
-    """What values mean: units, calendar, and the kind of a temperature."""
+    """Units, calendar and kind of temperature of values."""
 
     @property
     def units(self) -> str | None:
-        """Units, None for none."""
+        """Units, or None."""
 
     @property
     def calendar(self) -> str | None:
-        """Calendar of reference times."""
+        """Calendar of reference times, or None."""
 
     @property
     def temperature(self) -> str | None:
-        """Kind of a temperature, one of `temperature.KINDS`, None where it is not stated."""
+        """Kind of temperature, one of `temperature.KINDS`, None if it is not stated."""
 
 
 def _compare_plain(a: str, b: str) -> Conversion | str:
     signatures = signature(a), signature(b)
-    for text, found in zip((a, b), signatures, strict=True):
-        if found is None:
-            return f"{text!r} is not a unit that UDUNITS knows"
+    for text, base in zip((a, b), signatures, strict=True):
+        if base is None:
+            return f"{text!r} is not a unit of UDUNITS"
     if signatures[0] != signatures[1]:
         return f"they measure different quantities ({signatures[0]} and {signatures[1]})"
-    points = np.array([0.0, 2.0**200, -7.0, 1.0, 3.5, 1000.0])  # the second is so large that an offset is lost in it
+    points = np.array([0.0, 2.0**200, -7.0, 1.0, 3.5, 1000.0])  # an offset is lost in 2**200: it gives the slope
     images = through_udunits(points, (a, b))
     offset, slope = float(images[0]), float(images[1]) / 2.0**200
     scale = max(abs(offset), 512 * abs(slope))
@@ -54,7 +54,7 @@ def _compare_plain(a: str, b: str) -> Conversion | str:
 
 
 def _simple(number: float, slack: float) -> Fraction:
-    """Return the plain ratio that a rounded number stands for (5/9, 1/86400), or its exact value."""
+    """Return the simple ratio within ``slack`` of a rounded number (5/9, 1/86400), otherwise its exact value."""
     exact = Fraction(number)
     if abs(number) <= slack:
         return Fraction(0)
@@ -83,32 +83,32 @@ def _compare_times(a: str, calendar_a: str | None, b: str, calendar_b: str | Non
 
 
 def _compare_temperatures(a: str, b: str, kind: str | None) -> Conversion | str:
-    """Return the conversion of temperatures of one kind: only those on their scale have an offset (CF 3.1.2)."""
-    found = _compare_plain(a, b)
-    if isinstance(found, str) or kind is None or not has_temperature(a) or (kind == ON_SCALE and is_pure(a)):
-        return found
+    """Return the conversion of temperatures of one kind. Only temperatures on their scale have an offset (CF 3.1.2)."""
+    result = _compare_plain(a, b)
+    if isinstance(result, str) or kind is None or not has_temperature(a) or (kind == ON_SCALE and is_pure(a)):
+        return result
     if kind == MIXED:
         return "one is a temperature difference, the other a temperature on its scale"
     # promise: temperature-difference
-    if found.through is None and (kind == DIFFERENCE or zeros(a) == zeros(b)):
-        return Conversion(found.slope)
+    if result.through is None and (kind == DIFFERENCE or zeros(a) == zeros(b)):
+        return Conversion(result.slope)
     if kind == DIFFERENCE:
         return "a temperature difference has no logarithm"
     if kind == ON_SCALE:
         return "a temperature on its scale, multiplied by another quantity, keeps the zero of its scale (CF 3.1.2)"
-    return "whether the temperature is on its scale or a difference is not known; units_metadata has to state it (CF 3.1.2)"
+    return "the temperature may be on its scale or a difference; state it in units_metadata (CF 3.1.2)"
 
 
 @lru_cache(maxsize=4096)
 def zeros(units: str) -> tuple[float, ...]:
-    """Return where the units of temperature among units have their zeros, in kelvin.
+    """Return the zeros of the units of temperature in units, in kelvin.
 
     >>> zeros("degC"), zeros("mK"), zeros("W m-2 degC-1")
     ((273.15,), (0.0,), (273.15,))
     """
     words = [units] if is_pure(units) else [word for word in _WORD.findall(units) if signature(word) == "K"]
-    found = (_compare_plain(word, "K") for word in words)
-    return tuple(sorted(float(one.offset) for one in found if isinstance(one, Conversion)))
+    results = (_compare_plain(word, "K") for word in words)
+    return tuple(sorted(float(result.offset) for result in results if isinstance(result, Conversion)))
 
 
 @lru_cache(maxsize=4096)
@@ -128,22 +128,22 @@ def _compare(
 
 
 def incompatibility(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> str | None:
-    """Return why the first units do not convert into the second, None if they do.
+    """Return the reason why the first units do not convert into the second, None if they do.
 
-    >>> why_not("m", None, "s", None)
+    >>> incompatibility("m", None, "s", None)
     'they measure different quantities (m and s)'
     """
-    found = _compare(units_a, cal_a, units_b, cal_b)
-    return found if isinstance(found, str) else None
+    result = _compare(units_a, cal_a, units_b, cal_b)
+    return result if isinstance(result, str) else None
 
 
 def equivalent(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> bool:
-    """Tell whether values convert between two units."""
+    """Return whether values convert between two units."""
     return incompatibility(units_a, cal_a, units_b, cal_b) is None
 
 
 def same(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> bool:
-    """Tell whether values mean the same in both units as they stand.
+    """Return whether values are equal in both units without a conversion.
 
     >>> same("kg m-2 s-1", None, "kg/m2/s", None)
     True
@@ -154,33 +154,33 @@ def same(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str
 def conversion(
     units_from: str | None, cal_from: str | None, units_to: str | None, cal_to: str | None, temperature: str | None = None
 ) -> Conversion:
-    """Return the conversion from units to others; UnitsError, with the reason, where there is none.
+    """Return the conversion between two units. Raises UnitsError, with the reason, if there is none.
 
-    ``temperature``: the kind of temperatures (`temperature_of`); None takes those in a unit of temperature alone as on scale.
+    ``temperature``: kind of temperature (`temperature_of`). None: values in a pure unit of temperature are on its scale.
 
     >>> conversion("days since 2000-01-01", None, "hours since 1999-12-31", None)(np.array([1, 2]))
     array([48, 72])
     >>> conversion("degC", None, "K", None, "difference")(np.array([1.0]))
     array([1.])
     """
-    found = _compare(units_from, cal_from, units_to, cal_to, temperature)
-    if isinstance(found, str):
-        raise UnitsError(f"units {units_from!r} do not convert to {units_to!r}: {found}")
-    return found
+    result = _compare(units_from, cal_from, units_to, cal_to, temperature)
+    if isinstance(result, str):
+        raise UnitsError(f"units {units_from!r} do not convert to {units_to!r}: {result}")
+    return result
 
 
 def conversion_between(source: Quantity, target: Quantity) -> Conversion:
-    """Return the conversion from one quantity to another; UnitsError, with the reason, where there is none."""
+    """Return the conversion between two quantities. Raises UnitsError, with the reason, if there is none."""
     kind = combined(source.temperature, target.temperature)
     return conversion(source.units, source.calendar, target.units, target.calendar, kind)
 
 
 def canonical_units(units: str | None, calendar: str | None = None) -> str:
-    """Return a text that is equal for all units that convert into each other; "" for none.
+    """Return a text that is equal for all units that convert into each other; "" for None.
 
-    Reference times of the standard and the proleptic Gregorian calendar share one; units that do not parse are their own.
+    Reference times of the standard and the proleptic Gregorian calendar share one text. Units that do not parse are returned.
 
-    >>> canonical("hPa") == canonical("N m-2"), canonical("days since 2000-01-01", "365_day")
+    >>> canonical_units("hPa") == canonical_units("N m-2"), canonical_units("days since 2000-01-01", "365_day")
     (True, 'reference time, noleap')
     """
     text = plain_text(units)
@@ -195,10 +195,12 @@ def canonical_units(units: str | None, calendar: str | None = None) -> str:
 
 
 def comparable_units(units: str | None, calendar: str | None, temperature: str | None) -> str:
-    """Return a text that is equal for all quantities that convert into each other and are of one kind.
+    """Return a text that is equal for all quantities that convert into each other and share a kind of temperature.
 
-    >>> comparable("degC", None, "difference"), comparable("degC", None, None), comparable("degC", None, "unknown")
-    ('K, difference', 'K', 'K, unknown, zero at 273.15 K')
+    >>> comparable_units("degC", None, "difference"), comparable_units("degC", None, None)
+    ('K, difference', 'K')
+    >>> comparable_units("degC", None, "unknown")
+    'K, unknown, zero at 273.15 K'
     """
     text = canonical_units(units, calendar)
     if units is None or not has_temperature(units) or temperature in (None, ON_SCALE if is_pure(units) else DIFFERENCE):

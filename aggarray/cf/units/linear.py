@@ -1,5 +1,6 @@
-"""How are values converted? A `Conversion` is y = slope * x + offset with rational slope and offset, carried out by NumPy
-with a single rounding wherever that matters.
+"""Linear conversions with rational slope and offset.
+
+NumPy computes y = slope * x + offset, with a single rounding.
 """
 
 import math
@@ -21,8 +22,8 @@ _TOP = 2**63
 class Conversion:
     """A conversion of values: y = ``slope`` * x + ``offset``.
 
-    ``limit``: smallest source value allowed (calendars that agree from 1582-10-15 on), or None. ``through``: two units whose
-    conversion is not of this form (logarithms), which UDUNITS carries out itself.
+    ``limit``: smallest valid source value, or None: two calendars may be equal only from 1582-10-15 on. ``through``: two units
+    with another form of conversion (logarithms), which UDUNITS computes, or None.
     """
 
     slope: Fraction = Fraction(1)
@@ -32,34 +33,33 @@ class Conversion:
 
     @property
     def identity(self) -> bool:
-        """Whether values stay as they are; never so with a `limit`, which has to be checked."""
+        """Whether values do not change and need no check of `limit`."""
         return self == Conversion()
 
     @property
     def integer_exact(self) -> bool:
-        """Whether whole numbers stay whole."""
+        """Whether integers stay integers."""
         return self.through is None and self.slope.denominator == 1 and self.offset.denominator == 1
 
     def __call__(self, values: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Convert values of any shape into a new array.
 
-        Integers give int64 where `integer_exact`, else float64; floats float64, within an ulp of exact arithmetic (unless
-        slope * x and offset cancel to their last bit); longdouble and complex keep their width. ``mask`` (bool, same
-        shape) excuses elements from the checks. Raises UnitsError for a value below `limit` or beyond 64 bits, and for a
-        dtype that has no units.
+        Integers give int64 if `integer_exact`, else float64. Floats give float64, within an ulp of exact arithmetic unless
+        slope * x and offset cancel to their last bit. longdouble and complex keep their width. Elements in ``mask`` (bool, same
+        shape) are not checked. Raises UnitsError for a value below `limit` or out of range for 64 bits, and for a dtype that
+        does not convert.
         """
         values = np.asarray(values)
         kind = values.dtype.kind
         if kind not in "iuf" and not (kind == "c" and self.through is None and self.limit is None and self.offset == 0):
             if self.identity:
                 return values.copy()
-            raise UnitsError(f"values of dtype {values.dtype} do not convert: give real numbers")
+            raise UnitsError(f"values of dtype {values.dtype} do not convert", hint="give real numbers")
         used = values if mask is None else values[~mask]
         if self.limit is not None and (used < self.limit).any():
-            raise UnitsError(
-                f"value {used[used < self.limit][0]} lies before 1582-10-15 (value {self.limit}), where the standard and "
-                "proleptic_gregorian calendars part: use one calendar"
-            )
+            what = f"value {used[used < self.limit][0]} is before 1582-10-15 (value {self.limit})"
+            reason = "the standard and proleptic_gregorian calendars differ there"
+            raise UnitsError(f"{what}: {reason}", hint="use one calendar")
         if kind in "iu" and self.integer_exact:
             return self._integers(values, used)
         if self.through is not None:
@@ -71,8 +71,9 @@ class Conversion:
         slope, offset = int(self.slope), int(self.offset)
         for end in (used.min(), used.max()) if used.size else ():
             if not -_TOP <= slope * int(end) + offset < _TOP:
-                raise UnitsError(f"value {end} converts to {slope * int(end) + offset}, beyond 64 bits: convert it as float64")
-        # Sums and products wrap around, and a result that fits is right whatever happened on the way.
+                what = f"value {end} converts to {slope * int(end) + offset}, out of range for 64 bits"
+                raise UnitsError(what, hint="convert it as float64")
+        # Intermediate overflow is modulo 2**64, so a result in range is correct.
         scaled = np.multiply(values.astype(np.int64), np.int64((slope + _TOP) % (2 * _TOP) - _TOP))
         return np.asarray(np.add(scaled, np.int64((offset + _TOP) % (2 * _TOP) - _TOP)))
 
@@ -83,7 +84,7 @@ class Conversion:
             wide = np.longdouble if dtype.itemsize > 8 * (1 + (kind == "c")) else np.float64
             ratio = [wide(str(n)) for n in (*slope.as_integer_ratio(), *offset.as_integer_ratio())]
             return values.astype(dtype) * ratio[0] / ratio[1] + ratio[2] / ratio[3]
-        if not (kind in "iu" and values.dtype.itemsize == 8):  # those may need more bits than float64 has
+        if not (kind in "iu" and values.dtype.itemsize == 8):  # 64-bit integers may need more bits than float64 has
             if slope == 1 and offset == float(offset):
                 return np.add(values, float(offset), dtype=np.float64)
             if offset == 0 and slope == float(slope):
@@ -96,7 +97,7 @@ class Conversion:
 
 
 def _affine(values: np.ndarray, slope: Fraction, offset: Fraction) -> np.ndarray:
-    """Compute slope * values + offset in twice the precision of float64 (Dekker), rounded once, block by block."""
+    """Compute slope * values + offset in twice the precision of float64 (Dekker), rounded once, in blocks."""
     source = values.reshape(-1)
     result = np.empty(source.shape)
     for start in range(0, source.size, _BLOCK):
@@ -121,23 +122,23 @@ def _affine_block(values: np.ndarray, slope: Fraction, offset: Fraction) -> np.n
     error = error + ((product - (total - back)) + (o - back)) + (o_rest + x * s_rest + rest * s)
     if divisor == 1:
         exact = total + error
-    else:  # divide last, so that what cancels is whole numbers
+    else:  # divide last, so that integers cancel exactly
         exact = total / divisor
         again, lost = _product(exact, float(divisor))
         exact = exact + ((total - again) - lost + error) / divisor
-    # Infinite and huge values do not split.
+    # Infinite and very large values do not split into halves.
     return np.where(np.isfinite(exact), exact, x * float(slope) + float(offset))
 
 
 def _product(x: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:
-    """Multiply into a rounded product and what the rounding lost."""
+    """Return the rounded product and its rounding error."""
     (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
     product = x * y
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
 
 
 def _halves(x: Any) -> tuple[Any, Any]:
-    """Split floats into a high and a low part of 26 bits each."""
+    """Split floats into high and low parts of 26 bits each."""
     spread = 134217729.0 * x
     high = spread - (spread - x)
     return high, x - high

@@ -1,9 +1,8 @@
-"""Is a temperature on its scale, or a difference of two temperatures (CF 3.1.2)?
+"""Temperatures on their scale and temperature differences (CF 3.1.2).
 
-Only a temperature on its scale has an offset when its units change. `units_metadata` states the kind; where it is absent,
-cell methods (appendix E), standard names and their modifiers (appendix C) may imply a difference. Without any of these the
-reader takes a unit of temperature alone to be on its scale, and one multiplied by other units to be a difference, as
-UDUNITS does.
+Only a temperature on its scale has an offset in a conversion. `units_metadata` states the kind. Without it, cell methods
+(appendix E), standard names and their modifiers (appendix C) may imply a difference. Without any of these, a pure unit of
+temperature is on its scale, and one multiplied by other units is a difference, as in UDUNITS.
 """
 
 import re
@@ -14,12 +13,12 @@ from typing import Any
 from aggarray.cf.units.udunits import signature
 
 ON_SCALE, DIFFERENCE, UNKNOWN = KINDS = ("on_scale", "difference", "unknown")
-#: Two kinds that exclude each other.
+#: Result of combining a temperature on its scale with a difference.
 MIXED = "mixed"
 
-#: Methods whose result is a difference whatever they are applied to (CF appendix E).
+#: Methods whose result is always a difference (CF appendix E).
 _DIFFERENCES = frozenset(("standard_deviation", "range", "variance", "anomaly_wrt"))
-#: Methods whose result depends on where the scale has its zero: no offset converts it.
+#: Methods whose result depends on the zero of the scale and does not convert by an offset.
 _ABSOLUTE = frozenset(
     (
         *("sum", "sum_of_squares", "root_mean_square", "mean_absolute_value"),
@@ -36,23 +35,23 @@ _STATED = re.compile(r"(?:^|\s)temperature:\s*(\S+)")
 
 @lru_cache(maxsize=4096)
 def has_temperature(units: str | None) -> bool:
-    """Tell whether units involve a unit of temperature, to any power.
+    """Return whether units contain a unit of temperature, to any power.
 
     >>> has_temperature("degC/day"), has_temperature("W m-2")
     (True, False)
     """
-    found = signature(str(units).strip()) if units else None
-    return found is not None and any(word.rstrip("-0123456789") == "K" for word in found.split("."))
+    base = signature(str(units).strip()) if units else None
+    return base is not None and any(word.rstrip("-0123456789") == "K" for word in base.split("."))
 
 
 @lru_cache(maxsize=4096)
 def is_pure(units: str) -> bool:
-    """Tell whether units are of temperature alone."""
+    """Return whether units are a pure unit of temperature."""
     return signature(units.strip()) == "K"
 
 
 def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
-    """Return the kind that attributes give values of some units: one of `KINDS`; None where they state none.
+    """Return the kind of temperature that attributes state or imply, one of `KINDS`; None if there is none.
 
     >>> temperature_of("K", {"cell_methods": "time: standard_deviation"}), temperature_of("K", {}), temperature_of("m", {})
     ('difference', None, None)
@@ -61,17 +60,17 @@ def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
 
 
 def temperature_difference(units: str | None, attrs: Mapping[str, Any]) -> str:
-    """Return the kind of a temperature in words, with the attribute that decides."""
+    """Return the kind of a temperature as text, with the attribute that determines it."""
     kind, reason = _kind(units, *_texts(attrs))
     text = {DIFFERENCE: "a temperature difference", UNKNOWN: "on its scale or a difference"}.get(kind or "", "on its scale")
     return f"{text}: {reason}"
 
 
-def combined(one: str | None, other: str | None) -> str | None:
-    """Return the kind of values that two descriptions share; `MIXED` where these exclude each other."""
-    if one is None or other is None or one == other:
-        return other if one is None else one
-    return UNKNOWN if UNKNOWN in (one, other) else MIXED
+def combined(first: str | None, second: str | None) -> str | None:
+    """Return the kind of temperature that two descriptions share, `MIXED` if they contradict each other."""
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    return UNKNOWN if UNKNOWN in (first, second) else MIXED
 
 
 def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
@@ -86,25 +85,25 @@ def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None
 @lru_cache(maxsize=4096)
 def _kind(units: str | None, metadata: str | None, name: str | None, methods: str | None) -> tuple[str | None, str]:
     """Return the kind of a temperature, and the reason."""
-    # In any case: a difference that is spelled "Difference" is not to be shifted.
+    # Case-insensitive: "Difference" must not get an offset.
     stated = _STATED.search((metadata or "").lower())
     implied = _implied(name, methods)
-    said = f"units_metadata {metadata!r}"
+    attribute = f"units_metadata {metadata!r}"
     if stated is not None and stated[1] == ON_SCALE and implied:
-        return UNKNOWN, f"{said} contradicts {implied}"
+        return UNKNOWN, f"{attribute} contradicts {implied}"
     if stated is not None and stated[1] in KINDS:
         absolute = _absolute(units, methods) if stated[1] == ON_SCALE else None
-        return (UNKNOWN, absolute) if absolute else (stated[1], said)
+        return (UNKNOWN, absolute) if absolute else (stated[1], attribute)
     if stated is not None:
-        return UNKNOWN, f"{said} is none of {', '.join(KINDS)}"
+        return UNKNOWN, f"{attribute} is not one of {', '.join(KINDS)}"
     if implied:
         return DIFFERENCE, implied
     absolute = _absolute(units, methods)
-    return (UNKNOWN, absolute) if absolute else (None, "no attribute says otherwise")
+    return (UNKNOWN, absolute) if absolute else (None, "no attribute states a difference")
 
 
 def _implied(name: str | None, methods: str | None) -> str | None:
-    """Return the attribute that implies a difference, None without one."""
+    """Return the attribute that implies a difference, None if there is none."""
     if not _DIFFERENCES.isdisjoint(_methods(methods)):
         return f"cell_methods {methods!r}"
     first, *modifiers = (name or "").split() or [""]
@@ -120,15 +119,15 @@ def _absolute(units: str | None, methods: str | None) -> str | None:
 
 
 def _methods(text: str | None) -> list[str]:
-    """Return the methods of an attribute ``cell_methods``, without dimensions, comments and climatological words.
+    """Return the methods in ``cell_methods``, without dimensions, comments and climatological words.
 
     >>> _methods("range: mean time: standard_deviation within days (comment: range)")
     ['mean', 'standard_deviation']
     """
-    found, named = [], False
+    methods, after_name = [], False
     plain = re.sub(r"\([^()]*\)", " ", (text or "").lower()).replace(":", ": ")
     for word in plain.split():
-        if named and not word.endswith(":"):
-            found.append(word)
-        named = word.endswith(":")
-    return found
+        if after_name and not word.endswith(":"):
+            methods.append(word)
+        after_name = word.endswith(":")
+    return methods

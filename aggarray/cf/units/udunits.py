@@ -1,4 +1,4 @@
-"""What does UDUNITS say of a unit? Its library is reached through here only, under one lock: it is not safe under threads."""
+"""Access to UDUNITS under one lock, because its library is not thread-safe."""
 
 import os
 import re
@@ -9,19 +9,19 @@ from typing import Any
 import cf_units
 import numpy as np
 
-#: UDUNITS complains on standard error about a factor of zero, as in "(0 - 1)".
+#: A factor of zero, as in "(0 - 1)": UDUNITS writes a message to standard error.
 _ZERO = re.compile(r"(?<![\w.^*@+-])(?<!@ )0+(?:\.0*)?(?![\w.])")
 _BASE = re.compile(r"(?:m|kg|s|A|K|mol|cd)(?:-?\d+)?")
 _lock = threading.RLock()
 # promise: udunits-fork
 if hasattr(os, "register_at_fork"):
-    # A child made while another thread holds it would wait for that thread for ever.
+    # A child that is forked while another thread holds the lock would deadlock.
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @lru_cache(maxsize=4096)
 def _unit(units: str) -> Any:
-    """Return the parsed units, or None if UDUNITS does not know them. Call it under the lock."""
+    """Return the parsed units, None if UDUNITS does not know them. The caller holds the lock."""
     if _ZERO.search(units):
         return None
     try:
@@ -33,7 +33,7 @@ def _unit(units: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def signature(units: str) -> str | None:
-    """Return the product of base units that units measure, scales, offsets and logarithms apart; None if not parsed."""
+    """Return the base units of units, without scale, offset and logarithm; None if they do not parse."""
     with _lock:
         unit = _unit(units)
         definition = None if unit is None else str(unit.definition)
@@ -44,7 +44,7 @@ def signature(units: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def seconds_of(units: str) -> float | None:
-    """Return the length of a unit of time in seconds, None for what is none: zero, negative, shifted or not known.
+    """Return the length of a unit of time in seconds, None for other units and for zero, negative or shifted ones.
 
     >>> seconds_of("common_year"), seconds_of("m"), seconds_of("(0 - 1) s")
     (31536000.0, None, None)
@@ -56,7 +56,7 @@ def seconds_of(units: str) -> float | None:
 
 
 def through_udunits(values: np.ndarray, units: tuple[str, str]) -> np.ndarray:
-    """Convert values of any shape by UDUNITS itself, from the first units to the second, into a new array."""
+    """Convert values of any shape by UDUNITS, from the first units to the second, into a new array."""
     with _lock:
         converted = _unit(units[0]).convert(np.array(values, dtype=np.float64).reshape(-1), _unit(units[1]))
     return np.asarray(converted).reshape(values.shape).astype(np.result_type(values.dtype, np.float64))

@@ -1,4 +1,4 @@
-"""The format of kerchunk references: `FORMAT`."""
+"""Format of kerchunk references."""
 
 from aggarray.formats.kerchunk.format import FORMAT
 

@@ -1,7 +1,8 @@
-"""How are kerchunk references of version 1 expanded that name files through templates, or generate many from one line?
+"""Templates and generators of kerchunk references, version 1.
 
-The expressions between double braces are integers, text, names, arithmetic, ``"%03d" % i`` and templates called with text.
-Jinja would do more than data should: nothing else is understood, and nothing grows beyond what a file may name.
+Expressions between double braces are integers, text, names, arithmetic, ``"%03d" % i`` and calls of templates with text.
+Jinja is not used because it runs code. Any other expression raises ValueError. The number and length of the results are
+bounded.
 """
 
 import ast
@@ -11,70 +12,70 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-#: So many references at most are generated, from so many characters of an expression to so many of a name.
+#: Largest number of generated references, length of an expression and length of a name.
 MOST, _EXPRESSION, _NAME = 1 << 20, 200, 1 << 12
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FORMAT = re.compile(r"[^%]*%0?\d{0,2}[ds][^%]*")
 _LARGEST = 2**63
 
 
-def rendered(text: str, names: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    """Return a text with its expressions replaced; ValueError for one that is not understood.
+def render(text: str, names: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    """Return a text with its expressions replaced. Raises ValueError for an unsupported expression.
 
-    ``templates``: text, itself with expressions of the names that it is called with.
+    ``templates``: texts by name, with expressions of their arguments.
 
-    >>> rendered("{{u}}/{{f(c='x')}}_{{'%03d' % (i + 1)}}.nc", {"i": 4}, {"u": "/data", "f": "a{{c}}"})
+    >>> render("{{u}}/{{f(c='x')}}_{{'%03d' % (i + 1)}}.nc", {"i": 4}, {"u": "/data", "f": "a{{c}}"})
     '/data/ax_005.nc'
     """
     if "{{" not in text:
         return text
     if len(text) > _NAME:
-        raise ValueError(f"a text of {len(text)} characters, of which {_NAME} would do")
-    made = _HOLE.sub(lambda hole: str(_value(_parsed(hole[1]), names, templates)), text)
-    if len(made) > _NAME:
-        raise ValueError(f"{text!r:.60} makes a name of {len(made)} characters, of which {_NAME} would do")
-    return made
+        raise ValueError(f"a text of {len(text)} characters exceeds the limit of {_NAME}")
+    result = _HOLE.sub(lambda hole: str(_evaluate(_parse(hole[1]), names, templates)), text)
+    if len(result) > _NAME:
+        raise ValueError(f"{text!r:.60} gives a name of {len(result)} characters, more than {_NAME}")
+    return result
 
 
-def _parsed(text: str) -> ast.expr:
+def _parse(text: str) -> ast.expr:
     text = text.strip()
     if len(text) > _EXPRESSION:
-        raise ValueError(f"an expression of {len(text)} characters, of which {_EXPRESSION} would do")
+        raise ValueError(f"an expression of {len(text)} characters exceeds the limit of {_EXPRESSION}")
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"the expression {text!r:.60} is not understood") from error
+        raise ValueError(f"invalid expression {text!r:.60}") from error
 
 
-def _value(node: ast.expr, names: Mapping[str, Any], templates: Mapping[str, str]) -> Any:
+def _evaluate(node: ast.expr, names: Mapping[str, Any], templates: Mapping[str, str]) -> Any:
     if isinstance(node, ast.Constant) and type(node.value) in (int, str):
         return _bounded(node.value)
     if isinstance(node, ast.Name):
         if node.id in names:
             return names[node.id]
-        # A template without expressions is a plain text; one with them is called.
+        # A template without expressions is a text. A template with expressions is called.
         if node.id in templates and "{{" not in templates[node.id]:
             return templates[node.id]
-        raise ValueError(f"nothing is called {node.id!r:.60}")
+        raise ValueError(f"unknown name {node.id!r:.60}")
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_integer(_value(node.operand, names, templates))
+        return -_integer(_evaluate(node.operand, names, templates))
     if isinstance(node, ast.BinOp):
-        return _bounded(_operated(node.op, _value(node.left, names, templates), _value(node.right, names, templates)))
+        return _bounded(_operate(node.op, _evaluate(node.left, names, templates), _evaluate(node.right, names, templates)))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in templates and not node.args:
-        given = {k.arg: _value(k.value, names, templates) for k in node.keywords if k.arg is not None}
-        # What it is called with is all that a template knows: it calls no other.
-        return rendered(templates[node.func.id], given, {})
-    raise ValueError(f"the expression {ast.unparse(node)!r:.60} is not understood")
+        arguments = {k.arg: _evaluate(k.value, names, templates) for k in node.keywords if k.arg is not None}
+        # A template sees only its arguments and cannot call another template.
+        return render(templates[node.func.id], arguments, {})
+    raise ValueError(f"unsupported expression {ast.unparse(node)!r:.60}")
 
 
-def _operated(operator: ast.operator, left: Any, right: Any) -> Any:
+def _operate(operator: ast.operator, left: Any, right: Any) -> Any:
     if isinstance(operator, ast.Mod) and isinstance(left, str):
         if _FORMAT.fullmatch(left) is None:
-            raise ValueError(f"the format {left!r:.60} is not understood")
+            raise ValueError(f"unsupported format {left!r:.60}")
         return left % right
     left, right = _integer(left), _integer(right)
     if isinstance(operator, ast.Mod | ast.FloorDiv) and not right:
-        raise ValueError("a division by 0")
+        raise ValueError("division by 0")
     if isinstance(operator, ast.Add):
         return left + right
     if isinstance(operator, ast.Sub):
@@ -85,48 +86,48 @@ def _operated(operator: ast.operator, left: Any, right: Any) -> Any:
         return left // right
     if isinstance(operator, ast.Mod):
         return left % right
-    raise ValueError(f"the operator {type(operator).__name__} is not understood")
+    raise ValueError(f"unsupported operator {type(operator).__name__}")
 
 
 def _integer(value: Any) -> int:
     if type(value) is not int:
-        raise ValueError(f"{value!r:.60} is no whole number")
+        raise ValueError(f"{value!r:.60} is not an integer")
     return value
 
 
 def _bounded(value: Any) -> Any:
     if type(value) is int and abs(value) >= _LARGEST:
-        raise ValueError(f"{value:.3g} is more than 64 bits hold")
+        raise ValueError(f"{value:.3g} is out of range for 64 bits")
     return value
 
 
-def generated(entry: Mapping[str, Any], templates: Mapping[str, str], room: int) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the keys and references that one entry of ``gen`` stands for; ValueError for more than ``room`` of them.
+def generate(entry: Mapping[str, Any], templates: Mapping[str, str], limit: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the keys and references of one entry of ``gen``. Raises ValueError for more than ``limit`` references.
 
     >>> entry = {"key": "tas/{{i}}", "url": "{{u}}", "offset": "{{i * 8}}", "length": "8", "dimensions": {"i": {"stop": 2}}}
-    >>> list(generated(entry, {"u": "a.nc"}, 10))
+    >>> list(generate(entry, {"u": "a.nc"}, 10))
     [('tas/0', ['a.nc', 0, 8]), ('tas/1', ['a.nc', 8, 8])]
     """
     texts = {field: entry[field] for field in ("key", "url", "offset", "length") if field in entry}
     if not {"key", "url"} <= set(texts) or ("offset" in texts) != ("length" in texts):
-        raise ValueError("an entry has key and url, and both of offset and length or neither")
+        raise ValueError("an entry needs key and url, and offset and length both or neither")
     if not all(isinstance(text, str) for text in texts.values()) or not isinstance(entry.get("dimensions"), Mapping):
-        raise ValueError("an entry has text and dimensions")
-    values = {name: _range(given) for name, given in entry["dimensions"].items()}
-    if math.prod(map(len, values.values())) > room:
-        raise ValueError(f"more than {MOST} references from one file's entries")
-    for chosen in product(*values.values()):
-        names = dict(zip(values, chosen, strict=True))
-        made = {field: rendered(text, names, templates) for field, text in texts.items()}
-        place = [int(made["offset"]), int(made["length"])] if "offset" in made else []
-        yield made["key"], [made["url"], *place]
+        raise ValueError("an entry needs fields of text and an object of dimensions")
+    values = {name: _range(stated) for name, stated in entry["dimensions"].items()}
+    if math.prod(map(len, values.values())) > limit:
+        raise ValueError(f"more than {MOST} references are generated")
+    for combination in product(*values.values()):
+        names = dict(zip(values, combination, strict=True))
+        fields = {field: render(text, names, templates) for field, text in texts.items()}
+        byte_range = [int(fields["offset"]), int(fields["length"])] if "offset" in fields else []
+        yield fields["key"], [fields["url"], *byte_range]
 
 
-def _range(given: Any) -> Sequence[Any]:
-    if isinstance(given, list) and all(type(v) in (int, str) for v in given):
-        return given
-    ends = [given.get("start", 0), given.get("stop"), given.get("step", 1)] if isinstance(given, Mapping) else []
+def _range(stated: Any) -> Sequence[Any]:
+    if isinstance(stated, list) and all(type(v) in (int, str) for v in stated):
+        return stated
+    ends = [stated.get("start", 0), stated.get("stop"), stated.get("step", 1)] if isinstance(stated, Mapping) else []
     if not ends or not all(type(v) is int and abs(v) < _LARGEST for v in ends) or not ends[2]:
-        raise ValueError(f"{given!r:.60} is neither a list nor a range")
-    # An empty range, where it runs the other way.
+        raise ValueError(f"{stated!r:.60} is neither a list nor a range")
+    # A range too long to generate gives one that exceeds the limit.
     return range(*ends) if abs(ends[1] - ends[0]) // abs(ends[2]) <= MOST else range(MOST + 1)

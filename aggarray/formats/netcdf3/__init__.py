@@ -1,4 +1,4 @@
-"""The format of netCDF-3 files: `FORMAT`."""
+"""Format of netCDF-3 files."""
 
 from aggarray.formats.netcdf3.format import FORMAT
 

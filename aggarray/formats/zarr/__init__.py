@@ -1,4 +1,4 @@
-"""The format of Zarr stores: `FORMAT`."""
+"""Format of Zarr stores."""
 
 from aggarray.formats.zarr.format import FORMAT
 

@@ -1,4 +1,4 @@
-"""How are the files of an array's chunks named in a Zarr store, and which chunk is meant by a name?"""
+"""Chunk grids and chunk keys of arrays in Zarr stores."""
 
 import math
 import os
@@ -11,15 +11,15 @@ import numpy as np
 
 from aggarray.formats.base import grid_of
 
-#: A dtype: byte order, kind, size, unit of times; or its name.
+#: A dtype as byte order, kind, size and unit of times, or as a name.
 _STATED = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,8}(\[[0-9]{0,8}[a-zA-Z]+\])?|[a-z]+[0-9]{0,3}")
-#: Chunks are numbered in 64 bits.
+#: Largest number of chunks, and length of a dimension.
 MOST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayLayout:
-    """An array as its metadata describe it: ``meta`` is the whole JSON object, ``dtype`` native or that of version 2."""
+    """An array as its metadata describe it. ``meta``: the JSON object; ``dtype``: native, or as stated in version 2."""
 
     version: Literal[2, 3]
     meta: Mapping[str, Any]
@@ -27,34 +27,34 @@ class ArrayLayout:
     dtype: np.dtype[Any]
 
 
-def named(given: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the settings of a codec or the like, which may be a bare name."""
-    if isinstance(given, str):
-        return given, {}
-    settings = given.get("configuration") if isinstance(given, dict) else None
-    name = given.get("name") if isinstance(given, dict) else None
+def parse_named_configuration(stated: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return name and settings of a named configuration, such as a codec. It may be a bare name."""
+    if isinstance(stated, str):
+        return stated, {}
+    settings = stated.get("configuration") if isinstance(stated, dict) else None
+    name = stated.get("name") if isinstance(stated, dict) else None
     if not isinstance(name, str) or not isinstance(settings or {}, dict):
-        raise ValueError(f"damaged metadata: {given!r:.60}")
+        raise ValueError(f"damaged metadata: {stated!r:.60}")
     return name, settings or {}
 
 
 def outer_chunk(layout: ArrayLayout) -> Any:
-    """Return the shape of a chunk, or shard, as the metadata have it."""
+    """Return the shape of a chunk, or of a shard, as the metadata state it."""
     if layout.version == 2:
         return layout.meta.get("chunks")
-    return named(layout.meta.get("chunk_grid"))[1].get("chunk_shape")
+    return parse_named_configuration(layout.meta.get("chunk_grid"))[1].get("chunk_shape")
 
 
-def sides_of(given: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a chunk; ValueError where it is none."""
-    if not isinstance(given, list) or len(given) != len(shape) or not all(type(n) is int and n > 0 for n in given):
-        raise ValueError(f"damaged metadata: chunks {given!r:.60} of shape {shape}")
-    return tuple(given)
+def check_chunk_shape(stated: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the stated shape of a chunk. Raises ValueError for an invalid one."""
+    if not isinstance(stated, list) or len(stated) != len(shape) or not all(type(n) is int and n > 0 for n in stated):
+        raise ValueError(f"damaged metadata: chunks {stated!r:.60} of shape {shape}")
+    return tuple(stated)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How the files of chunks are named: ``lead``, then the position along each dimension, separated.
+    """A chunk key encoding: ``lead``, then the position along each dimension, separated.
 
     >>> Keys("c/", "/").name((0, 1)), Keys("", ".").name(()), Keys("c.", ".").name(())
     ('c/0/1', '0', 'c')
@@ -63,14 +63,14 @@ class Keys:
     lead: str
     separator: str
 
-    def name(self, place: Sequence[int]) -> str:
-        """Return the name of the chunk at a place of the grid."""
-        return self.lead + self.separator.join(map(str, place)) if place else self.lead[:-1] or "0"
+    def name(self, position: Sequence[int]) -> str:
+        """Return the key of the chunk at a position of the grid."""
+        return self.lead + self.separator.join(map(str, position)) if position else self.lead[:-1] or "0"
 
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """What the chunks of an array are named, and which number each has in C order of the ``grid``.
+    """Keys of the chunks of an array, and their numbers in C order of the ``grid``.
 
     >>> numbering = Numbering(Keys("c/", "/"), (2, 4))
     >>> numbering.number("c/1/2"), numbering.number("c/2/0"), numbering.number("c/1")
@@ -82,38 +82,43 @@ class Numbering:
     #: Shape of a chunk, or of a shard.
     chunk: tuple[int, ...] = ()
 
-    def number(self, name: str) -> int | None:
-        """Return the number of a chunk, None where the name is none of a chunk."""
+    def number(self, key: str) -> int | None:
+        """Return the number of a chunk, None if the key is not the key of a chunk."""
         if not self.grid:
-            return 0 if name == self.keys.name(()) else None
-        if not name.startswith(self.keys.lead):
+            return 0 if key == self.keys.name(()) else None
+        if not key.startswith(self.keys.lead):
             return None
-        places = name[len(self.keys.lead) :].split(self.keys.separator)
-        if len(places) != len(self.grid):
+        positions = key[len(self.keys.lead) :].split(self.keys.separator)
+        if len(positions) != len(self.grid):
             return None
         number = 0
-        for side, place in zip(self.grid, places, strict=True):
-            if not (place.isascii() and place.isdecimal() and len(place) < 20 and int(place) < side):
+        for side, position in zip(self.grid, positions, strict=True):
+            if not (position.isascii() and position.isdecimal() and len(position) < 20 and int(position) < side):
                 return None
-            number = number * side + int(place)
+            number = number * side + int(position)
         return number
 
 
 def numbering(layout: ArrayLayout) -> Numbering | None:
-    """Return how the chunks of an array are named, None where nobody knows. ValueError for damaged metadata."""
-    keys = keys_of(layout)
-    if keys is None or (layout.version == 3 and named(layout.meta.get("chunk_grid"))[0] != "regular"):
+    """Return the numbering of an array's chunks, None for an unknown chunk grid or key encoding.
+
+    Raises ValueError for damaged metadata.
+    """
+    keys = key_encoding(layout)
+    if keys is None:
         return None
-    chunk = sides_of(outer_chunk(layout), layout.shape)
+    if layout.version == 3 and parse_named_configuration(layout.meta.get("chunk_grid"))[0] != "regular":
+        return None
+    chunk = check_chunk_shape(outer_chunk(layout), layout.shape)
     grid = grid_of(layout.shape, chunk)
     return Numbering(keys, grid, chunk) if math.prod(grid) <= MOST else None
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The path of the file that holds a chunk, by the chunk's number in C order: made when it is asked for.
+    """Path of the file of a chunk, by chunk number in C order, computed on each call.
 
-    ``grid``: of the chunks; ``per``: how many of them a file holds along each dimension.
+    ``grid``: number of chunks along each dimension; ``per``: number of chunks in a file along each dimension.
 
     >>> paths = Paths("tas", Keys("c/", "/"), (2, 4), (1, 2))
     >>> paths(5), paths(6)
@@ -126,55 +131,57 @@ class Paths:
     per: tuple[int, ...]
 
     def __call__(self, number: int) -> str:
-        """Return the path of a chunk by its number in C order."""
-        place: list[int] = []
-        for side, many in zip(reversed(self.grid), reversed(self.per), strict=True):
-            number, at = divmod(number, side)
-            place.append(at // many)
-        name = self.keys.name(place[::-1])
+        """Return the path of the file of a chunk."""
+        position: list[int] = []
+        for side, per_file in zip(reversed(self.grid), reversed(self.per), strict=True):
+            number, index = divmod(number, side)
+            position.append(index // per_file)
+        name = self.keys.name(position[::-1])
         return f"{self.within}/{name}" if self.within else name
 
 
-def keys_of(layout: ArrayLayout) -> Keys | None:
-    """Return how the chunks of an array are named, None for an unknown encoding."""
+def key_encoding(layout: ArrayLayout) -> Keys | None:
+    """Return the chunk key encoding of an array, None for an unknown one."""
     meta = layout.meta
     if layout.version == 2:
         separator = meta.get("dimension_separator") or "."
         return Keys("", separator) if separator in (".", "/") else None
-    name, settings = named(meta.get("chunk_key_encoding") or "default")
+    name, settings = parse_named_configuration(meta.get("chunk_key_encoding") or "default")
     separator = settings.get("separator", "/" if name == "default" else ".")
     if name not in ("default", "v2") or separator not in (".", "/"):
         return None
     return Keys(f"c{separator}" if name == "default" else "", separator)
 
 
-def listing(folder: str, keys: Keys) -> set[str] | None:
-    """Return the names of the files of a folder, with those of the folders below where names of chunks run through them.
+def list_files(folder: str, keys: Keys) -> set[str] | None:
+    """Return the names of the files of a folder, and of subfolders that chunk keys use.
 
-    None where a folder is a link: it may lead back above, and zarr-python looks for one chunk at a time.
+    None if a subfolder is a link, because links may form a cycle. zarr-python then looks up each chunk.
     """
-    found: set[str] = set()
-    waiting = [""]
-    while waiting:
-        prefix = waiting.pop()
+    names: set[str] = set()
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
         try:
             entries = list(os.scandir(os.path.join(folder, prefix)))
         except (FileNotFoundError, NotADirectoryError):
             continue
         for entry in entries:
             if not entry.is_dir():
-                found.add(prefix + entry.name)
+                names.add(prefix + entry.name)
             elif keys.separator == "/" and (entry.name.isdigit() or entry.name == "c"):
                 if entry.is_symlink():
                     return None
-                waiting.append(f"{prefix}{entry.name}/")
-    return found
+                pending.append(f"{prefix}{entry.name}/")
+    return names
 
 
-def stated_dtype(text: Any) -> np.dtype[Any]:
-    """Return the dtype that metadata state; TypeError or ValueError for what states none: NumPy would evaluate much as Python.
+def parse_dtype(text: Any) -> np.dtype[Any]:
+    """Return the dtype that metadata state. Raises TypeError or ValueError for any other text.
 
-    >>> stated_dtype("<f4"), stated_dtype("int16")
+    The text is checked first because NumPy evaluates some texts as Python expressions.
+
+    >>> parse_dtype("<f4"), parse_dtype("int16")
     (dtype('float32'), dtype('int16'))
     """
     # promise: zarr-dtype-names

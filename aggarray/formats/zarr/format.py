@@ -1,8 +1,8 @@
-"""What does a Zarr store hold, and what are the values of a box?
+"""Reader of Zarr stores of version 2 and 3.
 
-Stores of version 2 and 3: groups nested or not, consolidated or not, and single arrays. The structure is read
-from the JSON metadata, which takes a fraction of the time that opening every array takes; values come through zarr-python.
-A chunk that is not there holds the fill value. Pickled objects are never decoded.
+Stores are groups, nested or not, consolidated or not, or single arrays. The structure is read from the JSON metadata, which is
+faster than opening every array. Values are read by zarr-python. Missing chunks have the fill value. Pickled objects are never
+decoded.
 """
 
 import base64
@@ -37,17 +37,17 @@ from aggarray.formats.base import (
 from aggarray.formats.limits import is_scannable
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
 from aggarray.formats.zarr.chunk_index import chunk_index_of
-from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, stated_dtype
+from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, parse_dtype
 from aggarray.formats.zarr.nodes import Node, files_of, load, lost_arrays, nodes_of
 from aggarray.storage.files import store_mark
 from aggarray.storage.remote import carrier, is_remote, join
 from aggarray.storage.versions import one_version
 
-#: NumPy knows so many dimensions, and attributes that nest deeper say nothing that CF knows.
+#: Largest number of dimensions in NumPy, and largest depth of nested attributes that are kept.
 _MOST_AXES, _DEEPEST = 64, 16
 _MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
-#: Attributes that other software uses to note dimensions and its own bookkeeping.
+#: Attributes of other software with dimensions and bookkeeping.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _BOOKKEEPING = ("_nczarr", "_NCZARR")
 
@@ -59,30 +59,30 @@ _NUMBERS = {
 
 
 def dtype_of(node: Node) -> np.dtype[Any] | str:
-    """Return the stored dtype, or why the array cannot be read."""
+    """Return the stored dtype, or the reason why the array cannot be read."""
     meta = node.meta or {}
-    if _names_pickle(meta):
+    if _uses_pickle(meta):
         return "pickled objects; reading them could run foreign code"
-    given = meta.get("dtype") if node.version == 2 else meta.get("data_type")
+    stated = meta.get("dtype") if node.version == 2 else meta.get("data_type")
     try:
-        dtype = _dtype_2(given, meta) if node.version == 2 else _dtype_3(given)
+        dtype = _dtype_v2(stated, meta) if node.version == 2 else _dtype_v3(stated)
     except LIBRARY_ERRORS:
         dtype = None
     if dtype is None or dtype.kind not in "biufcmMSUT":
-        return f"values of type {given!r:.60}; aggarray reads numbers and text"
+        return f"values of type {stated!r:.60}; aggarray reads numbers and text"
     return dtype
 
 
-def _dtype_2(given: Any, meta: Mapping[str, Any]) -> np.dtype[Any] | None:
-    dtype = stated_dtype(given) if isinstance(given, str) else None
+def _dtype_v2(stated: Any, meta: Mapping[str, Any]) -> np.dtype[Any] | None:
+    dtype = parse_dtype(stated) if isinstance(stated, str) else None
     if dtype is not None and dtype.kind == "O":
         text = any(f.get("id") == "vlen-utf8" for f in meta.get("filters") or ())
         return np.dtypes.StringDType() if text else None
     return dtype
 
 
-def _dtype_3(given: Any) -> np.dtype[Any] | None:
-    name, settings = (given["name"], given.get("configuration") or {}) if isinstance(given, dict) else (given, {})
+def _dtype_v3(stated: Any) -> np.dtype[Any] | None:
+    name, settings = (stated["name"], stated.get("configuration") or {}) if isinstance(stated, dict) else (stated, {})
     if name in _NUMBERS:
         return np.dtype(name)
     if name == "string":
@@ -96,18 +96,18 @@ def _dtype_3(given: Any) -> np.dtype[Any] | None:
     return None
 
 
-def _names_pickle(meta: Any) -> bool:
-    """Tell whether a codec of the metadata, at any depth, unpickles what it reads."""
+def _uses_pickle(meta: Any) -> bool:
+    """Return whether a codec of the metadata, at any depth, is a pickle."""
     if isinstance(meta, dict):
         codec = meta.get("id", meta.get("name"))
         return (isinstance(codec, str) and codec.endswith("pickle")) or any(
-            _names_pickle(v) for k, v in meta.items() if k not in ("attributes", "consolidated_metadata")
+            _uses_pickle(v) for k, v in meta.items() if k not in ("attributes", "consolidated_metadata")
         )
-    return isinstance(meta, list) and any(_names_pickle(v) for v in meta)
+    return isinstance(meta, list) and any(_uses_pickle(v) for v in meta)
 
 
 def shape_of(node: Node) -> tuple[int, ...]:
-    """Return the shape that the metadata of an array claim; ValueError for one that no array has."""
+    """Return the shape in the metadata of an array. Raises ValueError for an invalid shape."""
     shape = (node.meta or {}).get("shape")
     # promise: zarr-shape-bound
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < MOST for n in shape) or len(shape) > _MOST_AXES:
@@ -116,7 +116,7 @@ def shape_of(node: Node) -> tuple[int, ...]:
 
 
 def _dimensions(node: Node, rank: int) -> list[str | None]:
-    """Return the names of an array's dimensions, None for those that have none."""
+    """Return the names of an array's dimensions, None for unnamed ones."""
     names = (node.meta or {}).get("dimension_names") if node.version == 3 else None
     names = names or node.attrs.get(_DIMENSIONS)
     if names is None:
@@ -128,20 +128,20 @@ def _dimensions(node: Node, rank: int) -> list[str | None]:
 
 
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as the other formats give them: text, lists of texts, NumPy scalars and arrays."""
+    """Return attributes as in other formats: text, lists of texts, NumPy scalars and arrays."""
     kept = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
     # promise: zarr-attribute-depth
     return {plain_text(k): _attribute(v) for k, v in kept.items() if not _is_deeper(v, _DEEPEST)}
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Tell whether a value of JSON nests more than so deep."""
+    """Return whether a value of JSON nests deeper than ``most``."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return bool(inner) and (not most or any(_is_deeper(v, most - 1) for v in inner))
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Return a value of JSON, which may escape halves of characters, with plain text in it."""
+    """Return a value of JSON whose texts have no surrogates, which JSON may escape."""
     if isinstance(value, dict):
         return {plain_text(k): _without_surrogates(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -156,15 +156,15 @@ def _attribute(value: Any) -> Any:
     if not numbers or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers):
         return _without_surrogates(value)
     array = np.array(value)
-    # Integers beyond 64 bits stay Python's.
+    # Integers beyond 64 bits stay Python objects.
     return value if array.dtype.kind == "O" else array[()]
 
 
 def _variable(name: str, node: Node, stored: np.dtype[Any], spans: Mapping[str, list[str | None]]) -> Variable:
-    """Describe an array; ``spans``: the dimensions of every array of the store."""
+    """Return the description of an array. ``spans``: dimensions of each array of the store."""
     shape, dimensions = shape_of(node), spans[name]
     attrs = _attributes(node.attrs)
-    # In version 2 the fill value says what is missing; in version 3 the attribute alone does.
+    # The fill value means missing in version 2. In version 3 only the attribute does.
     fill = node.attrs.get("_FillValue", (node.meta or {}).get("fill_value") if node.version == 2 else None)
     if fill is not None and (fill != "" or "_FillValue" in attrs):
         attrs["_FillValue"] = _fill_value(fill, stored)
@@ -173,9 +173,9 @@ def _variable(name: str, node: Node, stored: np.dtype[Any], spans: Mapping[str, 
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value of the array's dtype; what does not decode stays as it is.
+    """Return a fill value of the array's dtype. An invalid value is returned as it is.
 
-    Floats may be numbers, ``"NaN"``, ``"Infinity"``, or, as xarray writes them, base64 of a little-endian double.
+    Floats may be numbers, ``"NaN"``, ``"Infinity"``, or base64 of a little-endian double (xarray).
 
     >>> _fill_value("AAAAAAAA+H8=", np.dtype("f4")), _fill_value(-1, np.dtype("i2"))
     (np.float32(nan), np.int16(-1))
@@ -204,46 +204,47 @@ def _real(value: Any) -> float:
 
 
 class ZarrHandle:
-    """An open Zarr store; arrays are opened once."""
+    """An open Zarr store. Each array is opened once."""
 
     lasting = True
 
     def __init__(self, path: str, nodes: Mapping[str, Node] | None = None):
         self._path = path
-        # Of a remote store what was once fetched.
+        # Nodes of a remote store that were fetched.
         self._nodes = dict(nodes or {})
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
     def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
-        """Return the folder of a variable's array within the store, its metadata and its stored dtype."""
+        """Return the folder of an array in the store, its metadata and its stored dtype."""
         parts = variable.split("/")
         within = "" if (self._load("", variable) or NO_NODE).meta is not None else "/".join(parts)
         # promise: zarr-path-escape
         node = None if {"", ".", ".."} & set(parts) else self._load(within)
         if node is None or node.meta is None:
-            raise NotFoundError(f"{self._path}: no variable {variable!r}; it holds {', '.join(_arrays(self._path))}")
+            arrays = [name or _stem(self._path) for name, other in nodes_of(self._path).items() if other.meta is not None]
+            raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=f"it holds {', '.join(arrays)}")
         dtype = dtype_of(node)
         if isinstance(dtype, str):
-            raise FormatError(f"{self._path}, variable {variable!r}: {dtype}")
+            raise FormatError(dtype, path=self._path, variable=variable)
         return within, node, dtype
 
-    def _load(self, within: str, ahead: str = "") -> Node | None:
-        """Return the node of a folder in the store; ``ahead``: the one that is wanted next."""
+    def _load(self, within: str, prefetch: str = "") -> Node | None:
+        """Return the node of a folder in the store. ``prefetch``: another folder to fetch with it from a remote store."""
         if not is_remote(self._path):
             return load(join(self._path, *within.split("/")))
-        if not {within, ahead} <= set(self._nodes):
-            self._nodes |= nodes_of(self._path, [name for name in (within, ahead) if name])
+        if not {within, prefetch} <= set(self._nodes):
+            self._nodes |= nodes_of(self._path, [name for name in (within, prefetch) if name])
         return self._nodes.get(within)
 
     def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
-        """Return a variable's array and its attributes."""
-        known = self._arrays.get(variable)
-        if known is None:
-            self._arrays[variable] = known = self._opened(variable)
-        return known
+        """Return the array and the attributes of a variable."""
+        cached = self._arrays.get(variable)
+        if cached is None:
+            self._arrays[variable] = cached = self._open_array(variable)
+        return cached
 
-    def _opened(self, variable: str, as_bytes: bool = False) -> tuple[Any, Mapping[str, Any]]:
-        """Open a variable's array; ``as_bytes``: text of variable length undecoded."""
+    def _open_array(self, variable: str, as_bytes: bool = False) -> tuple[Any, Mapping[str, Any]]:
+        """Open the array of a variable. ``as_bytes``: do not decode variable-length text."""
         import zarr
 
         from aggarray.formats.zarr.decoded_sizes import BytesOfText, checked_store
@@ -259,7 +260,7 @@ class ZarrHandle:
             return zarr.open_array(BytesOfText(store), mode="r", zarr_format=node.version), node.attrs
 
     def _stored(self, within: str, node: Node) -> Any:
-        """Return what zarr-python reads the array in a folder from."""
+        """Return the store from which zarr-python reads the array in a folder."""
         import zarr
 
         if is_remote(self._path):
@@ -269,20 +270,20 @@ class ZarrHandle:
         return zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
 
     def values(self, variable: str, box: Box) -> np.ndarray:
-        """Return the values of a box as they are, errors too."""
+        """Return the stored values of a box. Errors are not converted to `FormatError`."""
         array, attrs = self._array(variable)
         joined = len(box) < array.ndim
         if joined:
             box = (*box, slice(0, array.shape[-1], 1))
         with one_version():
             try:
-                found = np.asarray(array[box])
+                values = np.asarray(array[box])
             except UnicodeDecodeError:
-                found = np.asarray(self._opened(variable, as_bytes=True)[0][box])
-        return stored_values(found, attrs, joined, f"{self._path}, variable {variable!r}")
+                values = np.asarray(self._open_array(variable, as_bytes=True)[0][box])
+        return stored_values(values, attrs, joined, f"{self._path}, variable {variable!r}")
 
     def whole(self, variable: Variable) -> np.ndarray | None:
-        """Return all values of a variable, None where a scan takes no such number of bytes; errors name it."""
+        """Return all values of a variable, None if a scan does not read this number of bytes."""
         with naming_errors(self._path, variable.name):
             _, node, dtype = self._node(variable.name)
             if not is_scannable(shape_of(node), dtype.itemsize):
@@ -295,17 +296,17 @@ class ZarrHandle:
             return self.values(variable, box)
 
     def mapped(self, variable: str) -> np.ndarray | None:
-        """Return None: values in chunks do not lie in one piece."""
+        """Return None: chunked values are not contiguous."""
         return None
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return where the values are stored, None for text, times, and codecs that are not known."""
+        """Return the chunk index of a variable, None for text, times and unknown codecs."""
         with naming_errors(self._path, variable):
             within, node, dtype = self._node(variable)
             return chunk_index_of(self._path, within, ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype))
 
     def elsewhere(self, variable: str) -> Sequence[str]:
-        """Return where links within the folder of a variable lead."""
+        """Return the targets of links in the folder of a variable."""
         if is_remote(self._path):
             return ()
         with naming_errors(self._path, variable):
@@ -314,19 +315,15 @@ class ZarrHandle:
             return [os.path.realpath(p) for p in (folder, *entries) if os.path.islink(p)]
 
     def close(self) -> None:
-        """Forget the arrays."""
+        """Drop the opened arrays."""
         self._arrays.clear()
 
 
 NO_NODE = Node(2, None, {})
 
 
-def _arrays(path: str) -> list[str]:
-    return [name or _stem(path) for name, node in nodes_of(path).items() if node.meta is not None]
-
-
 def _stem(path: str) -> str:
-    """Return the name of a store, without its suffix; of one that is all of an archive, the archive's."""
+    """Return the name of a store without its suffix. For a store at the root of an archive it is the archive's name."""
     if is_remote(path):
         member = path.partition("://")[2].partition("::")[0].partition("?")[0]
         path = member.rstrip("/") or carrier(path)
@@ -340,9 +337,9 @@ def structure_of(
     read: Callable[[Variable], np.ndarray | None],
     wanted: Collection[str] | None = None,
 ) -> Structure:
-    """Return what metadata describe, ``read`` giving the values of coordinates; ``name``: of the format.
+    """Return the structure in metadata. ``read``: function that reads coordinates; ``name``: that of the format.
 
-    ``wanted``: which variables' values are read, None for those that a scan reads.
+    ``wanted``: variables whose values are read, None for the default of a scan.
     """
     root = nodes.get("", NO_NODE)
     arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
@@ -364,35 +361,34 @@ def structure_of(
 
 
 class _Zarr:
-    """Zarr stores of version 2 and 3 in folders, local or remote."""
+    """Format of Zarr stores of version 2 and 3 in folders, local or remote."""
 
     name = "Zarr"
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Tell whether a folder holds Zarr metadata."""
+        """Return whether a folder holds Zarr metadata."""
         return not head and bool(store_mark(path, _MARKS))
 
     def scan(self, path: str) -> Structure:
-        """Read the metadata and the coordinates. A store that is one array is a variable named like its folder."""
+        """Read the metadata and the coordinates. A store of one array is a variable named like its folder."""
         nodes = nodes_of(path)
         version = next(iter(nodes.values()), NO_NODE).version
-        found = structure_of(path, f"{self.name}{version}", nodes, ZarrHandle(path, nodes).whole)
-        lost = [
-            (name, "chunks whose metadata (.zarray, zarr.json) are gone; restore them") for name in lost_arrays(path, nodes)
-        ]
-        return replace(found, skipped=(*found.skipped, *lost)) if lost else found
+        structure = structure_of(path, f"{self.name}{version}", nodes, ZarrHandle(path, nodes).whole)
+        reason = "chunks without metadata (.zarray, zarr.json); restore the metadata"
+        lost = [(name, reason) for name in lost_arrays(path, nodes)]
+        return replace(structure, skipped=(*structure.skipped, *lost)) if lost else structure
 
     def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
-        """Read the metadata of the root and of the coordinates wanted, and their values."""
-        nodes, found = nodes_of(path, list(wanted.coordinates)), []
+        """Read the metadata of the root, and metadata and values of the requested coordinates."""
+        nodes, variables = nodes_of(path, list(wanted.coordinates)), []
         root = nodes.get("", NO_NODE)
         for name in wanted.coordinates if root.meta is None else ():
             node = nodes.get(name, NO_NODE)
             stored = dtype_of(node) if node.meta is not None else ""
             if not isinstance(stored, str):
                 with naming_errors(path, name):
-                    found.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
-        return select_partial(path, _attributes(root.attrs), found, wanted, ZarrHandle(path, nodes).whole)
+                    variables.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
+        return select_partial(path, _attributes(root.attrs), variables, wanted, ZarrHandle(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

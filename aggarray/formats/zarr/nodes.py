@@ -1,7 +1,6 @@
-"""Which arrays and groups are in a Zarr store, and what does their metadata say?
+"""Arrays and groups of a Zarr store, and their metadata.
 
-Metadata are JSON, one file per node or consolidated in one file, of version 2 or 3. What is no object where one should be is
-damage.
+Metadata are JSON objects of version 2 or 3, in one file per node or consolidated in one file. Other JSON is damaged.
 """
 
 import json
@@ -16,13 +15,14 @@ from aggarray.formats.base import basename
 from aggarray.storage.files import contents, folders_in
 from aggarray.storage.remote import is_remote, join
 
-#: What chunks are called, or the folder that they are in.
+#: Name of a chunk, or of a folder of chunks.
 _CHUNK = re.compile(r"c|(c\.)?\d+(\.\d+)*")
+_HINT = "write the store's metadata again"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An array or a group as its metadata describes it; ``meta`` is None for a group."""
+    """An array or a group. ``meta``: the JSON object of an array, None for a group."""
 
     version: Literal[2, 3]
     meta: Mapping[str, Any] | None
@@ -30,7 +30,7 @@ class Node:
 
 
 def json_in(folder: str, name: str) -> dict[str, Any] | None:
-    """Return the object in a JSON file of a folder, None where there is no such file."""
+    """Return the object in a JSON file of a folder, None if there is no such file."""
     path = join(folder, name)
     data = contents([path])[0]
     return None if data is None else _parsed(path, data)
@@ -38,125 +38,125 @@ def json_in(folder: str, name: str) -> dict[str, Any] | None:
 
 def _parsed(path: str, data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: damaged JSON ({error}); write the store's metadata again") from error
-    return _object(found, path)
+        raise FormatError(f"damaged JSON ({error})", path=path, hint=_HINT) from error
+    return _object(parsed, path)
 
 
-def _object(found: Any, path: str) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise FormatError(f"{path}: damaged JSON (an object is wanted, not {found!r:.40}); write the store's metadata again")
-    return found
+def _object(value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FormatError(f"damaged JSON ({value!r:.40} is not an object)", path=path, hint=_HINT)
+    return value
 
 
 def load(folder: str) -> Node | None:
-    """Return the node in a folder, None where there is none."""
+    """Return the node in a folder, None if there is none."""
     return load_all([folder])[0]
 
 
 def load_all(folders: Sequence[str], version: int | None = None) -> list[Node | None]:
-    """Return the nodes in folders, None where there is none.
+    """Return the node in each folder, None if there is none.
 
-    ``version``: that of the store, if known: of a remote one nothing else is asked for, and all at once.
+    ``version``: format version of the store, if known. Remote metadata are fetched at once, and only files of this version.
     """
-    known: dict[str, bytes | None] = {}
+    fetched: dict[str, bytes | None] = {}
     if any(map(is_remote, folders)):
         paths = [join(folder, name) for folder in folders for name in _FILES[version or 0]]
-        known = dict(zip(paths, contents(paths), strict=True))
-    return [_node(folder, known) for folder in folders]
+        fetched = dict(zip(paths, contents(paths), strict=True))
+    return [_node(folder, fetched) for folder in folders]
 
 
-#: The metadata of a node in each version, or in one of them.
+#: Metadata files of a node by format version; 0: any version.
 _FILES = {0: ("zarr.json", ".zarray", ".zgroup", ".zattrs"), 2: (".zarray", ".zgroup", ".zattrs"), 3: ("zarr.json",)}
 
 
-def _node(folder: str, known: Mapping[str, bytes | None]) -> Node | None:
+def _node(folder: str, fetched: Mapping[str, bytes | None]) -> Node | None:
     def parsed(name: str) -> dict[str, Any] | None:
         path = join(folder, name)
-        data = known.get(path) if known else contents([path])[0]
+        data = fetched.get(path) if fetched else contents([path])[0]
         return None if data is None else _parsed(path, data)
 
-    third = parsed("zarr.json")
-    if third is not None:
-        return _third(third, folder)
+    meta_v3 = parsed("zarr.json")
+    if meta_v3 is not None:
+        return _node_v3(meta_v3, folder)
     meta = parsed(".zarray")
     return None if meta is None and parsed(".zgroup") is None else Node(2, meta, parsed(".zattrs") or {})
 
 
-def _third(found: Any, path: str) -> Node:
-    found = _object(found, path)
-    if found.get("node_type") not in ("array", "group"):
-        raise FormatError(f"{path}: damaged metadata (neither array nor group); write the store's metadata again")
-    attrs = _object(found.get("attributes") or {}, path)
-    return Node(3, found if found.get("node_type") == "array" else None, attrs)
+def _node_v3(value: Any, path: str) -> Node:
+    meta = _object(value, path)
+    if meta.get("node_type") not in ("array", "group"):
+        raise FormatError("damaged metadata (neither array nor group)", path=path, hint=_HINT)
+    attrs = _object(meta.get("attributes") or {}, path)
+    return Node(3, meta if meta.get("node_type") == "array" else None, attrs)
 
 
 def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
-    """Return every node of a store by its path in it, the root under the empty name.
+    """Return the nodes of a store by path in it. The path of the root is empty.
 
-    ``names``: of those wanted beside the root; others may be left out.
+    ``names``: nodes to return besides the root, None for all. Other nodes may be returned too.
     """
-    third = json_in(path, "zarr.json")
-    inline = None if third is None else third.get("consolidated_metadata")
-    if third is not None and isinstance(inline, dict):
+    root = json_in(path, "zarr.json")
+    inline = None if root is None else root.get("consolidated_metadata")
+    if root is not None and isinstance(inline, dict):
         members = _object(inline.get("metadata"), path)
-        return {"": _third(third, path), **{name: _third(member, path) for name, member in members.items()}}
-    second = None if third is not None else json_in(path, ".zmetadata")
-    if second is not None:
-        return _consolidated(_object(second.get("metadata"), path), path)
+        return {"": _node_v3(root, path), **{name: _node_v3(member, path) for name, member in members.items()}}
+    consolidated = None if root is not None else json_in(path, ".zmetadata")
+    if consolidated is not None:
+        return _nodes_v2(_object(consolidated.get("metadata"), path), path)
     if names is None:
         return dict(_walk([path], [""]))
-    wanted = ("", *names)
-    loaded = load_all([join(path, *name.split("/")) for name in wanted], None if third is None else 3)
-    return {name: node for name, node in zip(wanted, loaded, strict=True) if node is not None}
+    requested = ("", *names)
+    loaded = load_all([join(path, *name.split("/")) for name in requested], None if root is None else 3)
+    return {name: node for name, node in zip(requested, loaded, strict=True) if node is not None}
 
 
 def nodes_in(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
-    """Return every node that metadata describe, of either version: ``entries``: objects by the names of their files."""
-    third = {key.rpartition("/")[0]: _third(value, path) for key, value in entries.items() if basename(key) == "zarr.json"}
-    return {**_consolidated(entries, path), **third}
+    """Return the nodes in metadata of either version. ``entries``: objects by the names of their files."""
+    nodes_v3 = {key.rpartition("/")[0]: _node_v3(value, path) for key, value in entries.items() if basename(key) == "zarr.json"}
+    return {**_nodes_v2(entries, path), **nodes_v3}
 
 
-def _consolidated(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
-    found = {}
+def _nodes_v2(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
+    nodes = {}
     for key, value in entries.items():
-        name, _, kind = key.rpartition("/")
-        if kind in (".zarray", ".zgroup"):
+        name, _, file = key.rpartition("/")
+        if file in (".zarray", ".zgroup"):
             attrs = _object(entries.get(f"{name}/.zattrs" if name else ".zattrs") or {}, path)
-            found[name] = Node(2, _object(value, path) if kind == ".zarray" else None, attrs)
-    return found
+            nodes[name] = Node(2, _object(value, path) if file == ".zarray" else None, attrs)
+    return nodes
 
 
 def _walk(folders: Sequence[str], names: Sequence[str], version: int | None = None) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes in folders of one level, each followed by those below it."""
+    """Yield the nodes in folders of one level, each followed by the nodes below it."""
     for folder, name, node in zip(folders, names, load_all(folders, version), strict=True):
         if node is None:
             continue
         yield name, node
         if node.meta is None:
-            # An array's folder is not listed: it may hold a million chunks.
+            # Folders of arrays are not listed: they may hold a million chunks.
             below = folders_in(folder)
             yield from _walk([join(folder, b) for b in below], [f"{name}/{b}" if name else b for b in below], node.version)
 
 
 def lost_arrays(path: str, nodes: Mapping[str, Node]) -> list[str]:
-    """Return the folders of a local store that have chunks, but no metadata any more."""
+    """Return the folders of a local store that have chunks but no metadata."""
     if is_remote(path):
         return []
-    found = []
+    lost = []
     for group in (name for name, node in nodes.items() if node.meta is None):
         folder = os.path.join(path, group)
         for name in folders_in(folder) if os.path.isdir(folder) else ():
-            whole = f"{group}/{name}" if group else name
-            if whole not in nodes and any(map(_CHUNK.fullmatch, os.listdir(os.path.join(folder, name)))):
+            array = f"{group}/{name}" if group else name
+            if array not in nodes and any(map(_CHUNK.fullmatch, os.listdir(os.path.join(folder, name)))):
                 # promise: zarr-lost-metadata
-                found.append(whole)
-    return found
+                lost.append(array)
+    return lost
 
 
 def files_of(node: Node) -> dict[str, bytes]:
-    """Return the metadata of an array as files of a store have them, by name."""
+    """Return the metadata files of an array by name."""
     if node.version == 3:
         return {"zarr.json": json.dumps(node.meta).encode()}
     return {".zarray": json.dumps(node.meta).encode(), ".zattrs": json.dumps(node.attrs).encode()}

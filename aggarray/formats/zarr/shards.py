@@ -1,4 +1,7 @@
-"""Where in the shards of a Zarr store do chunks lie? At places that the index of each shard gives; they may be shards again."""
+"""Locations of chunks in the shards of a Zarr store.
+
+The index of each shard gives the offset and size of its chunks, which may be shards themselves.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,24 +16,25 @@ import numpy as np
 from aggarray.codecs import Filter, known
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
-from aggarray.formats.zarr.chunk_keys import Keys, Paths, listing, named
+from aggarray.formats.zarr.chunk_keys import Keys, Paths, list_files, parse_named_configuration
 from aggarray.storage import remote
 from aggarray.storage.byte_source import version_source
 from aggarray.storage.files import stat_file
 from aggarray.storage.remote import is_remote, join
 from aggarray.storage.state import Versions
 
-#: What stands in a shard's index for a chunk that is not stored.
+#: Offset and size of a missing chunk in the index of a shard.
 _ABSENT = 2**64 - 1
-#: Remote arrays of more shards are left to zarr-python, which asks for those that it needs.
-_MOST_FAR = 4096
+#: Remote arrays of more shards are read by zarr-python, which requests only the shards it needs.
+_MOST_REMOTE = 4096
+_HINT = "write the store again"
 
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """How bytes become elements, byte order part of ``dtype``.
+    """Codecs of an array. ``dtype`` includes the byte order.
 
-    ``shards``: shape of the chunks in a shard, and its settings; then of the chunks in these, if they are shards themselves.
+    ``shards``: shape of the chunks in a shard, and the settings of its codec; then the same for the next inner level.
     """
 
     dtype: np.dtype[Any]
@@ -39,30 +43,30 @@ class Codecs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
-    """How the index of a shard is written: at its beginning or end, with a checksum or without, and its byte order."""
+class _IndexFormat:
+    """Encoding of the index of a shard: at its start (``first``) or end, with a checksum or without, and dtype."""
 
     first: bool
     checked: bool
     dtype: str
 
     def size(self, count: int) -> int:
-        """Return the bytes of an index of so many chunks."""
+        """Return the bytes of an index of ``count`` chunks."""
         return 16 * count + 4 * self.checked
 
 
-def _index(settings: Mapping[str, Any]) -> _Index | None:
-    steps = [named(step) for step in settings.get("index_codecs") or ()]
+def _index_format(settings: Mapping[str, Any]) -> _IndexFormat | None:
+    steps = [parse_named_configuration(step) for step in settings.get("index_codecs") or ()]
     location = settings.get("index_location", "end")
     names = [name for name, _ in steps]
     if location not in ("start", "end") or names not in (["bytes"], ["bytes", "crc32c"]):
         return None
     dtype = {"little": "<u8", "big": ">u8"}.get(steps[0][1].get("endian") or "little")
-    return None if dtype is None else _Index(location == "start", len(names) == 2, dtype)
+    return None if dtype is None else _IndexFormat(location == "start", len(names) == 2, dtype)
 
 
-class _Places(NamedTuple):
-    """Where chunks lie in shards: their grid, the shape of one, offsets (-1: not stored) and sizes in the file of each."""
+class _ChunkLocations(NamedTuple):
+    """Locations of chunks: their grid, the shape of one, offsets in its file (-1: not stored) and sizes."""
 
     grid: tuple[int, ...]
     chunk: tuple[int, ...]
@@ -70,46 +74,50 @@ class _Places(NamedTuple):
     sizes: np.ndarray
 
 
-def of_shards(store: str, within: str, keys: Keys, shards: ChunkIndex, codecs: Codecs) -> ChunkIndex | None:
-    """Return the innermost chunks, each with its place in a shard; None where an index is not understood."""
-    levels = [(chunk, _index(settings)) for chunk, settings in codecs.shards]
+def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, codecs: Codecs) -> ChunkIndex | None:
+    """Return the chunk index of the innermost chunks, None for an unknown encoding of the shards' indexes."""
+    levels = [(chunk, _index_format(settings)) for chunk, settings in codecs.shards]
     folder = join(store, *within.split("/"))
-    present = _far_names(shards.grid, keys) if is_remote(folder) else listing(folder, keys)
+    present = _remote_names(shards.grid, keys) if is_remote(folder) else list_files(folder, keys)
     if any(index is None or (index.checked and not known((Filter("crc32c"),))) for _, index in levels):
         return None
     if present is None or not shards.shape or not needs_chunk_index(shards.grid, len(present)):
         return None
     files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
     versions = _versions([files[name] for name in present if name in files])
-    there = {path: state.size for path, state in versions.states.items()}
-    sizes = np.array([there.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
-    found = _Places(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
-    most = sum(there.values())
+    lengths = {path: state.size for path, state in versions.states.items()}
+    sizes = np.array([lengths.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
+    located = _ChunkLocations(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
+    most = sum(lengths.values())
     for chunk, index in levels:
-        paths = Paths(folder, keys, found.grid, grid_of(shards.chunk, found.chunk))
-        # A shard that is there has its whole index in it, whatever else is claimed, and shards in it have theirs.
+        paths = Paths(folder, keys, located.grid, grid_of(shards.chunk, located.chunk))
+        # A stored shard contains its index, and the indexes of its inner shards: this bounds the number of chunks.
         if index is None or not needs_chunk_index(grid_of(shards.shape, chunk), most // 16):
             return None
-        indices = int((found.offsets >= 0).sum()) * index.size(math.prod(grid_of(found.chunk, chunk)))
-        if found.grid != shards.grid and indices > most:
+        indexes = int((located.offsets >= 0).sum()) * index.size(math.prod(grid_of(located.chunk, chunk)))
+        if located.grid != shards.grid and indexes > most:
             return None
-        found = _inner_places(shards.shape, found, (chunk, index), paths, versions)
-    raw = math.prod(found.chunk) * shards.dtype.itemsize
-    odd = (found.offsets >= 0) & (found.sizes != raw)
+        located = _inner_locations(shards.shape, located, (chunk, index), paths, versions)
+    raw = math.prod(located.chunk) * shards.dtype.itemsize
+    odd = (located.offsets >= 0) & (located.sizes != raw)
     if not codecs.filters and odd.any():
-        size = int(found.sizes[odd][0])
-        raise FormatError(f"{folder}: damaged: a chunk of {size} bytes in a shard where {raw} should be; write it again")
-    names_of = Paths(within, keys, found.grid, grid_of(shards.chunk, found.chunk))
-    offsets, sizes = found.offsets.ravel(), found.sizes.ravel()
-    return replace(shards, chunk=found.chunk, offsets=offsets, sizes=sizes, names=names_of, versions=versions)
+        size = int(located.sizes[odd][0])
+        raise FormatError(f"damaged: a chunk of {size} bytes in a shard, {raw} expected", path=folder, hint=_HINT)
+    names = Paths(within, keys, located.grid, grid_of(shards.chunk, located.chunk))
+    offsets, sizes = located.offsets.ravel(), located.sizes.ravel()
+    return replace(shards, chunk=located.chunk, offsets=offsets, sizes=sizes, names=names, versions=versions)
 
 
-def _inner_places(
-    shape: tuple[int, ...], shards: _Places, level: tuple[tuple[int, ...], _Index], paths: Paths, versions: Versions
-) -> _Places:
-    """Return the places of the chunks in shards; ``level``: their shape, and how the index of a shard is written.
+def _inner_locations(
+    shape: tuple[int, ...],
+    shards: _ChunkLocations,
+    level: tuple[tuple[int, ...], _IndexFormat],
+    paths: Paths,
+    versions: Versions,
+) -> _ChunkLocations:
+    """Return the locations of the chunks in shards.
 
-    ``paths``: of the file that each shard is in; ``versions``: what these are like.
+    ``level``: shape of the chunks, encoding of the index of a shard; ``paths``: file of each shard; ``versions``: file states.
     """
     chunk, index = level
     if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
@@ -117,46 +125,47 @@ def _inner_places(
     grid, per = grid_of(shape, chunk), grid_of(shards.chunk, chunk)
     offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
     numbers = np.flatnonzero(shards.offsets >= 0)
-    cells = zip(*np.unravel_index(numbers, shards.grid), strict=True)
+    positions = zip(*np.unravel_index(numbers, shards.grid), strict=True)
     columns = (shards.offsets.ravel()[numbers].tolist(), shards.sizes.ravel()[numbers].tolist())
-    spots = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
-    indices = _index_bytes(spots, index, index.size(math.prod(per)), versions)
-    for cell, spot, data in zip(cells, spots, indices, strict=True):
-        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(cell, per, grid, strict=True)]
-        box: Box = tuple(slice(start, stop) for start, stop in ends)
-        part: Box = tuple(slice(0, stop - start) for start, stop in ends)
-        found = _places(spot[0], (spot[2], data), index, per)
-        own = found[0][part]
-        offsets[box], sizes[box] = np.where(own < 0, -1, own + spot[1]), found[1][part]
-    return _Places(grid, chunk, offsets, sizes)
+    stored = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
+    indexes = _read_indexes(stored, index, index.size(math.prod(per)), versions)
+    for position, (path, start, length), data in zip(positions, stored, indexes, strict=True):
+        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(position, per, grid, strict=True)]
+        box: Box = tuple(slice(first, last) for first, last in ends)
+        part: Box = tuple(slice(0, last - first) for first, last in ends)
+        entries = _parse_index(path, (length, data), index, per)
+        own = entries[0][part]
+        offsets[box], sizes[box] = np.where(own < 0, -1, own + start), entries[1][part]
+    return _ChunkLocations(grid, chunk, offsets, sizes)
 
 
 def chunks_in_shard(path: str, data: Any, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
-    """Return offset and size of each chunk in the bytes of a shard, once; nothing where the index is not understood.
+    """Return the distinct offsets and sizes of chunks in the bytes of a shard, none for an unknown encoding of the index.
 
-    ``settings``: the configuration of the shards, ``outer``: the shape of one. FormatError where the index is damaged.
+    ``settings``: configuration of the codec; ``outer``: shape of the shard. Raises FormatError for a damaged index.
     """
-    index, per = _index(settings), grid_of(outer, settings["chunk_shape"])
+    index, per = _index_format(settings), grid_of(outer, settings["chunk_shape"])
     if index is None:
         return []
     size = index.size(math.prod(per))
     if size > len(data):
-        raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the shard {len(data)}; write it again")
-    found = _places(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
-    places = np.unique(found.reshape(2, -1), axis=1)
-    offsets, sizes = places[:, places[0] >= 0].tolist()
+        what = f"truncated: the index of a shard has {size} bytes, the shard {len(data)}"
+        raise FormatError(what, path=path, hint=_HINT)
+    entries = _parse_index(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
+    distinct = np.unique(entries.reshape(2, -1), axis=1)
+    offsets, sizes = distinct[:, distinct[0] >= 0].tolist()
     # promise: shard-overlapping-chunks
     if sum(sizes) > len(data):
-        raise FormatError(f"{path}: damaged: chunks that lie upon each other in a shard; write it again")
+        raise FormatError("damaged: overlapping chunks in a shard", path=path, hint=_HINT)
     return list(zip(offsets, sizes, strict=True))
 
 
 def is_index(start: int | None, data: Any, settings: Mapping[str, Any], outer: Sequence[int]) -> bool:
-    """Tell whether bytes of a shard are its index; ``start``: where they lie, None at the end.
+    """Return whether a part of a shard is its index. ``start``: offset of the part, None for the end of the shard.
 
-    ValueError for chunks that lie upon an index at the beginning: they would be taken for it.
+    Raises ValueError for a chunk that overlaps an index at the start.
     """
-    index, per = _index(settings), grid_of(outer, settings["chunk_shape"])
+    index, per = _index_format(settings), grid_of(outer, settings["chunk_shape"])
     if index is None or start is None or not index.first:
         return start is None
     if start or len(data) != index.size(math.prod(per)):
@@ -164,70 +173,74 @@ def is_index(start: int | None, data: Any, settings: Mapping[str, Any], outer: S
     pairs = np.frombuffer(data, index.dtype, 2 * math.prod(per)).reshape(-1, 2)
     # promise: shard-index-overlap
     if (pairs[:, 0] < len(data)).any():
-        raise ValueError("damaged: a chunk that lies upon the index of its shard; write it again")
+        raise ValueError(f"damaged: a chunk overlaps the index of its shard; {_HINT}")
     return True
 
 
-def _far_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
-    """Return the names that the shards of a remote array may have, which nobody lists; None for too many to ask for each."""
-    return [keys.name(place) for place in np.ndindex(grid)] if math.prod(grid) <= _MOST_FAR else None
+def _remote_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
+    """Return the possible names of shards of a remote array, None if there are too many for a request each."""
+    return [keys.name(position) for position in np.ndindex(grid)] if math.prod(grid) <= _MOST_REMOTE else None
 
 
 def _versions(paths: Sequence[str]) -> Versions:
-    """Return what files are like, of those that are there."""
+    """Return the states of the files that exist."""
     remote.prefetch_states(paths)
-    found = Versions()
+    versions = Versions()
     for path in paths:
         with suppress(FileNotFoundError):
-            there = stat_file(path)
-            found.states[path] = there
+            status = stat_file(path)
+            versions.states[path] = status.mtime_ns, status.st_size, status.st_ino
             if is_remote(path) and (tag := remote.status(path).tag):
-                found.tags[path] = tag
-    return found
+                versions.tags[path] = tag
+    return versions
 
 
-def _index_bytes(shards: Sequence[tuple[str, int, int]], index: _Index, size: int, versions: Versions) -> Sequence[bytes]:
-    """Return the bytes of the index of each shard, as the shards are; ``shards``: path, offset in the file and size of each."""
-    wanted = []
+def _read_indexes(
+    shards: Sequence[tuple[str, int, int]], index: _IndexFormat, size: int, versions: Versions
+) -> Sequence[bytes]:
+    """Return the bytes of the index of each shard. ``shards``: path, offset in the file and size of each."""
+    ranges = []
     for path, offset, length in shards:
         if size > length:
-            raise FormatError(f"{path}: truncated: the index of a shard has {size} bytes, the shard {length}; write it again")
-        wanted.append((path, offset if index.first else offset + length - size, size))
-    if any(is_remote(path) for path, *_ in wanted):
-        paths, starts, sizes = (list(column) for column in zip(*wanted, strict=True))
+            what = f"truncated: the index of a shard has {size} bytes, the shard {length}"
+            raise FormatError(what, path=path, hint=_HINT)
+        ranges.append((path, offset if index.first else offset + length - size, size))
+    if any(is_remote(path) for path, *_ in ranges):
+        paths, starts, sizes = (list(column) for column in zip(*ranges, strict=True))
         pieces = remote.read_pieces(paths, starts, sizes, versions.tags)
-        gone = next((path for path, piece in zip(paths, pieces, strict=True) if piece is None), None)
-        if gone is not None:
-            raise MissingFileError(f"{gone}: no such file; write the store again")
+        missing = next((path for path, piece in zip(paths, pieces, strict=True) if piece is None), None)
+        if missing is not None:
+            raise MissingFileError("no such file", path=missing, hint=_HINT)
         return [bytes(piece) for piece in pieces if piece is not None]
-    found: list[bytes] = []
-    for path, own in groupby(wanted, itemgetter(0)):
+    indexes: list[bytes] = []
+    for path, own in groupby(ranges, itemgetter(0)):
         with version_source(path, versions) as source:
-            found += map(bytes, source.read_ranges([(start, size) for _, start, size in own]))
-    return found
+            indexes += map(bytes, source.read_ranges([(start, size) for _, start, size in own]))
+    return indexes
 
 
-def _places(path: str, shard: tuple[int, bytes], index: _Index, per: tuple[int, ...]) -> np.ndarray:
-    """Return offsets (-1: not stored) and sizes of the chunks of one shard, shape (2, *per). FormatError where damaged."""
+def _parse_index(path: str, shard: tuple[int, bytes], index: _IndexFormat, per: tuple[int, ...]) -> np.ndarray:
+    """Return offsets (-1: not stored) and sizes of the chunks of a shard, shape (2, *per). FormatError for a damaged index."""
     count, (length, data) = math.prod(per), shard
     # promise: shard-index-checksum
-    if index.checked and not _agrees(data):
-        raise FormatError(f"{path}: damaged: the checksum of the shard's index does not agree; write it again")
+    if index.checked and not _checksum_matches(data):
+        raise FormatError("damaged: checksum mismatch in the index of a shard", path=path, hint=_HINT)
     pairs = np.frombuffer(data, index.dtype, 2 * count).reshape(count, 2)
     absent = (pairs == _ABSENT).all(axis=1)
     wrong = ~absent & (
         (pairs[:, 1] == 0) | (pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length))
     )
     if wrong.any():
-        offset, bytes_ = pairs[wrong][0].tolist()
-        raise FormatError(f"{path}: damaged: a chunk of {bytes_} bytes at {offset} of {length} bytes; write it again")
-    found = pairs.T.astype(np.int64)
-    found[0, absent], found[1, absent] = -1, 0
-    return found.reshape(2, *per)
+        offset, size = pairs[wrong][0].tolist()
+        what = f"damaged: a chunk of {size} bytes at offset {offset} in a shard of {length} bytes"
+        raise FormatError(what, path=path, hint=_HINT)
+    entries = pairs.T.astype(np.int64)
+    entries[0, absent], entries[1, absent] = -1, 0
+    return entries.reshape(2, *per)
 
 
-def _agrees(data: bytes) -> bool:
-    """Tell whether the last four bytes are the CRC-32C of those before."""
+def _checksum_matches(data: bytes) -> bool:
+    """Return whether the last four bytes are the CRC-32C of the bytes before."""
     import google_crc32c
 
     return int(google_crc32c.value(data[:-4])) == int.from_bytes(data[-4:], "little")

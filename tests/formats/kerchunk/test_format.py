@@ -1,4 +1,4 @@
-"""Are kerchunk references read as the files that they point into? Against those files, zarr-python and NumPy."""
+"""Tests of kerchunk references against the referenced files, zarr-python and NumPy."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ BOTH = [f"both.{kind}.json" for kind in KINDS]
 
 
 def expected() -> dict[str, np.ndarray]:
-    """Return what `tas` and `pr` read as, both years."""
+    """Return the values of `tas` and `pr` in both years."""
     tas, pr = (np.concatenate(parts) for parts in zip(*map(values, range(2)), strict=True))
     return {
         "tas": np.where(tas == np.float32(1e20), np.float32(np.nan), tas),
@@ -52,7 +52,7 @@ def named(*dimensions: str, **more: Any) -> str:
 
 
 def simple(chunks: Mapping[str, Any], meta: str | None = None) -> dict[str, Any]:
-    """Return references to one array `x` of four doubles in two chunks, with these chunks."""
+    """Return references to an array `x` of four doubles in two chunks."""
     refs = {".zgroup": '{"zarr_format": 2}', "x/.zarray": meta or array([4], [2]), "x/.zattrs": named("n")}
     return {**refs, **{f"x/{key}": value for key, value in chunks.items()}}
 
@@ -73,7 +73,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", [*BOTH, *TABLES, "virtualizarr.json"])
-def test_references_of_other_programs_read_as_their_files(name: str) -> None:
+def test_references_of_other_programs(name: str) -> None:
     if name.endswith(".parq"):
         pytest.importorskip("pyarrow")
     agg = aa.open(FOLDER / name)
@@ -92,7 +92,7 @@ def test_references_of_other_programs_read_as_their_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_several_references_join_like_files(kind: str) -> None:
+def test_several_references_join(kind: str) -> None:
     agg = aa.open(str(FOLDER / f"y*.{kind}.json"))
     assert agg["tas"].pmshape == (2,)
     for variable, truth in expected().items():
@@ -101,7 +101,7 @@ def test_several_references_join_like_files(kind: str) -> None:
     np.testing.assert_array_equal(mixed["pr"][...], expected()["pr"])
 
 
-def test_references_beside_data_are_passed_over_unless_named(tmp_path: Path) -> None:
+def test_references_beside_data_are_skipped_unless_named(tmp_path: Path) -> None:
     for name in ("y0.nc4", "y0.nc4.json"):
         shutil.copy(FOLDER / name, tmp_path)
     agg = aa.open(tmp_path)
@@ -111,7 +111,7 @@ def test_references_beside_data_are_passed_over_unless_named(tmp_path: Path) -> 
     assert aa.open([tmp_path / "y0.nc4", tmp_path / "y0.nc4.json"]).skipped == ()
 
 
-def test_an_index_of_references_is_saved_and_appended_to(tmp_path: Path) -> None:
+def test_save_and_append_index_of_references(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "refs")
     first = aa.open(tmp_path / "refs" / "y0.nc4.json")
     first.save(tmp_path / "index.nca")
@@ -124,7 +124,7 @@ def test_an_index_of_references_is_saved_and_appended_to(tmp_path: Path) -> None
     np.testing.assert_array_equal(travelled[...], expected()["pr"])
 
 
-def test_tables_of_chunks_travel() -> None:
+def test_chunk_index_is_pickled() -> None:
     table = open_file(FOLDER / "both.nc4.json").chunks("pr")
     assert table is not None
     again = pickle.loads(pickle.dumps(table))
@@ -133,7 +133,7 @@ def test_tables_of_chunks_travel() -> None:
     assert [again.names(n) for n in stored] == [table.names(n) for n in stored]
 
 
-# The two versions of JSON, and what chunks can be
+# Versions of JSON, forms of chunks
 
 
 def test_version_0_is_a_plain_mapping(tmp_path: Path, data: Path) -> None:
@@ -142,7 +142,7 @@ def test_version_0_is_a_plain_mapping(tmp_path: Path, data: Path) -> None:
     assert aa.open(path)["x"][...].tolist() == [1.0, 2.0, -1.0, -2.0]
 
 
-def test_text_is_the_bytes_of_a_chunk(tmp_path: Path) -> None:
+def test_inline_text(tmp_path: Path) -> None:
     path = reference(tmp_path / "t.json", simple({"0": "ab"}, array([2], [2], "|u1")))
     assert aa.open(path)["x"][...].tolist() == [97, 98]
 
@@ -168,12 +168,12 @@ def test_templates_and_generators_are_expanded(tmp_path: Path, data: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["data.bin", "./data.bin", "file://{folder}/data.bin", "{folder}/data.bin"])
-def test_files_are_named_relative_to_the_references_or_absolutely(tmp_path: Path, data: Path, name: str) -> None:
+def test_relative_and_absolute_file_names(tmp_path: Path, data: Path, name: str) -> None:
     path = reference(tmp_path / "r.json", simple({"1": [name.format(folder=tmp_path), 16, 16]}))
     assert aa.open(path)["x"][2:].tolist() == [2.0, 3.0]
 
 
-def test_whole_files_are_chunks(tmp_path: Path) -> None:
+def test_references_to_entire_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(np.array([1, 2], "<f8").tobytes())
     import zlib
 
@@ -183,21 +183,21 @@ def test_whole_files_are_chunks(tmp_path: Path) -> None:
     assert aa.open(reference(tmp_path / "b.json", simple({"1": ["b"]}, meta)))["x"].read().tolist()[2:] == [3.0, 4.0]
 
 
-def test_what_is_not_named_is_not_stored(tmp_path: Path, data: Path) -> None:
+def test_chunks_without_reference_are_missing(tmp_path: Path, data: Path) -> None:
     path = reference(tmp_path / "r.json", simple({"1": ["data.bin", 0, 16]}, array([4], [2], fill_value=-5.0)))
     assert aa.open(path)["x"].read(masked=True).tolist() == [None, None, 0.0, 1.0]
 
 
-def test_a_file_that_is_gone_is_an_error_or_missing(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     meta = array([4], [2], filters=[{"id": "zlib", "level": 1}])
     for number, form in enumerate((None, meta)):
         path = reference(tmp_path / f"{number}.json", simple({"0": ["gone.bin", 0, 16], "1": encoded(1, 2)}, form))
         with pytest.raises(aa.MissingFileError, match=r"gone\.bin: no such file"):
             aa.open(path)["x"][:2]
         assert np.isnan(aa.open(path, missing="fill")["x"][:2]).all()
-    whole = reference(tmp_path / "w.json", simple({"0": ["gone.bin"]}, array([2], [2], filters=[{"id": "zlib", "level": 1}])))
+    entire = reference(tmp_path / "w.json", simple({"0": ["gone.bin"]}, array([2], [2], filters=[{"id": "zlib", "level": 1}])))
     with pytest.raises(aa.MissingFileError, match=r"gone\.bin"):
-        aa.open(whole)["x"][...]
+        aa.open(entire)["x"][...]
 
 
 def test_large_chunks_without_codecs_are_read_in_part(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_text_and_scalars(tmp_path: Path) -> None:
     assert agg["one"][...] == 7
 
 
-# Against zarr-python, whatever the store
+# Against zarr-python
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -268,17 +268,17 @@ def test_stores_of_zarr_python_by_reference(
             refs[key] = ["all.bin", len(single), path.stat().st_size]
             single += path.read_bytes()
     (folder / "all.bin").write_bytes(single)
-    found = aa.open(reference(folder / "r.json", refs))["x"]
-    np.testing.assert_array_equal(found.read(masked=True).data, truth)
+    x = aa.open(reference(folder / "r.json", refs))["x"]
+    np.testing.assert_array_equal(x.read(masked=True).data, truth)
     if truth.size:
         key = tuple(slice(n - 1, None, -2) for n in shape)
-        np.testing.assert_array_equal(found.read(key), truth[key])
+        np.testing.assert_array_equal(x.read(key), truth[key])
 
 
-# Which files may be read
+# Roots
 
 
-def test_roots_hold_for_the_files_that_are_named(tmp_path: Path, data: Path) -> None:
+def test_roots_of_referenced_files(tmp_path: Path, data: Path) -> None:
     refs = tmp_path / "refs"
     path = reference(refs / "r.json", simple({"0": ["../data.bin", 0, 16], "1": encoded(1, 2)}))
     assert aa.open(path)["x"][0] == 0
@@ -287,7 +287,7 @@ def test_roots_hold_for_the_files_that_are_named(tmp_path: Path, data: Path) -> 
         aa.open(path, roots=[refs])["x"][0]
 
 
-def test_roots_hold_for_links(tmp_path: Path, data: Path) -> None:
+def test_roots_of_links(tmp_path: Path, data: Path) -> None:
     refs = tmp_path / "refs"
     path = reference(refs / "r.json", simple({"0": ["link", 0, 16]}))
     os.symlink(data, refs / "link")
@@ -295,7 +295,7 @@ def test_roots_hold_for_links(tmp_path: Path, data: Path) -> None:
         aa.open(path, roots=[refs])["x"][0]
 
 
-def test_a_scan_reads_no_coordinate_outside_the_roots(tmp_path: Path, data: Path) -> None:
+def test_scan_reads_no_coordinate_outside_roots(tmp_path: Path, data: Path) -> None:
     refs = {**simple({"0": encoded(1, 2), "1": encoded(3, 4)}), "n/.zarray": array([4], [4]), "n/.zattrs": named("n")}
     path = reference(tmp_path / "refs" / "r.json", {**refs, "n/0": ["../data.bin", 0, 32]})
     assert {v.name: v.values for v in scan(path).variables}["n"] is None
@@ -304,19 +304,19 @@ def test_a_scan_reads_no_coordinate_outside_the_roots(tmp_path: Path, data: Path
         aa.open(path, roots=[tmp_path / "refs"])
 
 
-def test_decreasing_coordinates_in_other_files_are_seen(tmp_path: Path) -> None:
+def test_decreasing_coordinates_in_other_files(tmp_path: Path) -> None:
     (tmp_path / "n.bin").write_bytes(np.array([4.0, 3, 2, 1]).tobytes())
     refs = {**simple({"0": encoded(1, 2), "1": encoded(3, 4)}), "n/.zarray": array([4], [4]), "n/.zattrs": named("n")}
     assert aa.open(reference(tmp_path / "r.json", {**refs, "n/0": ["n.bin", 0, 32]}))["x"].directions == (False,)
 
 
-def test_remote_files_are_named_by_local_references_only_with_roots(tmp_path: Path) -> None:
+def test_remote_files_in_local_references_need_roots(tmp_path: Path) -> None:
     path = reference(tmp_path / "r.json", simple({"0": ["s3://bucket/a.nc", 0, 16]}))
     with pytest.raises(aa.IndexFileError, match=r"r\.json.*names s3://bucket/a\.nc, elsewhere .* roots="):
         aa.open(path)["x"][:2]
 
 
-# What makes no sense
+# Invalid references
 
 HOSTILE: dict[str, tuple[Any, str]] = {
     "negative offset": (simple({"0": ["data.bin", -8, 16]}), r"key 'x/0': 16 bytes at offset -8"),
@@ -329,21 +329,21 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     ),
     "a cut chunk": (simple({"0": ["data.bin", 0, 9]}), r"variable 'x'"),
     "base64 garbage": (simple({"0": "base64:@@@"}), r"key 'x/0': damaged base64"),
-    "no reference": (simple({"0": ["data.bin", 8]}), r"key 'x/0': .* is no reference"),
-    "a number": (simple({"0": 5}), r"key 'x/0': 5 is no reference"),
+    "no reference": (simple({"0": ["data.bin", 8]}), r"key 'x/0': .* is not a reference"),
+    "a number": (simple({"0": 5}), r"key 'x/0': 5 is not a reference"),
     "text for an offset": (simple({"0": ["data.bin", "8", 16]}), r"key 'x/0'"),
-    "no name": (simple({"0": ["", 0, 16]}), r"key 'x/0': '' is no name of a file"),
+    "no name": (simple({"0": ["", 0, 16]}), r"key 'x/0': '' is not a file name"),
     "a null character": (simple({"0": ["a\0b", 0, 16]}), r"key 'x/0'"),
     "damaged metadata": (simple({}, "{"), r"key 'x/\.zarray': damaged JSON"),
-    "metadata elsewhere": ({"x/.zarray": ["data.bin", 0, 8]}, r"key 'x/\.zarray': metadata are objects"),
+    "metadata in a file": ({"x/.zarray": ["data.bin", 0, 8]}, r"key 'x/\.zarray': metadata must be objects"),
     "chunks of nothing": (simple({}, array([4], [0])), r"variable 'x'.*chunks"),
     "chunks of terabytes": (simple({"0": "a"}, array([4], [2**40])), r"key 'x/\.zarray': chunks of"),
-    "no arrays": ({".zattrs": "{}"}, r"no kerchunk references"),
+    "no arrays": ({".zattrs": "{}"}, r"not kerchunk references"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_nonsense_is_an_error_that_names_file_and_key(tmp_path: Path, data: Path, case: str) -> None:
+def test_invalid_references_raise_errors_with_file_and_key(tmp_path: Path, data: Path, case: str) -> None:
     refs, message = HOSTILE[case]
     path = reference(tmp_path / "bad.json", refs)
     with pytest.raises(aa.AggarrayError, match=message) as caught:
@@ -355,14 +355,14 @@ def test_nonsense_is_an_error_that_names_file_and_key(tmp_path: Path, data: Path
 GENERATORS: dict[str, tuple[dict[str, Any], str]] = {
     "too many": ({"dimensions": {"i": {"stop": 10**7}}}, "more than 1048576"),
     "far too many": ({"dimensions": {"i": {"stop": 2**62}, "j": {"stop": 2**62}}}, "more than 1048576"),
-    "a power": ({"offset": "{{9 ** 9 ** 9}}"}, "Pow is not understood"),
+    "a power": ({"offset": "{{9 ** 9 ** 9}}"}, "unsupported operator Pow"),
     "a product": ({"offset": "{{" + " * ".join(["999999999"] * 9) + "}}"}, "64 bits"),
-    "a wide format": ({"url": "{{'%9999999999d' % i}}"}, "format .* is not understood"),
-    "code": ({"url": "{{().__class__}}"}, "not understood"),
-    "recursion": ({"url": "{{f(c=1)}}"}, "not understood|nothing is called"),
+    "a wide format": ({"url": "{{'%9999999999d' % i}}"}, "unsupported format"),
+    "code": ({"url": "{{().__class__}}"}, "unsupported expression"),
+    "recursion": ({"url": "{{f(c=1)}}"}, "unsupported expression"),
     "deep nesting": ({"offset": "{{" + "(" * 90 + "1" + ")" * 90 + "}}"}, ""),
     "deeper nesting": ({"offset": "{{" + "-" * 5000 + "1}}"}, "characters"),
-    "an unknown name": ({"url": "{{who}}"}, "nothing is called 'who'"),
+    "an unknown name": ({"url": "{{who}}"}, "unknown name 'who'"),
     "a division by 0": ({"offset": "{{i // 0}}"}, "division by 0"),
     "no length": ({"length": None}, "text|both"),
     "a step of 0": ({"dimensions": {"i": {"stop": 3, "step": 0}}}, "neither a list nor a range"),
@@ -377,11 +377,11 @@ def test_generators_are_bounded(tmp_path: Path, data: Path, case: str) -> None:
     if not message:
         aa.open(path)
         return
-    with pytest.raises(aa.FormatError, match=rf"bad\.json, key 'gen\[0\]': .*({message})"):
+    with pytest.raises(aa.FormatError, match=rf"bad\.json: key 'gen\[0\]': .*({message})"):
         aa.open(path)
 
 
-def test_large_pieces_without_codecs_are_read_in_part(tmp_path: Path) -> None:
+def test_huge_chunks_without_codecs_are_read_in_part(tmp_path: Path) -> None:
     size = 5 << 30
     with open(tmp_path / "sparse.bin", "wb") as file:
         file.truncate(size)
@@ -393,7 +393,7 @@ def test_large_pieces_without_codecs_are_read_in_part(tmp_path: Path) -> None:
     assert aa.open(path)["x"][-1, -2:].tolist() == [0.0, 3.0]
 
 
-def test_a_huge_array_of_which_little_is_stored_takes_no_memory(tmp_path: Path) -> None:
+def test_huge_sparse_array_takes_no_memory(tmp_path: Path) -> None:
     n = 10**7
     meta = array([n, n], [1, 2], fill_value=-1.0)
     refs = {**simple({f"{n - 1}.{n // 2 - 1}": encoded(8, 9)}, meta), "x/.zattrs": named("n", "m")}
@@ -405,7 +405,7 @@ def test_a_huge_array_of_which_little_is_stored_takes_no_memory(tmp_path: Path) 
         aa.open(reference(tmp_path / "long.json", simple({"0": encoded(8, 9)}, meta)))
 
 
-def test_a_claim_of_one_huge_chunk_takes_no_memory(tmp_path: Path) -> None:
+def test_declared_huge_chunk_takes_no_memory(tmp_path: Path) -> None:
     n = 10**9
     meta = array([n], [n], fill_value=None)
     path = reference(tmp_path / "one.json", simple({"0": ["data.bin", 0, 8]}, meta))
@@ -420,14 +420,14 @@ def test_a_claim_of_one_huge_chunk_takes_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', "{}", "[1]", '{"refs": 5}', '{"refs": {}', "{" * 3000 + '"refs":'])
-def test_other_json_is_no_data(tmp_path: Path, text: str) -> None:
+def test_other_json_raises_format_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(aa.FormatError, match=r"other\.json"):
         aa.open(path)
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
+def test_unknown_version(tmp_path: Path) -> None:
     path = tmp_path / "new.json"
     path.write_text(json.dumps({"version": 7, "refs": simple({})}))
     with pytest.raises(aa.FormatError, match="version 7"):
@@ -470,13 +470,13 @@ def test_tables_without_some_columns(tmp_path: Path, data: Path) -> None:
         ({"path": ["data.bin"], "offset": ["a"], "size": [16]}, "damaged table"),
     ],
 )
-def test_damaged_tables_are_errors(tmp_path: Path, data: Path, columns: dict[str, Any], message: str) -> None:
+def test_damaged_tables_raise_format_error(tmp_path: Path, data: Path, columns: dict[str, Any], message: str) -> None:
     path = tables(tmp_path / "r.parq", columns)
     with pytest.raises(aa.FormatError, match=rf"refs\.0\.parq.*{message}"):
         aa.open(path)["x"][...]
 
 
-def test_damaged_folders_are_errors(tmp_path: Path) -> None:
+def test_damaged_folders_raise_format_error(tmp_path: Path) -> None:
     path = Path(tables(tmp_path / "r.parq", {"path": ["a"], "offset": [0], "size": [8]}))
     (path / "x" / "refs.0.parq").write_bytes(b"no table")
     with pytest.raises(aa.FormatError, match=r"refs\.0\.parq.*damaged table"):

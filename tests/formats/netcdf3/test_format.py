@@ -1,4 +1,4 @@
-"""Does the reader of netCDF-3 agree with netCDF4 on every file, and refuse what is damaged?"""
+"""Tests of the netCDF-3 reader against netCDF4, and with damaged files."""
 
 import struct
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from aggarray.errors import FormatError
 from aggarray.formats.base import whole
 from aggarray.formats.netcdf3 import format as netcdf3_format
 
-KINDS = {
+MODELS = {
     "NETCDF3_CLASSIC": ["i1", "i2", "i4", "f4", "f8"],
     "NETCDF3_64BIT_OFFSET": ["i1", "i2", "i4", "f4", "f8"],
     "NETCDF3_64BIT_DATA": ["i1", "i2", "i4", "f4", "f8", "u1", "u2", "u4", "i8", "u8"],
@@ -25,26 +25,26 @@ KINDS = {
 
 @st.composite
 def boxes(draw: Callable[[Any], Any], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    found = []
+    box = []
     for n in shape:
         start = draw(st.integers(0, n))
-        found.append(slice(start, draw(st.integers(start, n)), draw(st.integers(1, 3))))
-    return tuple(found)
+        box.append(slice(start, draw(st.integers(start, n)), draw(st.integers(1, 3))))
+    return tuple(box)
 
 
 @st.composite
 def layouts(draw: Callable[[Any], Any]) -> tuple[str, int, list[int], list[tuple[str, bool, int]]]:
-    """Draw a kind of file, its records, its fixed dimensions, and (dtype, record?, rank) of its variables."""
-    kind = draw(st.sampled_from(sorted(KINDS)))
+    """Draw a data model, the number of records, sizes of fixed dimensions and (dtype, record?, rank) of variables."""
+    model = draw(st.sampled_from(sorted(MODELS)))
     sizes = draw(st.lists(st.integers(1, 5), min_size=2, max_size=2))
-    variable = st.tuples(st.sampled_from(KINDS[kind]), st.booleans(), st.integers(0, 2))
-    return kind, draw(st.integers(0, 4)), sizes, draw(st.lists(variable, min_size=1, max_size=4))
+    variable = st.tuples(st.sampled_from(MODELS[model]), st.booleans(), st.integers(0, 2))
+    return model, draw(st.integers(0, 4)), sizes, draw(st.lists(variable, min_size=1, max_size=4))
 
 
 def write(path: Path, layout: tuple[str, int, list[int], list[tuple[str, bool, int]]]) -> None:
-    kind, records, sizes, variables = layout
+    model, records, sizes, variables = layout
     random = np.random.default_rng(1)
-    with netCDF4.Dataset(path, "w", format=kind) as file:
+    with netCDF4.Dataset(path, "w", format=model) as file:
         file.createDimension("record", None)
         for i, size in enumerate(sizes):
             file.createDimension(f"d{i}", size)
@@ -61,24 +61,24 @@ def write(path: Path, layout: tuple[str, int, list[int], list[tuple[str, bool, i
 def test_boxes_equal_netcdf4(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, layout: Any) -> None:
     path = tmp_path_factory.mktemp("boxes") / "a.nc"
     write(path, layout)
-    found = formats.scan(path)
+    structure = formats.scan(path)
     handle = formats.open_file(path)
     with netCDF4.Dataset(path) as oracle:
         oracle.set_auto_maskandscale(False)
-        assert [v.name for v in found.variables] == list(oracle.variables)
-        for variable in found.variables:
+        assert [v.name for v in structure.variables] == list(oracle.variables)
+        for variable in structure.variables:
             source = oracle.variables[variable.name]
             assert (variable.shape, variable.dimensions) == (source.shape, source.dimensions)
-            wanted = source[...]
-            assert variable.dtype == wanted.dtype.newbyteorder("=")
+            expected = source[...]
+            assert variable.dtype == expected.dtype.newbyteorder("=")
             box = data.draw(boxes(variable.shape))
             values = handle.read(variable.name, box)
-            np.testing.assert_array_equal(values, wanted[box])
+            np.testing.assert_array_equal(values, expected[box])
             assert values.dtype == variable.dtype
             view = handle.mapped(variable.name)
-            if wanted.size:
+            if expected.size:
                 assert view is not None
-                np.testing.assert_array_equal(view, wanted)
+                np.testing.assert_array_equal(view, expected)
     handle.close()
 
 
@@ -97,29 +97,29 @@ def test_sparse_boxes_are_read_in_short_spans(tmp_path: Path, monkeypatch: pytes
     handle.close()
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_attributes_equal_netcdf4(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_attributes_equal_netcdf4(tmp_path: Path, model: str) -> None:
     path = tmp_path / "a.nc"
-    with netCDF4.Dataset(path, "w", format=kind) as file:
+    with netCDF4.Dataset(path, "w", format=model) as file:
         file.setncatts({"title": "hé\x00llo", "empty": "", "one": np.float32(2.5), "many": np.arange(3, dtype="i2")})
-        for dtype in KINDS[kind]:
+        for dtype in MODELS[model]:
             file.setncattr(f"a_{dtype}", np.array([1, 2, 3], dtype))
         file.createVariable("naïve name", "i4", ()).setncattr("units", "K")
-    found = formats.scan(path)
+    structure = formats.scan(path)
     with netCDF4.Dataset(path) as oracle:
-        assert list(found.attrs) == oracle.ncattrs()
+        assert list(structure.attrs) == oracle.ncattrs()
         for name in oracle.ncattrs():
-            wanted = oracle.getncattr(name)
-            assert type(found.attrs[name]) is type(wanted)
-            np.testing.assert_array_equal(found.attrs[name], wanted)
-            assert np.asarray(found.attrs[name]).dtype == np.asarray(wanted).dtype
-    assert [v.name for v in found.variables] == ["naïve name"]
+            expected = oracle.getncattr(name)
+            assert type(structure.attrs[name]) is type(expected)
+            np.testing.assert_array_equal(structure.attrs[name], expected)
+            assert np.asarray(structure.attrs[name]).dtype == np.asarray(expected).dtype
+    assert [v.name for v in structure.variables] == ["naïve name"]
 
 
-def test_nothing_in_it(tmp_path: Path) -> None:
+def test_empty_file(tmp_path: Path) -> None:
     netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC").close()
-    found = formats.scan(tmp_path / "a.nc")
-    assert (found.variables, dict(found.attrs), found.format) == ((), {}, "netCDF3")
+    structure = formats.scan(tmp_path / "a.nc")
+    assert (structure.variables, dict(structure.attrs), structure.format) == ((), {}, "netCDF3")
 
 
 def test_text(tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_text(tmp_path: Path) -> None:
         file.createVariable("named", "S1", ("station", "length"))[:] = raw
         file["named"].setncattr("_Encoding", "latin-1")
         file.createVariable("letter", "S1", ())[...] = "x"
-    found = {v.name: v for v in formats.scan(path).variables}
-    assert found["station"].dimensions == ("station",)
-    assert found["station"].values is not None and found["station"].values.tolist() == ["é", "ab", ""]
+    station = {v.name: v for v in formats.scan(path).variables}["station"]
+    assert station.dimensions == ("station",)
+    assert station.values is not None and station.values.tolist() == ["é", "ab", ""]
     handle = formats.open_file(path)
     assert handle.read("named", whole((3,))).tolist() == ["é", "ab", ""]
     assert handle.read("letter", ()).tolist() == "x"
@@ -142,25 +142,25 @@ def test_text(tmp_path: Path) -> None:
     handle.close()
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_records_of_a_stream_are_counted_by_the_files_size(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_record_count_of_streamed_file(tmp_path: Path, model: str) -> None:
     path = tmp_path / "a.nc"
-    write(path, (kind, 3, [5, 2], [("i2", True, 1), ("f8", True, 2), ("i4", False, 1)]))
+    write(path, (model, 3, [5, 2], [("i2", True, 1), ("f8", True, 2), ("i4", False, 1)]))
     data = bytearray(path.read_bytes())
-    width = 8 if kind.endswith("DATA") else 4
+    width = 8 if model.endswith("DATA") else 4
     before = formats.open_file(path).read("v0", whole((3, 5)))
     data[4 : 4 + width] = b"\xff" * width
     path.write_bytes(data)
-    found = formats.scan(path)
-    assert found.variables[0].shape == (3, 5)
+    structure = formats.scan(path)
+    assert structure.variables[0].shape == (3, 5)
     np.testing.assert_array_equal(formats.open_file(path).read("v0", whole((3, 5))), before)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_truncation_is_an_error(tmp_path: Path, kind: str) -> None:
-    whole_file, cut = tmp_path / "a.nc", tmp_path / "cut.nc"
-    write(whole_file, (kind, 2, [3, 2], [("f8", True, 1), ("i4", False, 2), ("f8", True, 2)]))
-    data = whole_file.read_bytes()
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_truncated_files_raise_format_error(tmp_path: Path, model: str) -> None:
+    path, cut = tmp_path / "a.nc", tmp_path / "cut.nc"
+    write(path, (model, 2, [3, 2], [("f8", True, 1), ("i4", False, 2), ("f8", True, 2)]))
+    data = path.read_bytes()
     for length in range(4, len(data)):
         cut.write_bytes(data[:length])
         with pytest.raises(FormatError, match=r"cut.nc.*truncated.*|cut.nc: damaged netCDF-3 header.*"):
@@ -183,7 +183,7 @@ def test_truncated_while_open(tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-def test_damaged_headers_are_errors_of_ours(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_damaged_headers_raise_format_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("damaged") / "a.nc"
     write(path, ("NETCDF3_CLASSIC", 2, [3, 2], [("f8", True, 1), ("i4", False, 2), ("i2", False, 0)]))
     content = bytearray(path.read_bytes())
@@ -191,14 +191,14 @@ def test_damaged_headers_are_errors_of_ours(tmp_path_factory: pytest.TempPathFac
         content[data.draw(st.integers(4, 250))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
     try:
-        found = formats.scan(path)
+        structure = formats.scan(path)
     except FormatError:
         return
-    for variable in found.variables:
+    for variable in structure.variables:
         assert variable.values is None or variable.values.nbytes <= len(content)
 
 
-def test_counts_are_checked_before_memory_is_taken(tmp_path: Path) -> None:
+def test_counts_are_checked_before_allocation(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     path.write_bytes(b"CDF\x01" + struct.pack(">III", 0, 0x0A, 0x7FFFFFFF) + b"\0" * 64)
     with pytest.raises(FormatError, match=r"damaged netCDF-3 header.*2147483647 items"):
@@ -208,14 +208,14 @@ def test_counts_are_checked_before_memory_is_taken(tmp_path: Path) -> None:
         formats.scan(path)
 
 
-def test_a_header_longer_than_one_read(tmp_path: Path) -> None:
+def test_header_longer_than_one_read(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
         for i in range(50):
             file.createVariable(f"v{i}", "i4", ()).setncattr("comment", "x" * 5000)
             file[f"v{i}"][...] = i
-    found = formats.scan(path)
-    assert len(found.variables) == 50
+    structure = formats.scan(path)
+    assert len(structure.variables) == 50
     assert formats.open_file(path).read("v49", ()) == 49
 
 
@@ -234,7 +234,7 @@ def test_sparse_file_of_huge_shape_takes_no_memory(tmp_path: Path) -> None:
     handle.close()
 
 
-def test_a_name_ends_at_a_null_byte(tmp_path: Path) -> None:
+def test_name_ends_at_null_byte(tmp_path: Path) -> None:
     """Old Fortran writers count the null byte that ends a name. Oracle: netCDF4."""
     path = tmp_path / "a.nc"
     write(path, ("NETCDF3_CLASSIC", 0, [3, 2], [("i4", False, 1)]))
@@ -243,5 +243,5 @@ def test_a_name_ends_at_a_null_byte(tmp_path: Path) -> None:
     with netCDF4.Dataset(path) as file:
         assert list(file.variables) == ["v"]
         assert file["v"].dimensions == ("d",)
-    (found,) = formats.scan(path).variables
-    assert (found.name, found.dimensions) == ("v", ("d",))
+    (variable,) = formats.scan(path).variables
+    assert (variable.name, variable.dimensions) == ("v", ("d",))

@@ -226,12 +226,12 @@ def test_damaged_shards(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"c/0/0: truncated: the index of a shard has 68 bytes, the shard 20"):
         table_of(tmp_path / "v")
     shard.write_bytes(content[:-30] + bytes([content[-30] ^ 1]) + content[-29:])
-    with pytest.raises(FormatError, match=r"c/0/0: damaged: the checksum"):
+    with pytest.raises(FormatError, match=r"c/0/0: damaged: checksum"):
         table_of(tmp_path / "v")
     edit(tmp_path / "v/zarr.json", **sharding(chunk_shape=[2, 3]))
     for pair in ([2**63, 24], [0, 2**64 - 1], [530, 24]):
         shard.write_bytes(content[:-4] + np.array([pair] * 24, "<u8").tobytes())
-        with pytest.raises(FormatError, match=r"c/0/0: damaged: a chunk of \d+ bytes at \d+ of \d+ bytes"):
+        with pytest.raises(FormatError, match=r"c/0/0: damaged: a chunk of \d+ bytes at offset \d+ in a shard of \d+ bytes"):
             known(tmp_path / "v")
 
 
@@ -303,7 +303,7 @@ def rewritten_index(shard: Path, place: int, pair: tuple[int, int]) -> None:
 def test_a_chunk_without_bytes_in_a_shard_is_not_the_whole_shard(tmp_path: Path, compressors: Any) -> None:
     array(tmp_path / "v", 3, shards=(4, 6), compressors=compressors)
     rewritten_index(tmp_path / "v/c/0/0", 2, (0, 0))
-    with pytest.raises(FormatError, match="damaged: a chunk of 0 bytes at 0"):
+    with pytest.raises(FormatError, match="damaged: a chunk of 0 bytes at offset 0"):
         table_of(tmp_path / "v")
     with pytest.raises(FormatError):
         aa.open(tmp_path / "v")["v"][...]
@@ -312,7 +312,7 @@ def test_a_chunk_without_bytes_in_a_shard_is_not_the_whole_shard(tmp_path: Path,
 def test_a_chunk_of_another_size_in_a_shard(tmp_path: Path) -> None:
     array(tmp_path / "v", 3, shards=(4, 6))
     rewritten_index(tmp_path / "v/c/0/0", 1, (0, 12))
-    with pytest.raises(FormatError, match="a chunk of 12 bytes in a shard where 24 should be"):
+    with pytest.raises(FormatError, match="a chunk of 12 bytes in a shard, 24 expected"):
         table_of(tmp_path / "v")
     with pytest.raises(FormatError, match="cannot be read"):
         aa.open(tmp_path / "v")["v"][...]
