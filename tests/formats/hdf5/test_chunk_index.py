@@ -22,7 +22,7 @@ from aggarray.formats.hdf5.library import H5pyFile
 from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of, piece_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.partial_scan import MAX_VALUES, PartialScanRequest
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScanRequest
 from tests.formats.hdf5.test_metadata import ROOT, files_in
 from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, implicit, scales, single, tree
 from tests.formats.test_chunk_indexes import datasets
@@ -331,7 +331,7 @@ def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
     for one in found.variables:
         other = by_name[one.name]
         assert (one.name, one.dtype, one.shape) == (other.name, other.dtype, other.shape)
-        assert dict(one.attrs) == {name: other.attrs[name] for name in MAX_VALUES if name in other.attrs}
+        assert dict(one.attrs) == {name: other.attrs[name] for name in COORDINATE_ATTRIBUTES if name in other.attrs}
         with h5py.File(path) as file:
             assert same(one.values, np.asarray(file[one.name][()]).astype(other.dtype))
 

@@ -14,7 +14,7 @@ from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import PLAIN
 from aggarray.formats.hdf5.metadata.values import values_of
-from aggarray.formats.partial_scan import MAX_VALUES, PartialScan, PartialScanRequest, select_partial, unread
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, select_partial, unread
 
 
 def scan_partially(path: str, wanted: PartialScanRequest) -> PartialScan | None:
@@ -41,7 +41,7 @@ def _variable(file: H5File, name: str) -> Variable:
     shape = header.space.shape
     if math.prod(shape) > SCAN_ELEMENTS:
         raise UnsupportedError("more than is read by a scan")
-    attrs = _attributes(file, header, MAX_VALUES)
+    attrs = _attributes(file, header, COORDINATE_ATTRIBUTES)
     if not attrs and file.facts(header).pure:
         raise UnsupportedError("a dimension without a coordinate")
     values = stored_values(values_of(file.data, file.heap, header, shape), {})
