@@ -93,7 +93,7 @@ def given_path(path: Any) -> str:
     if url is None:
         return os.path.expanduser(text)
     if url["host"] not in ("", "localhost") or not url["path"]:
-        raise FormatError("a file of another host", path=text, hint="fetch the file and pass its local path")
+        raise FormatError("cannot be opened: a file of another host", path=text, hint="fetch the file and pass its local path")
     return unquote(url["path"], errors="surrogateescape")
 
 
