@@ -19,9 +19,10 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
     verify(head)
     signature, version, client, size, bits, slots, place, _ = _FIXED.unpack(head)
     require((signature, version, client, size) == (b"FAHD", 0, int(filtered), width), "malformed chunk index")
-    require(slots == count and bits < 32 and count * width <= data.size, "malformed chunk index")
+    require(slots == count and bits < 32, "malformed chunk index")
     if place == UNDEFINED:
         return
+    require(count * width <= data.size, "malformed chunk index")
     per_page = 1 << bits
     pages = -(-count // per_page) if count > per_page else 0
     start = 14 + -(-pages // 8)
