@@ -1,8 +1,8 @@
-"""What does every file format give, and how are its stored values asked for?
+"""Interface of file formats, and the data types that they return.
 
 A format is one module of this package with a `FORMAT` object (or an object registered under the entry point
 ``aggarray.formats``). It recognises a file by its content, scans it once into a `Structure`, and opens it as a
-`Handle` that reads boxes of stored values: not unpacked, missing values as stored, bytes in native order.
+`Handle` that reads boxes of stored values: not unpacked, missing values as stored, in native byte order.
 """
 
 import math
@@ -23,40 +23,40 @@ from aggarray.formats.library_lock import h5py_file as h5py_file
 from aggarray.partition.signatures import FileSignature
 from aggarray.storage.state import Versions
 
-#: Coordinates of more elements than this are not read by a scan, but when they are compared.
+#: Largest number of elements of a coordinate that a scan reads. Larger coordinates are read when they are compared.
 SCAN_ELEMENTS = 1 << 20
 
-#: A table of so many chunks may always be made; a longer one where a sixteenth of its chunks or more are stored.
+#: Number of chunks up to which a chunk index is always built. A longer one needs a sixteenth of its chunks to be stored.
 FREE_CHUNKS = 1 << 20
 
-#: Attributes of the variables that say which samples belong together (CF section 9.3).
+#: Attributes of count and index variables, which assign samples to instances (CF section 9.3).
 ROWS = frozenset(("sample_dimension", "instance_dimension"))
 
-#: What is added to the name of a variable of variable length: for the sizes of its rows, and for the dimension of its samples.
+#: Suffixes of the name of a variable-length variable: of its row sizes, and of the dimension of its samples.
 SIZES, SAMPLES = "_row_size", "_sample"
 
-#: What libraries raise over a damaged file; programming errors of ours pass through.
+#: Exceptions that libraries raise for a damaged file. AssertionError, NameError and the like are errors of aggarray.
 LIBRARY_ERRORS = (
     *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
-    # The last one: a codec of numcodecs that believes a negative size.
+    # SystemError: a codec of numcodecs that gets a negative size.
     *(struct.error, zlib.error, SystemError),
 )
 
 Attributes = Mapping[str, Any]
-#: What a file was like when it was scanned: bytes, modification time in nanoseconds, checksum of its head and tail.
+#: State of a file when it was scanned: size in bytes, modification time in nanoseconds, checksum of its head and tail.
 Stamp = tuple[int, int, int]
 Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable as a file holds it.
+    """Variable as stored in a file.
 
-    ``name`` is its path in the file without a leading slash; ``dimensions`` are base names, unique within the variable;
-    ``dtype`` is that of the stored values in native byte order (StringDType for text, the string-length dimension
-    gone); ``attrs`` are as written, ``_FillValue`` among them; ``values`` are the stored values where the scan read them.
-    ``scopes``: per dimension the path of the group that has it, in files where a group hides a dimension above it by another of
-    its name; None: each is the nearest of its name.
+    ``name``: path in the file without a leading slash; ``dimensions``: base names, unique within the variable; ``dtype``: of
+    the stored values in native byte order (StringDType for text, whose string-length dimension is removed); ``attrs``: as
+    written, including ``_FillValue``; ``values``: the stored values if the scan read them. ``scopes``: per dimension the path
+    of the group that defines it, in files where a group's dimension hides one of the same name in a parent group; None: each
+    dimension is the nearest of its name.
     """
 
     name: str
@@ -70,14 +70,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What a scan finds in one file.
+    """Result of the scan of one file.
 
-    ``attrs`` are the global attributes, ``groups`` those of each group by path; ``skipped`` lists (variable, reason);
-    ``stamp``: what the file was like just before.
-    ``sizes`` has the file's dimensions by path, None where the format has none of its own.
-    ``assumed``: what it was taken to be like; only the coordinates that files of its kind differ in were read of it then.
-    ``borrowed``: values lie in other files, which a scan leaves alone: who knows which may be read adds coordinates.
-    ``elsewhere``: names of those coordinates alone whose values lie in other files.
+    ``attrs``: global attributes; ``groups``: attributes of each group by path; ``skipped``: (variable, reason) pairs;
+    ``stamp``: state of the file just before the scan; ``sizes``: the file's dimensions by path, None if the format does not
+    define dimensions; ``assumed``: the signature that the file was assumed to match, in which case the scan read only the
+    coordinates in which files of its group differ; ``borrowed``: values lie in other files, which a scan does not open:
+    coordinates are added by code that knows which files may be read; ``elsewhere``: names of the variables whose values lie in
+    other files.
     """
 
     uri: str
@@ -95,17 +95,16 @@ class Structure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkIndex:
-    """Where the values of a variable are stored: a grid of chunks, each a range of bytes of a file.
+    """Location of a variable's values: a grid of chunks, each a byte range of a file.
 
-    ``shape``: of the variable; ``chunk``: shape of a chunk, no side of it 0 (edge chunks are stored whole); ``dtype``: as
-    stored, byte order included, plain numbers only; ``filters``: of every chunk, in the order of encoding; ``fill``: what
-    elements of chunks that are not stored are, a native scalar;
-    ``offsets``, ``sizes``: int64, one per chunk in C order of the grid, offset -1 = not stored, size 0 = the whole file;
-    ``masks``: uint32 per chunk (bit i: filter i was skipped) or None where none was;
-    ``names``: None where all lie in the file itself, else tells the path of a chunk's file: relative to the store (Zarr), where
-    a file that is not there holds chunks that are not stored; or absolute, or a URL, of a file that has to be there;
-    ``inline``: stored bytes, by number, of chunks that lie in no file; ``versions``: what the files were like that told where
-    the chunks in them lie. The arrays are read-only. Nothing in them has been held against the size of the file.
+    ``shape``: of the variable; ``chunk``: shape of a chunk, all sides positive (edge chunks are stored in full); ``dtype``: as
+    stored, including the byte order, plain numbers only; ``filters``: of every chunk, in the order of encoding; ``fill``: value
+    of the elements of chunks that are not stored, a native scalar; ``offsets``, ``sizes``: int64, one per chunk in C order of
+    the grid, offset -1 = not stored, size 0 = the complete file; ``masks``: uint32 per chunk (bit i: filter i was skipped), or
+    None if no filter was skipped; ``names``: None if all chunks lie in the file itself, else a function that returns the path
+    of a chunk's file: relative to the store (Zarr), where a missing file holds chunks that are not stored; or absolute, or a
+    URL, of a file that must exist; ``inline``: stored bytes by chunk number of chunks outside any file; ``versions``: states of
+    the files from which the locations were read. The arrays are read-only. They are not checked against the size of the file.
     """
 
     shape: tuple[int, ...]
@@ -132,55 +131,54 @@ class ChunkIndex:
 
 
 class Handle(Protocol):
-    """An open file; ``lasting``: it may stay open between reads, to nobody's harm."""
+    """Open file; ``lasting``: it may stay open between reads."""
 
     lasting: bool
 
     def read(self, variable: str, box: tuple[slice, ...]) -> np.ndarray:
-        """Return the stored values of a box: one slice per dimension, start and stop given, step >= 1."""
+        """Return the stored values of a box: one slice per dimension with explicit start and stop, step >= 1."""
 
     def mapped(self, variable: str) -> np.ndarray | None:
-        """Return the whole variable as a read-only memory-mapped view, or None where it is not stored that way."""
+        """Return the complete variable as a read-only memory-mapped view, or None if it is not stored as one block."""
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return where the values are stored, or None where that cannot be told as `ChunkIndex`: they are read by `read`.
+        """Return the chunk index, or None if `ChunkIndex` cannot describe the storage and only `read` returns the values.
 
-        That is so for text, unknown filters, external, virtual or compact storage. FormatError for a damaged file.
+        This is the case for text, unknown filters, external, virtual or compact storage. Raises FormatError for a damaged file.
         """
 
     def elsewhere(self, variable: str) -> Iterable[str]:
         """Return the paths of other files that hold values of a variable: external and virtual storage, links.
 
-        What another file has to be opened for comes after its path.
+        The paths that another file refers to come after its own path.
         """
 
     def close(self) -> None:
-        """Close the file; views handed out stay valid."""
+        """Close the file; views of it stay valid."""
 
 
 @runtime_checkable
 class Format(Protocol):
-    """A file format: one object per module of this package.
+    """File format: one object per module of this package.
 
-    It may have a method ``scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None``, where a few
-    coordinates are read faster than all: it opens the file once, and returns None where it is not sure, so that the file is
-    scanned.
+    A format that reads a few coordinates faster than all may have a method ``scan_partially(path: str, request:
+    PartialScanRequest) -> PartialScan | None``. It opens the file once, and returns None if the file needs a full scan.
     """
 
     name: str
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Tell whether the file (``head``: its first bytes) or folder (``head`` empty) is of this format."""
+        """Return whether the file (``head``: its first bytes) or folder (``head`` empty) is of this format."""
 
     def scan(self, path: str) -> Structure:
-        """Read structure, attributes and coordinate values, opening the file once."""
+        """Open the file once and return its structure, attributes and coordinate values."""
 
     def open(self, path: str) -> Handle:
-        """Open for reading values."""
+        """Open the file to read values from it."""
 
 
 def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
-    """Return how many chunks there are along each dimension, the last one perhaps partly outside the shape.
+    """Return the number of chunks along each dimension; the last chunk may extend beyond the shape.
 
     >>> grid_of((10, 0), (4, 3))
     (3, 0)
@@ -189,16 +187,16 @@ def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
 
 
 def needs_chunk_index(grid: Sequence[int], stored: int) -> bool:
-    """Tell whether a table of chunks may take the memory it needs: what a file claims must be borne out by what it stores.
+    """Return whether to build a chunk index: the number of stored chunks must justify the size of the declared grid.
 
-    >>> worth_a_table((1000, 1000), 0), worth_a_table((10**6, 10**6), 500)
+    >>> needs_chunk_index((1000, 1000), 0), needs_chunk_index((10**6, 10**6), 500)
     (True, False)
     """
     return math.prod(grid) <= FREE_CHUNKS + 16 * stored
 
 
 def one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, offset: int | None) -> ChunkIndex:
-    """Describe values that lie in one piece at an offset, None where they were never written.
+    """Return the chunk index of contiguous values at an offset; offset None: they were never written.
 
     >>> one_chunk((2, 3), np.dtype("f4"), np.float32(0), 100).sizes
     array([24])
@@ -215,32 +213,32 @@ def basename(name: str) -> str:
 
 
 def unique_dimensions(names: Iterable[str | None]) -> tuple[str, ...]:
-    """Name every dimension of a variable, once: nameless ones by position, repeated ones with a suffix.
+    """Return a unique name per dimension: ``dim_N`` for one without a name, a suffix for a repeated name.
 
     >>> unique_dimensions([None, "x", "x"])
     ('dim_0', 'x', 'x_2')
     """
-    found: list[str] = []
+    unique: list[str] = []
     for position, name in enumerate(names):
-        wanted = given = name or f"dim_{position}"
+        candidate = base = name or f"dim_{position}"
         count = 1
-        while wanted in found:
+        while candidate in unique:
             count += 1
-            wanted = f"{given}_{count}"
-        found.append(wanted)
-    return tuple(found)
+            candidate = f"{base}_{count}"
+        unique.append(candidate)
+    return tuple(unique)
 
 
 def words(attribute: Any) -> list[str]:
-    """Split a blank-separated attribute such as ``coordinates``; anything but text has no words."""
+    """Return the words of a blank-separated attribute such as ``coordinates``; none if it is not text."""
     return attribute.split() if isinstance(attribute, str) else []
 
 
 def scan_values(variables: Sequence[Variable]) -> set[str]:
     """Return the names of the variables whose values a scan reads.
 
-    These are coordinate variables (CF section 5), what ``coordinates``, ``bounds`` and ``climatology`` name, and what says
-    which samples belong together (CF section 9.3), up to `SCAN_ELEMENTS` elements each.
+    These are coordinate variables (CF section 5), the variables that ``coordinates``, ``bounds`` and ``climatology`` name, and
+    count and index variables (CF section 9.3), up to `SCAN_ELEMENTS` elements each.
     """
     named: set[str] = set()
     for variable in variables:
@@ -255,19 +253,19 @@ def scan_values(variables: Sequence[Variable]) -> set[str]:
 
 
 def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Sequence[slice | np.ndarray]) -> np.ndarray:
-    """Read an orthogonal selection through a reader of boxes.
+    """Read an orthogonal selection with a function that reads boxes.
 
-    ``selection``: per dimension a slice (step >= 1) or a strictly increasing int64 array. Indices near each other are
-    read as one box and picked in memory; far ones in several boxes.
+    ``selection``: per dimension a slice (step >= 1) or a strictly increasing int64 array. Indices close to each other are read
+    as one box and selected in memory, distant ones in several boxes.
     """
-    for axis, chosen in enumerate(selection):
-        if isinstance(chosen, slice):
+    for axis, indices in enumerate(selection):
+        if isinstance(indices, slice):
             continue
-        if chosen.size == 0:
+        if indices.size == 0:
             return select_outer(read, [*selection[:axis], slice(0, 0, 1), *selection[axis + 1 :]])
-        cuts = np.flatnonzero(np.diff(chosen) > 32) + 1
+        cuts = np.flatnonzero(np.diff(indices) > 32) + 1
         blocks = []
-        for run in np.split(chosen, cuts):
+        for run in np.split(indices, cuts):
             first, last = int(run[0]), int(run[-1])
             box = [*selection[:axis], slice(first, last + 1, 1), *selection[axis + 1 :]]
             block = select_outer(read, box)
@@ -278,20 +276,19 @@ def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Seq
 
 @contextmanager
 def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
-    """Turn what a library raises inside the block into one line that names file and variable (FormatError)."""
+    """Turn an exception that a library raises in the block into a FormatError of one line with file and variable."""
     try:
         yield
     except AggarrayError:
         raise
     except LIBRARY_ERRORS as error:
-        raise FormatError(f"{path}{f', variable {variable!r}' if variable else ''}: {error_text(error)}") from error
+        raise FormatError(error_text(error), path=path, variable=variable) from error
     except MemoryError as error:
-        of = f", variable {variable!r}" if variable else ""
-        raise FormatError(f"{path}{of}: wants more memory than there is; read less of it, or restore the file") from error
+        raise FormatError("out of memory", path=path, variable=variable, hint="read less, or restore the file") from error
 
 
 def error_text(error: BaseException) -> str:
-    """Say in one line what an exception of a library says."""
+    """Return the message of a library's exception as one line."""
     if isinstance(error, UnicodeDecodeError):
         return f"text that is not {error.encoding} (byte {error.object[error.start]:#04x}); set the attribute _Encoding"
     if isinstance(error, OSError) and error.strerror:
@@ -309,9 +306,9 @@ def stored_variable(
     attrs: Attributes,
     joined: bool = True,
 ) -> Variable:
-    """Describe a variable by how it is stored: ``stored`` dtype, ``shape`` and ``dimensions`` before text is joined.
+    """Return the `Variable` for a stored array: ``stored`` dtype, ``shape`` and ``dimensions`` before characters are joined.
 
-    ``joined``: the last dimension of single characters is the length of a text; else each character is a text.
+    ``joined``: the last dimension of single characters is the string length; otherwise each character is a text.
 
     >>> stored_variable("name", np.dtype("S1"), (3, 8), ("station", "length"), {}).dimensions
     ('station',)
@@ -323,14 +320,14 @@ def stored_variable(
 
 
 def is_characters(stored: np.dtype[Any], ndim: int) -> bool:
-    """Tell whether an array is one of single characters, the last dimension the string length if it is no real one."""
+    """Return whether an array holds single characters, whose last dimension may be the string length."""
     return stored.kind == "S" and stored.itemsize == 1 and ndim > 0
 
 
 def has_coordinate(name: str, dimension: str | None, dimensions: Mapping[str, Sequence[str | None]]) -> bool:
-    """Tell whether a dimension of a variable has a coordinate variable (CF sections 2.7, 5): it is no string length then.
+    """Return whether a dimension of a variable has a coordinate variable (CF sections 2.7, 5): then it is not a string length.
 
-    ``name``: path of the variable, whose group and those above are searched; ``dimensions``: of every variable by path.
+    ``name``: path of the variable, whose group and parent groups are searched; ``dimensions``: of every variable by path.
 
     >>> dimensions = {"flag": ("time",), "name": ("time", "length"), "time": ("time",)}
     >>> has_coordinate("flag", "time", dimensions), has_coordinate("name", "length", dimensions)
@@ -345,7 +342,7 @@ def has_coordinate(name: str, dimension: str | None, dimensions: Mapping[str, Se
 
 
 def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, place: str = "") -> np.ndarray:
-    """Return what was read as the values of a Variable: characters joined, text decoded by ``_Encoding``, native bytes.
+    """Return stored values as values of a `Variable`: characters joined, text decoded by ``_Encoding``, native byte order.
 
     ``joined`` as in `stored_variable`; ``place``: file and variable, for the log. UnicodeError for an unknown encoding.
 
@@ -353,23 +350,23 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, pl
     'ab'
     """
     if values.dtype.kind in "SUOT":
-        stated = attrs.get("_Encoding")
-        encoding = known_encoding(stated if isinstance(stated, str) else None)
-        as_text = characters_to_text if joined and is_characters(values.dtype, values.ndim) else bytes_to_text
-        return as_text(values, encoding, place)
-    # The plain dtype: HDF5's notes on enumerations do not travel on.
+        declared = attrs.get("_Encoding")
+        encoding = known_encoding(declared if isinstance(declared, str) else None)
+        decode = characters_to_text if joined and is_characters(values.dtype, values.ndim) else bytes_to_text
+        return decode(values, encoding, place)
+    # A plain dtype, without the metadata of HDF5 enumerations.
     return values.astype(np.dtype(values.dtype.newbyteorder("=").str), copy=False)
 
 
 def with_values(
-    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], wanted: Collection[str] | None = None
+    variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], names: Collection[str] | None = None
 ) -> tuple[Variable, ...]:
-    """Give the variables that `scan_values` names their values, read-only; undecodable text waits for its own read.
+    """Return the variables with read-only values of those that a scan reads, except undecodable text.
 
-    ``wanted``: what `scan_values` has named, if somebody has asked it. ``read`` returns None for what is not `scannable`.
+    ``names``: the result of `scan_values` if it is known. ``read`` returns None for a variable that is not `is_scannable`.
     """
-    wanted = scan_values(variables) if wanted is None else wanted
-    return tuple(_with_values(v, read) if v.name in wanted else v for v in variables)
+    names = scan_values(variables) if names is None else names
+    return tuple(_with_values(v, read) if v.name in names else v for v in variables)
 
 
 def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | None]) -> Variable:
@@ -389,7 +386,7 @@ def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | Non
 
 
 def counts(box: Box) -> tuple[int, ...]:
-    """Return how many elements a box takes along each dimension.
+    """Return the number of elements of a box along each dimension.
 
     >>> counts((slice(0, 5, 2), slice(3, 3, 1)))
     (3, 0)
@@ -398,7 +395,7 @@ def counts(box: Box) -> tuple[int, ...]:
 
 
 def whole(shape: Iterable[int]) -> Box:
-    """Return the box that is all of an array.
+    """Return the box that covers an array.
 
     >>> whole((2,))
     (slice(0, 2, 1),)

@@ -1,4 +1,4 @@
-"""Who may call into HDF5 or netCDF-C? One thread at a time: neither library is safe under threads."""
+"""Lock around calls into HDF5 and netCDF-C, which are not thread-safe."""
 
 import contextlib
 import os
@@ -10,35 +10,36 @@ from typing import Any
 LIBRARY_LOCK = threading.RLock()
 
 
-def _let_go() -> None:
-    # Whoever was about to fork when this was registered has not taken it for this.
+def _release() -> None:
+    # A thread that was already forking when this was registered has not acquired the lock.
     with contextlib.suppress(RuntimeError):
         LIBRARY_LOCK.release()
 
 
-def _hold_in_forks() -> None:
-    """Have the lock taken before each fork: a child would wait for ever for a thread that was inside a library."""
+def _acquire_before_forks() -> None:
+    """Acquire the lock before each fork: a child would deadlock if another thread held it during the fork."""
     if hasattr(os, "register_at_fork"):
         with LIBRARY_LOCK:
-            os.register_at_fork(before=LIBRARY_LOCK.acquire, after_in_parent=_let_go, after_in_child=_let_go)
+            os.register_at_fork(before=LIBRARY_LOCK.acquire, after_in_parent=_release, after_in_child=_release)
 
 
-_hold_in_forks()
+_acquire_before_forks()
 
 
 @cache
-def _with_h5py() -> Any:
-    """Return h5py, which has a lock of its own that it takes before a fork.
+def _import_h5py() -> Any:
+    """Return h5py, which acquires a lock of its own before a fork.
 
-    What was registered last is taken first: ours has to be, as readers take ours first. Else each would wait for the other.
+    Handlers that are registered last run first. Readers acquire `LIBRARY_LOCK` before h5py's lock, so its handler is registered
+    again after h5py's: the opposite order would deadlock.
     """
     import h5py
 
     # promise: h5py-fork
-    _hold_in_forks()
+    _acquire_before_forks()
     return h5py
 
 
 def h5py_file(file: Any, mode: str, **options: Any) -> Any:
-    """Return an ``h5py.File``; the lock must be held. No other is opened in this package."""
-    return _with_h5py().File(file, mode, **options)
+    """Return an ``h5py.File``; the lock must be held. The package opens HDF5 files with h5py only here."""
+    return _import_h5py().File(file, mode, **options)

@@ -1,27 +1,30 @@
-"""May memory be taken for what a file claims to hold? Few bytes can claim any number of elements, and texts of any length."""
+"""Bounds on the memory that the declared sizes in a file may take.
+
+A file of few bytes can declare any number of elements and texts of any length.
+"""
 
 import math
 from collections.abc import Sequence
 
-#: A scan reads no coordinate of more bytes as they are stored.
+#: Largest coordinate that a scan reads, in stored bytes.
 _SCAN_BYTES = 1 << 26
-#: No compression by HDF5's own filters makes more than this of a byte.
+#: Largest ratio of decoded to encoded bytes of HDF5's own filters.
 MOST_INFLATED = 1100
 
 
 def is_scannable(shape: Sequence[int], itemsize: int) -> bool:
-    """Tell whether a scan may read values that are stored in this shape, so many bytes each.
+    """Return whether a scan may read values of this shape and item size.
 
-    >>> scannable((1000, 8), 1), scannable((1000, 1 << 20), 1)
+    >>> is_scannable((1000, 8), 1), is_scannable((1000, 1 << 20), 1)
     (True, False)
     """
     return math.prod(shape) * itemsize <= _SCAN_BYTES
 
 
 def is_plausible(size: int, stored: int) -> bool:
-    """Tell whether so many ``stored`` bytes may decode to as many as are claimed, or these are few.
+    """Return whether ``stored`` bytes can decode to ``size`` bytes, or ``size`` is small.
 
-    >>> believable(1000, 0), believable(1 << 40, 1 << 30), believable(1 << 40, 1 << 20)
+    >>> is_plausible(1000, 0), is_plausible(1 << 40, 1 << 30), is_plausible(1 << 40, 1 << 20)
     (True, True, False)
     """
     return size <= _SCAN_BYTES or size <= MOST_INFLATED * stored

@@ -1,7 +1,7 @@
-"""What is asked of a file whose kind is known, and what is the answer?
+"""Requests and results of partial scans.
 
-Files of one kind differ in a few coordinates. A format that can tell these without reading the rest has a method
-``scan_partially``.
+Files of one group differ in a few coordinates only. A format that can read these without reading the rest of a file has a
+method ``scan_partially``.
 """
 
 import math
@@ -16,9 +16,9 @@ from aggarray.storage.state import FileState
 
 @dataclass(frozen=True, slots=True)
 class PartialScanRequest:
-    """What is wanted of a file whose kind is known.
+    """Items to read from a file whose group is known.
 
-    ``coordinates``: {name of a coordinate: its number of dimensions, 0 or 1}, with values, units and calendar;
+    ``coordinates``: {name of a coordinate: its number of dimensions, 0 or 1}, read with values, units and calendar;
     ``attributes``: names of global attributes.
     """
 
@@ -28,9 +28,9 @@ class PartialScanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartialScan:
-    """What was wanted of a file, and is there: global attributes; variables with values, units and calendar, nothing else.
+    """Requested items that a file has.
 
-    ``stamp``: as in `Structure`.
+    ``attrs``: global attributes; ``variables``: coordinates with values, units and calendar only; ``stamp``: as in `Structure`.
     """
 
     uri: str
@@ -41,50 +41,50 @@ class PartialScan:
 
 @dataclass(frozen=True, slots=True)
 class ChunkIndexRequest:
-    """What is wanted of a file that is to be read: where the chunks of some variables are stored."""
+    """Names of variables of a file whose chunk indexes are requested."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedChunkIndexes:
-    """Where the chunks of variables of a file are stored, of those that have any; ``state``: time, size and inode before."""
+    """Chunk indexes of the variables of a file that have one; ``state``: time, size and inode before they were read."""
 
     uri: str
     state: FileState
     tables: Mapping[str, ChunkIndex]
 
 
-#: What a `PartialScan` has of the attributes of a coordinate.
-MAX_VALUES = ("units", "calendar")
+#: Attributes of a coordinate in a `PartialScan`.
+COORDINATE_ATTRIBUTES = ("units", "calendar")
 
 
 def select_partial(
     path: str,
     attrs: Attributes,
     variables: Iterable[Variable],
-    wanted: PartialScanRequest,
+    request: PartialScanRequest,
     read: Callable[[Variable], np.ndarray | None],
 ) -> PartialScan | None:
-    """Return what is wanted of a file out of what its metadata tell; None where a coordinate is not plainly there.
+    """Select the requested items from the metadata of a file; None if a coordinate is missing or has another form.
 
-    ``variables``: those of other names are passed over; ``read`` gives the stored values of one.
+    ``variables`` of other names are ignored; ``read`` returns the stored values of a variable.
     """
-    found = []
+    selected = []
     for variable in variables:
-        if wanted.coordinates.get(variable.name) != len(variable.shape) or variable.dtype.kind not in "iuf":
+        if request.coordinates.get(variable.name) != len(variable.shape) or variable.dtype.kind not in "iuf":
             continue
-        # An empty one may be longer in truth: an unlimited dimension is as long as the longest of its variables.
+        # An empty dataset may stand for a longer variable: the longest variable decides the length of an unlimited dimension.
         if not 0 < math.prod(variable.shape) <= SCAN_ELEMENTS:
             continue
-        kept = {name: variable.attrs[name] for name in MAX_VALUES if name in variable.attrs}
+        attributes = {name: variable.attrs[name] for name in COORDINATE_ATTRIBUTES if name in variable.attrs}
         values = read(variable) if variable.values is None else variable.values
-        found.append(replace(variable, attrs=kept, values=values))
-    if len(found) != len(wanted.coordinates):
+        selected.append(replace(variable, attrs=attributes, values=values))
+    if len(selected) != len(request.coordinates):
         return None
-    return PartialScan(path, {name: attrs[name] for name in wanted.attributes if name in attrs}, tuple(found))
+    return PartialScan(path, {name: attrs[name] for name in request.attributes if name in attrs}, tuple(selected))
 
 
 def unread(variable: Variable) -> np.ndarray:
-    """Refuse to read a variable, for `select_partial`: values were read with the rest."""
+    """Raise LookupError: the ``read`` of `select_partial` for variables that all have values."""
     raise LookupError(variable.name)

@@ -1,4 +1,7 @@
-"""What is a variable of a file as a sub-array? Its attributes, read once into a `Template` that files alike share."""
+"""Templates: the attributes of a file's variable that describe it as a sub-array.
+
+Equal files share one `Template`.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -11,15 +14,15 @@ from aggarray.partition.matrix import Template
 
 
 def template_of(variable: Variable, structure: Structure, directions: Sequence[bool] | None = None) -> Template:
-    """Return what a variable of a file is as a sub-array.
+    """Return the template of a variable of a file.
 
-    ``directions`` None: taken from the coordinate variables of the file (CF section 5): decreasing ones give False.
+    ``directions`` None: they follow from the coordinate variables of the file (CF section 5), False for decreasing ones.
     """
     attrs = variable.attrs
     units = text_attribute(attrs.get("units"))
     if directions is None:
-        known = {v.name: v.values for v in structure.variables if v.dimensions == (v.name,) and v.values is not None}
-        directions = [not is_decreasing(known.get(d)) for d in variable.dimensions]
+        coordinates = {v.name: v.values for v in structure.variables if v.dimensions == (v.name,) and v.values is not None}
+        directions = [not is_decreasing(coordinates.get(d)) for d in variable.dimensions]
     template = Template(
         variable.shape,
         variable.dimensions,
@@ -37,24 +40,24 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
 
 @functools.lru_cache(maxsize=1024)
 def _shared(template: Template) -> Template:
-    """Return the same object for equal templates: an archive has a handful."""
+    """Return the same object for equal templates: an archive has few different ones."""
     return template
 
 
 def text_attribute(value: Any) -> str | None:
-    """Return an attribute as text where it is text, numbers such as ``units = 1`` written out; None if absent."""
+    """Return an attribute as text, numbers such as ``units = 1`` formatted; None if absent."""
     if value is None or isinstance(value, str):
         return value.strip() if value else value
     return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
 
 
-#: What files write where they have no name for something.
+#: Values of name attributes that stand for "no name".
 _NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no standard name", "not specified")
 
 
 @functools.lru_cache(maxsize=4096)
 def naming(text: str) -> str | None:
-    """Return a text that names something, blanks put right, None where it says that nobody knows.
+    """Return a name attribute with normalised blanks, None if its value means that there is no name.
 
     >>> naming("air  temperature"), naming("unknown")
     ('air temperature', None)
@@ -64,7 +67,7 @@ def naming(text: str) -> str | None:
 
 
 def is_decreasing(values: Any) -> bool:
-    """Tell whether the values of a 1-d coordinate run downwards throughout."""
+    """Return whether the values of a 1-d coordinate are strictly decreasing."""
     if values is None or values.ndim != 1 or len(values) < 2 or values.dtype.kind in "OT":
         return False
     return bool((values[1:] < values[:-1]).all())

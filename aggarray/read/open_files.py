@@ -13,7 +13,7 @@ import numpy as np
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, state_path
 from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
-from aggarray.formats.flattened import understanding
+from aggarray.formats.flattened import flat_handle
 from aggarray.options import get_options
 from aggarray.partition.matrix import References
 from aggarray.storage.access import Access
@@ -183,7 +183,7 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
         variable = references.variables[int(references.variable[row])]
-        known = understanding(handle, variable)
+        known = flat_handle(handle, variable)
         if access.roots is not None or getattr(handle, "borrowed", False):
             # Handles of other packages may lack the method.
             elsewhere = getattr(known, "elsewhere", lambda variable: ())

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.cf.encoding import items_of
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.formats.partial_scan import MAX_VALUES
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES
 from aggarray.formats.templates import naming
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.roles import VariableNames, roles_of
@@ -168,7 +168,7 @@ def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: 
         return f"stored as {own.dtype}, {fact.dtype}"
     mine, theirs = dict(own.attrs), dict(fact.attrs)
     for name in dict.fromkeys([*theirs, *mine]):
-        if mine.get(name) != theirs.get(name) and not (read and name in MAX_VALUES):
+        if mine.get(name) != theirs.get(name) and not (read and name in COORDINATE_ATTRIBUTES):
             return f"{name} is {mine.get(name, 'none')}, {theirs.get(name, 'none')}"
     if own.falls != fact.falls:
         return "pairs run the other way than"
@@ -194,7 +194,7 @@ def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
     own = {v.name: v for v in structure.variables if v.name in assumed.read}
     found = {}
     for name, v in sorted(own.items()):
-        stated = [as_text(v.attrs.get(attribute)) for attribute in MAX_VALUES]
+        stated = [as_text(v.attrs.get(attribute)) for attribute in COORDINATE_ATTRIBUTES]
         digest = _digest(v.values)
         found[name] = f"{v.dtype.str} {v.shape} {stated} {None if digest is None else digest.hex()}"
     return {**found, **identity_of(structure.attrs, assumed.open)}

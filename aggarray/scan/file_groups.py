@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from aggarray.cf.frozen import frozen
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.formats.partial_scan import MAX_VALUES, PartialScan, PartialScanRequest
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
 from aggarray.scan.discovery import Progress, Scan, Scanned
@@ -175,7 +175,7 @@ def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]
     if read:
         # Only numbers are read by a glimpse.
         plain = all(v.dtype.kind in "iuf" for v in column)
-        return plain and len({_stated(v, leaving=MAX_VALUES) for v in column}) == 1
+        return plain and len({_stated(v, leaving=COORDINATE_ATTRIBUTES) for v in column}) == 1
     own_values = not along.isdisjoint(column[0].dimensions)
     if len({(_stated(v), v.dtype, f.falls) for v in column for f in (signature_of(v),)}) > 1:
         return False
@@ -246,7 +246,7 @@ def compared_attributes(seen: PartialScan, kind: FileGroup) -> Structure | None:
 
 def _own(variable: Variable, seen: Variable) -> Variable:
     """Return a coordinate with the values, units and calendar of its file."""
-    attrs = {k: v for k, v in variable.attrs.items() if k not in MAX_VALUES}
+    attrs = {k: v for k, v in variable.attrs.items() if k not in COORDINATE_ATTRIBUTES}
     return replace(seen, dimensions=variable.dimensions, attrs={**attrs, **seen.attrs})
 
 

@@ -231,9 +231,9 @@ def test_what_is_no_data_file_is_said_in_its_own_words(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.nc")
     with pytest.raises(FormatError, match=r"empty.nc: an empty file"):
         formats.identify(tmp_path / "empty.nc")
-    with pytest.raises(FormatError, match=r"text.nc: not a data file that aggarray knows \(.*HDF5.*\)"):
+    with pytest.raises(FormatError, match=r"text.nc: not a data file of a known format \(.*HDF5.*\)"):
         formats.identify(tmp_path / "text.nc")
-    with pytest.raises(FormatError, match="a folder that is no Zarr store"):
+    with pytest.raises(FormatError, match="a folder that is not a Zarr store"):
         formats.identify(tmp_path)
     with pytest.raises(FormatError, match=r"pipe.nc: neither a file nor a folder"):
         formats.identify(tmp_path / "pipe.nc")

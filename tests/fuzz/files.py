@@ -167,7 +167,7 @@ def _find(path: str, names: list[str]) -> None:
     try:
         for name in names:
             try:
-                chunk_index.piece_of(file, name)
+                chunk_index.contiguous_of(file, name)
                 found = chunk_index.chunk_index_of(file, name)
             except UNREADABLE:
                 continue

@@ -64,8 +64,8 @@ def test_addresses_of_nothing(url: str) -> None:
 
 
 def test_null_characters() -> None:
-    refused(aa.FormatError, lambda: aa.open("a\0b"), r"'a\x00b'")
-    refused(aa.FormatError, lambda: SubArray.from_file(b"a\0b", "tas"), r"'a\x00b'")
+    refused(aa.FormatError, lambda: aa.open("a\0b"), r"a\x00b")
+    refused(aa.FormatError, lambda: SubArray.from_file(b"a\0b", "tas"), r"a\x00b")
 
 
 @pytest.fixture

@@ -200,6 +200,6 @@ def test_groups_deep_in_others_are_no_damage(tmp_path: Path) -> None:
         file["y"] = np.arange(3.0)
     found = formats.scan(path)
     assert [v.name for v in found.variables] == ["y"]
-    assert [why for _, why in found.skipped] == ["groups within groups, more than 64; write the file anew with fewer"]
+    assert [why for _, why in found.skipped] == ["groups nested more than 64 deep; rewrite the file with fewer levels"]
     with contextlib.closing(open_file(path)) as handle:
         assert handle.read("/".join("g" * 200) + "/x", (slice(0, 3, 1),)).tolist() == [0, 1, 2]

@@ -1,7 +1,8 @@
-"""In which other files do the values of an HDF5 dataset lie, and in which do those of these?
+"""Other files that hold the values of an HDF5 dataset, directly or indirectly.
 
-Datasets have external storage, plain bytes of other files, or are virtual, made of datasets of other files, which may be either
-again. Each file is told before it is opened to look for more: who may not read it stops there.
+A dataset may have external storage, which is plain bytes of other files, or be virtual, assembled from datasets of other files,
+which may be external or virtual themselves. Each file is yielded before it is opened to search for more files, so that the
+caller can stop at a file that must not be read.
 """
 
 import glob
@@ -14,44 +15,45 @@ from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.links import leads_outside
 
-#: Datasets that values may come from.
+#: Greatest number of source datasets.
 _MOST = 1 << 16
 
 
 class Source(NamedTuple):
-    """A file, and the dataset of it that is read; None: its bytes are."""
+    """File and source dataset in it; ``dataset`` None: plain bytes of the file."""
 
     path: str
     dataset: str | None = None
 
 
 def sources_of(path: str, dataset: Any) -> list[Source]:
-    """Return where HDF5 finds the values of a dataset that does not have them itself; the lock must be held."""
-    found = [(os.fsdecode(name), None) for name, _, _ in dataset.external or ()]
+    """Return the sources from which HDF5 reads the values of an external or virtual dataset; the lock must be held."""
+    names = [(os.fsdecode(name), None) for name, _, _ in dataset.external or ()]
     if dataset.is_virtual:
-        found += [(source.file_name, source.dset_name) for source in dataset.virtual_sources()]
+        names += [(source.file_name, source.dset_name) for source in dataset.virtual_sources()]
     folder = os.path.dirname(os.path.abspath(path))
-    return [Source(each, inner) for name, inner in found for each in ([path] if name == "." else _places(folder, name))]
+    return [Source(file, inner) for name, inner in names for file in ([path] if name == "." else _candidates(folder, name))]
 
 
-def _places(folder: str, name: str) -> list[str]:
-    """Return the files that a name may stand for: those that are there, all where none is.
+def _candidates(folder: str, name: str) -> list[str]:
+    """Return the files that a name may refer to: those that exist, or all if none exists.
 
-    HDF5 looks for external files in the working directory, for sources of virtual ones beside the file and then there.
+    HDF5 searches external files in the working directory, sources of virtual datasets beside the file and then in the working
+    directory.
     """
-    places = _named(os.path.join(folder, name)) + _named(os.path.abspath(name))
-    return [place for place in places if os.path.lexists(place)] or places
+    paths = _expand(os.path.join(folder, name)) + _expand(os.path.abspath(name))
+    return [path for path in paths if os.path.lexists(path)] or paths
 
 
-def _named(path: str) -> list[str]:
-    """Return the files that a name stands for: one, or those that have numbers where it has ``%b``."""
+def _expand(path: str) -> list[str]:
+    """Return a path, and the files whose names have numbers in place of its ``%b``."""
     return [path] if "%b" not in path else [path, *glob.iglob(glob.escape(path).replace("%b", "*"))]
 
 
 def external_files(sources: Sequence[Source]) -> Iterator[str]:
-    """Yield the files of sources, each before it is opened, and then those that it takes values from.
+    """Yield the files of sources and, recursively, of the sources of these; each file is yielded before it is opened.
 
-    Raises FormatError for a dataset that is reached through links out of its file, and for more datasets than can be told.
+    Raises FormatError for a source that a link to another file leads to, and for too many sources.
     """
     waiting, seen = list(reversed(sources)), set[Source]()
     while waiting:
@@ -60,22 +62,22 @@ def external_files(sources: Sequence[Source]) -> Iterator[str]:
             continue
         seen.add(source)
         if len(seen) > _MOST:
-            raise FormatError(f"{source.path}: values come from more than {_MOST} datasets; copy them into fewer files")
+            hint = "copy the values into fewer files"
+            raise FormatError(f"values come from more than {_MOST} datasets", path=source.path, hint=hint)
         yield source.path
         # promise: virtual-sources-roots
-        waiting += _further(source)
+        waiting += _sources_in(source)
 
 
-def _further(source: Source) -> list[Source]:
-    """Return what a source itself takes values from; nothing for one that cannot be read, which is told where it is."""
+def _sources_in(source: Source) -> list[Source]:
+    """Return the sources of a source; none if it cannot be read, which is an error when it is read."""
     if source.dataset is None or not os.path.isfile(source.path):
         return []
     try:
         with LIBRARY_LOCK, opened(source.path) as file:
             if leads_outside(file, source.dataset):
-                raise FormatError(
-                    f"{source.path}, variable {source.dataset!r}: a link into another file; name that file instead"
-                )
+                hint = "open that file instead"
+                raise FormatError("a link into another file", path=source.path, variable=source.dataset, hint=hint)
             dataset = file.get(source.dataset)
             return sources_of(source.path, dataset) if hasattr(dataset, "virtual_sources") else []
     except FormatError:

@@ -1,19 +1,19 @@
 """netCDF-4 and plain HDF5 files.
 
-`formats.hdf5.metadata` scans files without a library and without a lock. Files that it does not know, or finds damaged, are
-scanned by h5py in a process of its own (`isolated`): a crash there is an error here. Chunk indexes come from the same two
-sources, and h5py reads the values of datasets that have none (`handle`). Every call into the library holds `LIBRARY_LOCK`.
+`formats.hdf5.metadata` scans files without the HDF5 library and without its lock. h5py scans unsupported and invalid files in
+an isolated process (`isolated`), where a crash is an error. Chunk indexes come from the same two sources. h5py reads the values
+of datasets without a chunk index (`handle`). Every call into the library holds `LIBRARY_LOCK`.
 """
 
 import numpy as np
 
 from aggarray.formats.base import Handle, Structure, Variable, whole
-from aggarray.formats.hdf5 import isolated as apart
+from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.formats.hdf5.library import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan
-from aggarray.formats.hdf5.metadata import scan as netcdf
+from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
@@ -31,25 +31,25 @@ class _HDF5:
     name = "HDF5"
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Tell whether the signature lies at the beginning or, after a user block, at 512, 1024, 2048, ... bytes."""
+        """Return whether the signature lies at byte 0 or, after a user block, at byte 512, 1024, 2048, ..."""
         if head.startswith(_SIGNATURE):
             return True
-        # A folder; and netCDF-3, which no user block passes itself off as: not worth another look into the file.
+        # A folder, or netCDF-3: a user block does not begin like it, so the file is not read again.
         if not head or head.startswith(b"CDF"):
             return False
-        with open_source(path) as file:
+        with open_source(path) as source:
             at = 512
-            while at + len(_SIGNATURE) <= file.size:
-                if file.pread(len(_SIGNATURE), at) == _SIGNATURE:
+            while at + len(_SIGNATURE) <= source.size:
+                if source.pread(len(_SIGNATURE), at) == _SIGNATURE:
                     return True
                 at *= 2
         return False
 
     def scan(self, path: str) -> Structure:
-        """Read structure, attributes and coordinate values."""
+        """Return structure, attributes and coordinate values."""
 
         def by_library(variable: Variable) -> np.ndarray:
-            """Return the values of a coordinate that only the HDF5 library decodes."""
+            """Return the values of a coordinate that only the HDF5 library can decode."""
             handle = HDF5File(path)
             try:
                 return handle.read(variable.name, whole(variable.shape))
@@ -57,43 +57,43 @@ class _HDF5:
                 handle.close()
 
         try:
-            return netcdf.scan(path, by_library)
+            return metadata_scan.scan(path, by_library)
         except UNREADABLE as error:
             refuse(error, path)
         # promise: hdf5-isolated-scan
-        if is_remote(path) or not apart.can_isolate():
+        if is_remote(path) or not isolated.can_isolate():
             return scan_by_library(path)
-        found: Structure = apart.ask_isolated(path, "scan")
-        return found
+        structure: Structure = isolated.call_isolated(path, "scan")
+        return structure
 
-    def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
-        """Read the coordinates wanted, and open nothing else; None where only the library could."""
+    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
+        """Return the requested coordinates, None if only the library can read them."""
         try:
-            return partial_scan.scan_partially(path, wanted)
+            return partial_scan.scan_partially(path, request)
         except UNREADABLE:
             return None
 
     def open(self, path: str) -> Handle:
-        """Open for reading values."""
+        """Open the file to read values from it."""
         return HDF5File(path)
 
 
 def holds_group(path: str, name: str) -> bool:
-    """Tell whether a file may have a group at its top; of other files than HDF5 a few bytes are read."""
-    with open_source(path) as file:
-        # Of what the system makes up some has no size, and no end: reading it would wait.
-        if not file.size or not FORMAT.recognises(path, file.pread(len(_SIGNATURE), 0)):
+    """Return whether a file may have a group of a name at its root; only a few bytes of a file that is not HDF5 are read."""
+    with open_source(path) as source:
+        # A device has no size and may have no end: reading it could block.
+        if not source.size or not FORMAT.recognises(path, source.pread(len(_SIGNATURE), 0)):
             return False
     try:
-        direct = H5File(path)
+        file = H5File(path)
     except UNREADABLE as error:
-        if is_invalid(error) and not is_remote(path) and apart.can_isolate():
-            return bool(apart.ask_isolated(path, "holds", None, name))
-        return True  # whoever opens it finds out
+        if is_invalid(error) and not is_remote(path) and isolated.can_isolate():
+            return bool(isolated.call_isolated(path, "holds", None, name))
+        return True  # opening the file decides
     try:
-        return direct.holds(name)
+        return file.holds(name)
     finally:
-        direct.close()
+        file.close()
 
 
 FORMAT = _HDF5()

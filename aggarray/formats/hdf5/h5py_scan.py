@@ -1,7 +1,7 @@
-"""Scan of an HDF5 file through h5py.
+"""Scan of an HDF5 file by h5py, for files that `formats.hdf5.metadata` does not support.
 
-For files that `formats.hdf5.metadata` does not know or finds damaged, by the same rules: dimensions come from attached
-dimension scales (netCDF-4's own conventions for them included), and have no name otherwise.
+Both scanners follow the same rules: dimensions come from attached dimension scales, including the conventions of netCDF-4, and
+have no name otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,21 +25,21 @@ from aggarray.formats.hdf5.links import is_external, is_pure_dimension, is_scale
 from aggarray.formats.hdf5.metadata.conventions import INTERNAL
 from aggarray.formats.hdf5.metadata.dimensions import nearest_scope
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
-from aggarray.formats.hdf5.rows import as_rows, exceeds_limits, samples_dtype, sizes_of
+from aggarray.formats.hdf5.rows import exceeds_limits, ragged_variables, samples_dtype, sizes_of
 
-#: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
+#: Prefix of the stored name of a netCDF-4 variable with the name of a dimension that is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
 
-#: HDF5's mark of an object that says where its values lie, among those of all messages that it has.
+#: Bit of the data layout message among the messages that are present in an object header.
 _LAYOUT = 1 << 8
 
 
 @dataclass(slots=True)
 class _Walk:
-    """What a walk through a file collects: datasets by name, attributes of groups, what is skipped and why.
+    """Items collected by a walk through a file: datasets by name, attributes of groups, skipped items with reasons.
 
-    ``scales`` has (group, name) of dimension scales by their address in the file, ``dimids`` by netCDF-4's number; ``linked``:
-    datasets by names that are soft links.
+    ``scales``: (group, name) of dimension scales by their address in the file; ``dimids``: addresses by netCDF-4's dimension
+    number; ``linked``: datasets by the names of soft links.
     """
 
     datasets: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _DatasetEntry:
-    """A readable dataset: its path and name, stored dtype; per dimension the address, name and group of its scale, if any."""
+    """Readable dataset: path, name, stored dtype; per dimension the address, name and group of its scale, if any."""
 
     path: str
     name: str
@@ -64,94 +64,94 @@ class _DatasetEntry:
 
 
 def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray | None]) -> Structure:
-    """Return the structure of an open h5py file; ``label`` is its format, ``read`` gives the values of a variable."""
-    found = _Walk()
-    _walk(file, "", found, {_address(file)})
-    # Under its own name an object comes first.
-    found.datasets.update(found.linked)
+    """Return the structure of an open h5py file; ``label``: its format, ``read`` returns the values of a variable."""
+    walk = _Walk()
+    _walk(file, "", walk, {_address(file)})
+    # Datasets under their own names come first.
+    walk.datasets.update(walk.linked)
     entries: list[_DatasetEntry] = []
-    for name, dataset in found.datasets.items():
+    for name, dataset in walk.datasets.items():
         with naming_errors(path, name):
             if is_pure_dimension(dataset):
                 continue
             dtype = exceeds_limits(dataset) or samples_dtype(dataset) or plain_dtype(dataset)
             if isinstance(dtype, str):
-                found.skipped.append((name, dtype))
+                walk.skipped.append((name, dtype))
             else:
-                entries.append(_entry(file, name, dtype, found))
-    if not entries and (damage := [f"{name}: {why}" for name, why in found.skipped if why.startswith("damaged:")]):
+                entries.append(_entry(file, name, dtype, walk))
+    if not entries and (damage := [f"{name}: {why}" for name, why in walk.skipped if why.startswith("damaged:")]):
         raise OSError(f"{damage[0]}; restore the file")
     lengths = _lengths(entries)
     spans = {entry.name: entry.dimensions for entry in entries}
-    places = set(found.scales.values())
+    scales = set(walk.scales.values())
     hidden = any(
-        name is not None and nearest_scope(places, entry.name.rpartition("/")[0], name) != scope
+        name is not None and nearest_scope(scales, entry.name.rpartition("/")[0], name) != scope
         for entry in entries
         for name, scope in zip(entry.dimensions, entry.scopes, strict=True)
     )
     variables = []
     for entry in entries:
         with naming_errors(path, entry.path):
-            variable = _variable(entry, lengths, spans, found)
+            variable = _variable(entry, lengths, spans, walk)
             if hidden and entry.dataset.shape is not None:
                 variable = replace(variable, scopes=entry.scopes[: len(variable.dimensions)])
             if samples_dtype(entry.dataset) is None:
                 variables.append(variable)
             else:
-                variables += as_rows(variable, sizes_of(path, entry.dataset), found.datasets)
+                variables += ragged_variables(variable, sizes_of(path, entry.dataset), walk.datasets)
 
     def read_named(variable: Variable) -> np.ndarray | None:
-        """Return the values of a variable; errors name it."""
+        """Return the values of a variable; its name is added to errors."""
         with naming_errors(path, variable.name):
             return read(variable)
 
     filled = with_values(variables, read_named)
-    borrowed = tuple(entry.name for entry in entries if is_external(entry.dataset.id))
-    attrs = _attributes(file, "", found)
-    return Structure(path, label, attrs, filled, found.groups, tuple(found.skipped), elsewhere=borrowed)
+    external = tuple(entry.name for entry in entries if is_external(entry.dataset.id))
+    attrs = _attributes(file, "", walk)
+    return Structure(path, label, attrs, filled, walk.groups, tuple(walk.skipped), elsewhere=external)
 
 
-def _walk(group: Any, prefix: str, found: _Walk, above: set[int]) -> None:
-    """Collect datasets and groups; ``above``: addresses of the groups walked, so that no circle of links is run through."""
+def _walk(group: Any, prefix: str, walk: _Walk, visited: set[int]) -> None:
+    """Collect datasets and groups; ``visited``: addresses of the visited groups, which end cycles of links."""
     import h5py
 
     for key in group:
         if isinstance(key, bytes):
-            found.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), NOT_UTF8))
+            walk.skipped.append((prefix + key.decode("utf-8", "backslashreplace"), NOT_UTF8))
             continue
         name = f"{prefix}{key}"
         # promise: hdf5-scan-external-links
         if why := leads_outside(group.file, name):
-            # Nothing outside the file that was named is opened.
-            found.skipped.append((name, why))
+            # Other files are not opened.
+            walk.skipped.append((name, why))
             continue
         try:
             item = group[key]
         except LIBRARY_ERRORS as error:
-            there = isinstance(group.get(key, getlink=True), h5py.HardLink)
-            found.skipped.append((name, f"damaged: {error_text(error)}" if there else DANGLING))
+            is_hard = isinstance(group.get(key, getlink=True), h5py.HardLink)
+            walk.skipped.append((name, f"damaged: {error_text(error)}" if is_hard else DANGLING))
             continue
         if isinstance(group.get(key, getlink=True), h5py.SoftLink):
-            # What is in a group is there under the group's own name.
-            found.linked.update({name: item} if isinstance(item, h5py.Dataset) else {})
+            # The contents of a group are collected under the group's own name.
+            walk.linked.update({name: item} if isinstance(item, h5py.Dataset) else {})
         elif isinstance(item, h5py.Group):
             address = _address(item)
             if name.count("/") > DEEPEST:
-                found.skipped.append((name, TOO_DEEP))
-            elif address not in above:
-                above.add(address)
-                found.groups[name] = _attributes(item, name, found)
-                _walk(item, f"{name}/", found, above)
+                walk.skipped.append((name, TOO_DEEP))
+            elif address not in visited:
+                visited.add(address)
+                walk.groups[name] = _attributes(item, name, walk)
+                _walk(item, f"{name}/", walk, visited)
         elif isinstance(item, h5py.Dataset):
-            found.datasets[name] = item
-            _note_scale(item, prefix[:-1], key, found)
+            walk.datasets[name] = item
+            _note_scale(item, prefix[:-1], key, walk)
         # promise: hdf5-lost-dataspace
         elif _was_dataset(item):
             raise OSError(f"{name}: damaged: values without a dataspace; restore the file")
 
 
 def _was_dataset(item: Any) -> bool:
-    """Tell whether what h5py takes for a named type says where its values lie: a dataset that has lost its dataspace."""
+    """Return whether an object that h5py opens as a named type has a data layout: a dataset without its dataspace."""
     import h5py
 
     return bool(h5py.h5o.get_info(item.id).hdr.mesg.present & _LAYOUT)
@@ -163,53 +163,53 @@ def _address(item: Any) -> int:
     return int(h5py.h5o.get_info(item.id).addr)
 
 
-def _note_scale(dataset: Any, group: str, key: str, found: _Walk) -> None:
+def _note_scale(dataset: Any, group: str, key: str, walk: _Walk) -> None:
 
     if is_scale(dataset):
         address = _address(dataset)
-        found.scales.setdefault(address, (group, key.removeprefix(NOT_COORDINATE)))
+        walk.scales.setdefault(address, (group, key.removeprefix(NOT_COORDINATE)))
         if "_Netcdf4Dimid" in dataset.attrs:
-            found.dimids[int(dataset.attrs["_Netcdf4Dimid"])] = address
+            walk.dimids[int(dataset.attrs["_Netcdf4Dimid"])] = address
 
 
-def _axes(file: Any, dataset: Any, found: _Walk) -> tuple[int | None, ...]:
-    """Return per dimension the address of the scale that names it."""
+def _axes(file: Any, dataset: Any, walk: _Walk) -> tuple[int | None, ...]:
+    """Return the address of the scale of each dimension, None for a dimension without one."""
 
     rank = len(dataset.shape or ())
-    listed = _scales_of(dataset)
-    if listed is not None:
-        addresses = [_referred(file, dataset, reference, found) if reference else None for reference in listed[:rank]]
+    references = _scales_of(dataset)
+    if references is not None:
+        addresses = [_referenced(file, dataset, reference, walk) if reference else None for reference in references[:rank]]
         return (*addresses, *(None,) * (rank - len(addresses)))
     if not is_scale(dataset):
         return (None,) * rank
     own = _address(dataset)
-    # A coordinate variable of several dimensions notes them by number; the scale itself is its first dimension.
+    # A coordinate variable of several dimensions lists them by number; the scale itself is its first dimension.
     numbers = [int(n) for n in np.ravel(dataset.attrs.get("_Netcdf4Coordinates", ()))]
     if len(numbers) == rank:
-        return tuple(found.dimids.get(n) for n in numbers)
+        return tuple(walk.dimids.get(n) for n in numbers)
     return (own, *((None,) * (rank - 1))) if rank else ()
 
 
-def _referred(file: Any, dataset: Any, reference: Any, found: _Walk) -> int | None:
-    """Return the address of the object of a reference; None where no object is, as after a scale was deleted: that is noted."""
+def _referenced(file: Any, dataset: Any, reference: Any, walk: _Walk) -> int | None:
+    """Return the address of a referenced object; record a missing one, such as a deleted scale, and return None."""
     try:
         return _address(file[reference])
     except LIBRARY_ERRORS:
-        if any(why.startswith("damaged:") for _, why in found.skipped):
-            raise  # the scale may be there, and damaged
-        found.skipped.append((f"{dataset.name.lstrip('/')}:DIMENSION_LIST", NO_SCALE))
+        if any(why.startswith("damaged:") for _, why in walk.skipped):
+            raise  # the scale may exist but be damaged
+        walk.skipped.append((f"{dataset.name.lstrip('/')}:DIMENSION_LIST", NO_SCALE))
         return None
 
 
 def _scales_of(dataset: Any) -> list[Any] | None:
-    """Return a reference to the first scale of each dimension, None for one without; None where there is no list of them."""
+    """Return a reference to the first scale of each dimension, None for one without; None without DIMENSION_LIST."""
     import h5py
 
     if "DIMENSION_LIST" not in dataset.attrs:
         return None
     dtype = dataset.attrs.get_id("DIMENSION_LIST").dtype
     if h5py.check_ref_dtype(dtype) is h5py.Reference:
-        # As files converted from HDF4 have it: one reference a dimension.
+        # Files converted from HDF4 have one reference per dimension.
         return list(np.ravel(dataset.attrs["DIMENSION_LIST"]))
     inner = h5py.check_vlen_dtype(dtype)
     if inner is None or h5py.check_ref_dtype(inner) is not h5py.Reference:
@@ -217,51 +217,51 @@ def _scales_of(dataset: Any) -> list[Any] | None:
     return [references[0] if len(references) else None for references in dataset.attrs["DIMENSION_LIST"]]
 
 
-def _entry(file: Any, path: str, dtype: np.dtype[Any], found: _Walk) -> _DatasetEntry:
-    dataset = found.datasets[path]
-    axes = _axes(file, dataset, found)
+def _entry(file: Any, path: str, dtype: np.dtype[Any], walk: _Walk) -> _DatasetEntry:
+    dataset = walk.datasets[path]
+    axes = _axes(file, dataset, walk)
     parent, slash, base = path.rpartition("/")
     name = f"{parent}{slash}{base.removeprefix(NOT_COORDINATE)}"
-    scales = [None if a is None else found.scales.get(a) for a in axes]
+    scales = [None if a is None else walk.scales.get(a) for a in axes]
     names, groups = tuple(s and s[1] for s in scales), tuple("" if s is None else s[0] for s in scales)
     return _DatasetEntry(path, name, dataset, dtype, axes, names, groups)
 
 
 def _lengths(entries: list[_DatasetEntry]) -> dict[int, int]:
-    """Return the length of every unlimited dimension: that of the longest variable that has it."""
+    """Return the length of every unlimited dimension: that of the longest variable along it."""
     longest: dict[int, int] = {}
     for entry in entries:
-        for address, n, most in zip(entry.axes, entry.dataset.shape or (), entry.dataset.maxshape or (), strict=False):
-            if address is not None and most is None:
+        for address, n, limit in zip(entry.axes, entry.dataset.shape or (), entry.dataset.maxshape or (), strict=False):
+            if address is not None and limit is None:
                 longest[address] = max(n, longest.get(address, 0))
     return longest
 
 
 def _variable(
-    entry: _DatasetEntry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], found: _Walk
+    entry: _DatasetEntry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], walk: _Walk
 ) -> Variable:
-    """Describe a dataset; ``lengths`` of unlimited dimensions, ``spans``: the dimensions of every dataset."""
-    dataset, attrs = entry.dataset, _attributes(entry.dataset, entry.name, found)
+    """Return the variable of a dataset; ``lengths``: of unlimited dimensions, ``spans``: the dimensions of every dataset."""
+    dataset, attrs = entry.dataset, _attributes(entry.dataset, entry.name, walk)
     if dataset.shape is None:
-        # No dataspace: an array without elements.
+        # A dataset without a dataspace is an array without elements.
         return stored_variable(entry.name, entry.dtype, (0,), (None,), attrs)
     shape = [
-        n if address is None or most is not None else lengths[address]
-        for n, most, address in zip(dataset.shape, dataset.maxshape, entry.axes, strict=True)
+        n if address is None or limit is not None else lengths[address]
+        for n, limit, address in zip(dataset.shape, dataset.maxshape, entry.axes, strict=True)
     ]
-    # What grows is no character of a text, nor is what a coordinate describes.
+    # An unlimited dimension or one with a coordinate variable is not a string length.
     real = bool(shape) and (dataset.maxshape[-1] is None or has_coordinate(entry.name, entry.dimensions[-1], spans))
     return stored_variable(entry.name, entry.dtype, shape, entry.dimensions, attrs, joined=not real)
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
-    """Return the dtype of a dataset as it is stored, text of variable length as StringDType; or why it cannot be read."""
+    """Return the stored dtype of a dataset, StringDType for variable-length text, or the reason why it cannot be read."""
     import h5py
 
     try:
         dtype = dataset.dtype
     except LIBRARY_ERRORS:
-        return refusal(_word_of(dataset.id.get_type()))
+        return refusal(_type_name(dataset.id.get_type()))
     if h5py.check_string_dtype(dtype) is not None:
         return np.dtype(dtype.str) if dtype.kind == "S" else np.dtypes.StringDType()
     if h5py.check_ref_dtype(dtype) is not None:
@@ -277,70 +277,70 @@ def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
     return np.dtype(dtype.str) if dtype.kind in "biufcmM" else refusal("opaque")
 
 
-def _attributes(item: Any, path: str, found: _Walk) -> dict[str, Any]:
-    """Return the attributes of a group or dataset, text, lists of texts, scalars or arrays; others are noted in ``found``."""
-    shown = {}
+def _attributes(item: Any, path: str, walk: _Walk) -> dict[str, Any]:
+    """Return the attributes of a group or dataset: texts, lists of texts, scalars or arrays; record skipped ones."""
+    attributes = {}
     for name in item.attrs:
         if name in INTERNAL:
             continue
         if isinstance(name, bytes):
-            shown_as = name.decode("utf-8", "backslashreplace")
-            found.skipped.append((f"{path}:{shown_as}", attribute_refusal(MISNAMED)))
+            escaped = name.decode("utf-8", "backslashreplace")
+            walk.skipped.append((f"{path}:{escaped}", attribute_refusal(MISNAMED)))
             continue
         try:
-            what = _left_out(item, name)
-            value = attribute(item.attrs[name]) if what == "" else None
+            type_name = _unsupported_type(item, name)
+            value = attribute_value(item.attrs[name]) if type_name == "" else None
         except LIBRARY_ERRORS as error:
             # promise: hdf5-damaged-attribute
             raise OSError(f"attribute {name!r}: {error_text(error)}") from error
-        if what:
-            found.skipped.append((f"{path}:{name}", attribute_refusal(what)))
+        if type_name:
+            walk.skipped.append((f"{path}:{name}", attribute_refusal(type_name)))
         elif value is not None:
-            shown[name] = value
-    return shown
+            attributes[name] = value
+    return attributes
 
 
-def _left_out(item: Any, name: str) -> str | None:
-    """Return the word for the type of an attribute that is left out, "" for one that is read, None for references.
+def _unsupported_type(item: Any, name: str) -> str | None:
+    """Return the type name of a skipped attribute, "" for one that is read, None for object references.
 
-    h5py is not asked for values of types that it does not hold: it crashes over some.
+    h5py crashes when it reads attributes of some types that it does not support.
     """
     import h5py
 
     h5t = h5py.h5t
-    kind = item.attrs.get_id(name).get_type()
-    if isinstance(kind, h5t.TypeReferenceID):
-        return None if kind.equal(h5t.STD_REF_OBJ) else "reference"
-    if isinstance(kind, h5t.TypeVlenID):
-        return None if kind.get_super().equal(h5t.STD_REF_OBJ) else "variable-length"
-    if isinstance(kind, h5t.TypeStringID):
+    datatype = item.attrs.get_id(name).get_type()
+    if isinstance(datatype, h5t.TypeReferenceID):
+        return None if datatype.equal(h5t.STD_REF_OBJ) else "reference"
+    if isinstance(datatype, h5t.TypeVlenID):
+        return None if datatype.get_super().equal(h5t.STD_REF_OBJ) else "variable-length"
+    if isinstance(datatype, h5t.TypeStringID):
         return ""
-    word = _word_of(kind)
-    if word in ("array", "opaque", "time"):
-        return word
+    type_name = _type_name(datatype)
+    if type_name in ("array", "opaque", "time"):
+        return type_name
     try:
-        dtype = kind.dtype
+        dtype = datatype.dtype
     except (TypeError, ValueError):
-        return word  # h5py knows no dtype
+        return type_name  # h5py has no dtype for it
     plain = (dtype.kind in "biuf" and dtype.itemsize <= 8) or (dtype.kind == "c" and dtype.itemsize <= 16)
-    return "" if plain else word
+    return "" if plain else type_name
 
 
-def _word_of(kind: Any) -> str:
-    """Return the word for a datatype, of `refusal`."""
+def _type_name(datatype: Any) -> str:
+    """Return the name of a datatype for `refusal`."""
     from h5py import h5t
 
-    words = {
+    names = {
         **{h5t.TypeCompoundID: "compound", h5t.TypeArrayID: "array", h5t.TypeOpaqueID: "opaque", h5t.TypeTimeID: "time"},
         **{h5t.TypeReferenceID: "reference", h5t.TypeVlenID: "variable-length"},
-        h5t.TypeFloatID: f"{8 * kind.get_size()}-bit floating-point",
-        h5t.TypeIntegerID: f"{8 * kind.get_size()}-bit integer",
+        h5t.TypeFloatID: f"{8 * datatype.get_size()}-bit floating-point",
+        h5t.TypeIntegerID: f"{8 * datatype.get_size()}-bit integer",
     }
-    return next((word for cls, word in words.items() if isinstance(kind, cls)), "complex")
+    return next((name for cls, name in names.items() if isinstance(datatype, cls)), "complex")
 
 
-def attribute(value: Any) -> Any:
-    """Return an attribute as the other formats give it, None where it is neither number nor text."""
+def attribute_value(value: Any) -> Any:
+    """Return an attribute in the form of the other formats, None if it is neither a number nor text."""
     import h5py
 
     if value is None:

@@ -1,7 +1,8 @@
-"""How is an HDF5 file read that contradicts itself? By the library, in another process: a crash there is an error here.
+"""Reading of invalid HDF5 files by the library in an isolated process.
 
-The HDF5 library believes much of what a file says, and a damaged one makes it crash or run for ever. A helper that has loaded
-them forks for each question: what one file has done to its memory is gone with the next. It stays for later questions.
+A damaged file can make the HDF5 library crash or loop endlessly. An isolated process, which has imported the library, forks for
+each request, so that memory corrupted by one file does not affect the next. A crash is an error here. The process is kept for
+later requests.
 """
 
 import atexit
@@ -19,50 +20,50 @@ from typing import Any
 
 from aggarray import errors
 from aggarray.errors import FormatError
-from aggarray.formats.hdf5.metadata.validation import contradicts_itself
+from aggarray.formats.hdf5.metadata.validation import is_damaged
 from aggarray.storage.files import stat_file
 
-#: Seconds that an answer may take, those for each byte of the file, and no more than so many.
+#: Time limit of a request in seconds: base, addition per byte of the file, maximum.
 PATIENCE, _PER_BYTE, _MOST_PATIENCE = 15.0, 1e-6, 60.0
-#: Bytes of memory that an answer may take beyond twice those of the file.
+#: Bytes of memory that a request may take in addition to twice the size of the file.
 ROOM = 1 << 31
-_PIECE = 1 << 20
+_BLOCK = 1 << 20
 
 
 def can_isolate() -> bool:
-    """Tell whether there can be such a process: an embedded Python may not know of a program to start."""
+    """Return whether an isolated process can be started: an embedded Python may have no executable."""
     # promise: hdf5-isolated-process
     return bool(sys.executable) and hasattr(os, "fork")
 
 
-def ask_isolated(path: str, what: str, variable: str | None = None, *rest: Any) -> Any:
-    """Return what the libraries tell of a local file: ``what`` is "scan", "open", or a method of `_hdf5_file.Library`.
+def call_isolated(path: str, method: str, variable: str | None = None, *arguments: Any) -> Any:
+    """Return the result of the HDF5 library for a local file.
 
-    Raises what these raise, and FormatError where they crash, take too long or want too much memory. Of a file over which they
-    once took too long they are not asked again.
+    ``method``: "scan", "open" or a method of `library.H5pyFile`. Raises the errors of the method, and FormatError if the
+    library crashes, times out or needs too much memory. A file that timed out once is not tried again.
     """
-    this = _file_identity(path)
+    identity = _file_identity(path)
     with _lock:
-        until = time.monotonic() + time_limit(path)
+        deadline = time.monotonic() + time_limit(path)
         # promise: hdf5-endless-loop
-        answer = None if this in _endless else _process().answer((path, what, variable, rest), until)
-        if answer is None and time.monotonic() >= until:
-            _endless.append(this)
+        answer = None if identity in _endless else _process().answer((path, method, variable, arguments), deadline)
+        if answer is None and time.monotonic() >= deadline:
+            _endless.append(identity)
     if answer is None:
-        of = f", variable {variable!r}" if variable else ""
-        how = f"comes to no end within {time_limit(path):.0f} seconds" if this in _endless else "breaks down"
-        # Over legal files, too: damage is what contradicts itself.
-        what, remedy = ("damaged: ", "restore the file") if contradicts_itself(path) else ("", "write it anew, or leave it out")
-        raise FormatError(f"{path}{of}: {what}the HDF5 library {how} over it; {remedy}")
-    kind, *told = answer
-    if kind == "error":
-        name, what, where = told
+        event = f"timed out after {time_limit(path):.0f} s" if identity in _endless else "crashed"
+        # The library fails on some valid files, too.
+        invalid = is_damaged(path)
+        what, hint = ("damaged: ", "restore the file") if invalid else ("", "rewrite the file, or leave it out")
+        raise FormatError(f"{what}the HDF5 library {event}", path=path, variable=variable, hint=hint)
+    outcome, *result = answer
+    if outcome == "error":
+        name, what, where = result
         raise getattr(errors, name)(*what, **where)
-    return told[0]
+    return result[0]
 
 
 def time_limit(path: str) -> float:
-    """Return how many seconds an answer about a file may take: of a large one there is more to tell."""
+    """Return the time limit in seconds of a request for a file, which grows with the size of the file."""
     try:
         return min(PATIENCE + _PER_BYTE * stat_file(path).size, _MOST_PATIENCE)
     except OSError:
@@ -70,7 +71,7 @@ def time_limit(path: str) -> float:
 
 
 def _file_identity(path: str) -> tuple[Any, ...]:
-    """Return what tells a file from the one that replaces it."""
+    """Return path and state of a file, which differ from those of a file that replaces it."""
     try:
         return path, *stat_file(path)
     except OSError:
@@ -78,7 +79,7 @@ def _file_identity(path: str) -> tuple[Any, ...]:
 
 
 class _IsolatedProcess:
-    """A running helper, of the process that started it."""
+    """Running isolated process; ``owner``: the process that started it."""
 
     def __init__(self) -> None:
         root = str(Path(__file__).resolve().parents[3])
@@ -89,35 +90,35 @@ class _IsolatedProcess:
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
 
-    def answer(self, question: Any, until: float) -> tuple[Any, ...] | None:
-        """Return an answer, None where there is none until some time."""
+    def answer(self, request: Any, deadline: float) -> tuple[Any, ...] | None:
+        """Return the answer to a request, None if there is none before the deadline."""
         stdin = self.process.stdin
         try:
             if stdin is not None:
-                stdin.write(packed(question))
-            size = int.from_bytes(self._bytes(8, until), "little")
-            found: tuple[Any, ...] | None = pickle.loads(self._bytes(size, until))
-            return found
+                stdin.write(packed(request))
+            size = int.from_bytes(self._bytes(8, deadline), "little")
+            unpickled: tuple[Any, ...] | None = pickle.loads(self._bytes(size, deadline))
+            return unpickled
         except (OSError, EOFError):
             self.end()
             return None
-        except BaseException:  # an interrupt: what is still to come would be taken for the next answer
+        except BaseException:  # after an interrupt the rest of this answer would be read as the next one
             self.end()
             raise
 
-    def _bytes(self, count: int, until: float) -> bytes:
-        found = bytearray()
+    def _bytes(self, count: int, deadline: float) -> bytes:
+        received = bytearray()
         stdout = self.process.stdout
-        while stdout is not None and len(found) < count:
-            ready, _, _ = select.select([stdout], [], [], max(0.0, until - time.monotonic()))
-            part = os.read(stdout.fileno(), min(_PIECE, count - len(found))) if ready else b""
+        while stdout is not None and len(received) < count:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            part = os.read(stdout.fileno(), min(_BLOCK, count - len(received))) if ready else b""
             if not part:
                 raise EOFError
-            found += part
-        return bytes(found)
+            received += part
+        return bytes(received)
 
     def end(self) -> None:
-        """End the helper and whoever answers for it; of another process's helper only the ends of its pipes are closed."""
+        """Terminate the process and its fork, or only close the pipes if another process started it."""
         global _current
         _current = None
         atexit.unregister(self.end)
@@ -132,7 +133,7 @@ class _IsolatedProcess:
 
 _lock = threading.Lock()
 _current: _IsolatedProcess | None = None
-#: The latest files over which the libraries did not come to an end: path and what they were like.
+#: Latest files for which the library timed out: path and state.
 _endless: deque[tuple[Any, ...]] = deque(maxlen=256)
 
 
@@ -148,7 +149,7 @@ def _process() -> _IsolatedProcess:
 
 def _forked() -> None:
     global _lock
-    # Another thread of the parent may have held it.
+    # Another thread of the parent may have held the lock.
     _lock = threading.Lock()
 
 

@@ -1,4 +1,7 @@
-"""The process that asks the HDF5 library about files that may crash it: each question is answered in a fork of its own."""
+"""Isolated process that calls the HDF5 library for files that may crash it.
+
+A fork of the process answers each request.
+"""
 
 import contextlib
 import functools
@@ -16,36 +19,36 @@ from aggarray.formats.hdf5.library import H5pyFile, scan_by_library
 
 
 def main() -> None:
-    """Answer the questions of standard input, each in a fork, until it ends; None for one that a fork has died over."""
+    """Answer each request of standard input in a fork, until the end of input; the answer to a crash is None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(1)
-    # Libraries that print must not disturb the answers.
+    # Output that libraries print must not mix with the answers.
     os.dup2(2, 1)
-    import h5py  # noqa: F401 - loaded once, for all answers
+    import h5py  # noqa: F401 - imported once, before the forks
 
     while len(head := sys.stdin.buffer.read(8)) == 8:
-        question = pickle.loads(sys.stdin.buffer.read(int.from_bytes(head, "little")))
+        request = pickle.loads(sys.stdin.buffer.read(int.from_bytes(head, "little")))
         child = os.fork()
         if not child:
-            _serve(question, answers)
-        # Whoever ends the helper does not wait for what may never come.
-        signal.signal(signal.SIGTERM, functools.partial(_end, child))
+            _serve(request, answers)
+        # Terminating the process also terminates the fork, which may never end.
+        signal.signal(signal.SIGTERM, functools.partial(_kill_fork, child))
         if os.waitpid(child, 0)[1]:
-            # It has written nothing: answers are written when there is nothing else left to do.
+            # The fork has written nothing: writing the answer is its last step.
             os.write(answers, packed(None))
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _end(child: int, *given: Any) -> None:
+def _kill_fork(child: int, *signal_arguments: Any) -> None:
     os.kill(child, signal.SIGKILL)
     os._exit(1)
 
 
-def _serve(question: tuple[str, str, str | None, tuple[Any, ...]], answers: int) -> None:
-    """Write the answer to a question and end, without taking anything down: memory may be in disorder."""
+def _serve(request: tuple[str, str, str | None, tuple[Any, ...]], answers: int) -> None:
+    """Write the answer to a request and exit without cleanup: the memory may be corrupt."""
     code = 1
     try:
-        data = memoryview(packed(_answer(*question)))
+        data = memoryview(packed(_answer(*request)))
         while data:
             data = data[os.write(answers, data) :]
         code = 0
@@ -53,27 +56,27 @@ def _serve(question: tuple[str, str, str | None, tuple[Any, ...]], answers: int)
         os._exit(code)
 
 
-def _answer(path: str, what: str, variable: str | None, rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    _limit(2 * os.path.getsize(path) + ROOM)
+def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    _limit_memory(2 * os.path.getsize(path) + ROOM)
     try:
-        if what == "scan":
+        if method == "scan":
             return "value", scan_by_library(path)
         with LIBRARY_LOCK, naming_errors(path, variable), opened(path) as file:
-            about = () if variable is None else (variable,)
-            return "value", None if what == "open" else getattr(H5pyFile(path, file), what)(*about, *rest)
+            names = () if variable is None else (variable,)
+            return "value", None if method == "open" else getattr(H5pyFile(path, file), method)(*names, *arguments)
     except AggarrayError as error:
         return "error", type(error).__name__, error.args, vars(error)
     except MemoryError:
-        of = f", variable {variable!r}" if variable else ""
-        return "error", "FormatError", (f"{path}{of}: damaged: it wants more memory than it has data; restore the file",), {}
+        where = {"path": path, "variable": variable, "hint": "restore the file"}
+        return "error", "FormatError", ("damaged: it needs more memory than its size justifies",), where
     except LIBRARY_ERRORS as error:
-        return "error", "FormatError", (f"{path}: cannot be read: {' '.join(str(error).split())}",), {}
+        return "error", "FormatError", (f"cannot be read: {' '.join(str(error).split())}",), {"path": path}
 
 
-def _limit(more: int) -> None:
-    """Let this process have no more than so many further bytes of memory."""
+def _limit_memory(size: int) -> None:
+    """Limit the further memory of this process in bytes."""
     import resource
 
     with contextlib.suppress(OSError, ValueError), open("/proc/self/statm", encoding="ascii") as file:
-        taken = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (taken + more, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + size, resource.getrlimit(resource.RLIMIT_AS)[1]))

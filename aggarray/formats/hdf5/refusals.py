@@ -1,35 +1,35 @@
-"""Why are items of an HDF5 file left out? The words and bounds that its own reader and h5py share."""
+"""Reasons why a scan skips items of an HDF5 file, shared by both scanners."""
 
-#: Groups within groups; those further down are left out.
+#: Greatest depth of nested groups. Deeper groups are skipped.
 DEEPEST = 64
-#: So many soft links are followed on the way to one object.
+#: Number of soft links that are followed on the path to one object.
 MOST_FOLLOWED = 16
 
-OUTSIDE = "a link into another file; name that file instead"
-DANGLING = "a link that leads nowhere"
-#: Why a dimension has no name.
-NO_SCALE = "a reference to an object that is not there; the dimension has no name"
+OUTSIDE = "a link into another file; open that file instead"
+DANGLING = "a broken link"
+#: Reason why a dimension has no name.
+NO_SCALE = "a reference to a missing object; the dimension has no name"
 NOT_UTF8 = "a name that is not UTF-8; rename it"
-TOO_DEEP = f"groups within groups, more than {DEEPEST}; write the file anew with fewer"
-#: The word for the type of an attribute whose name is not UTF-8.
+TOO_DEEP = f"groups nested more than {DEEPEST} deep; rewrite the file with fewer levels"
+#: Type name of an attribute whose name is not UTF-8.
 MISNAMED = "misnamed"
 
 
-def refusal(kind: str) -> str:
-    """Say why a variable of a type is skipped.
+def refusal(type_name: str) -> str:
+    """Return the reason why a variable of a type is skipped.
 
     >>> refusal("opaque")
     'values of an opaque type; aggarray reads numbers and text'
     """
-    readable = "text, and rows of numbers along one dimension" if kind == "variable-length" else "numbers and text"
-    return f"values of {_article(kind)} {kind} type; aggarray reads {readable}"
+    readable = "text, and rows of numbers along one dimension" if type_name == "variable-length" else "numbers and text"
+    return f"values of {_article(type_name)} {type_name} type; aggarray reads {readable}"
 
 
-def attribute_refusal(kind: str) -> str:
-    """Say why an attribute of a type is left out."""
-    if kind == MISNAMED:
+def attribute_refusal(type_name: str) -> str:
+    """Return the reason why an attribute of a type is skipped."""
+    if type_name == MISNAMED:
         return f"an attribute with {NOT_UTF8}"
-    return f"an attribute of {_article(kind)} {kind} type, left out; aggarray reads numbers and text"
+    return f"an attribute of {_article(type_name)} {type_name} type; aggarray reads numbers and text"
 
 
 def _article(word: str) -> str:

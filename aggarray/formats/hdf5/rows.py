@@ -1,7 +1,7 @@
-"""How are rows of numbers, each of its own length, found in an HDF5 file? As CF has them: flat samples, and a size per row.
+"""Variable-length datasets of HDF5 as contiguous ragged arrays of CF: flat samples and a size per row.
 
-A dataset of a variable-length type is shown as two variables: under its own name the samples of all rows one after the other,
-and beside it the sizes. These lie in the dataset itself, the samples elsewhere in the file: only those wanted are read.
+A dataset of a variable-length type becomes two variables: the concatenated samples of all rows under its own name, and the row
+sizes. The dataset itself holds the sizes. The samples lie elsewhere in the file, and only the requested ones are read.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,19 +19,19 @@ from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import refused_rows, stored_rows
 
-#: So many rows are read at a time where their sizes are told by nothing but their values.
+#: Number of rows that are read at a time to find their sizes from their values.
 _BLOCK = 1 << 12
 
 
 def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
-    """Return the dtype of the samples of a 1-d dataset of rows of numbers, None for anything else."""
+    """Return the dtype of the samples of a 1-d variable-length dataset of numbers, None for any other dataset."""
     import h5py
 
     try:
         inner = h5py.check_vlen_dtype(dataset.dtype)
     except TypeError:
         return None
-    # Rows in other files would have to be read there for their sizes.
+    # The sizes of rows in other files would have to be read there.
     if inner is None or dataset.shape is None or len(dataset.shape) != 1 or is_external(dataset.id):
         return None
     dtype = np.dtype(inner)
@@ -40,28 +40,28 @@ def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
 
 
 def exceeds_limits(dataset: Any) -> str | None:
-    """Return why the sizes of rows are not looked at: what is stored does not bear out so many. None for any other dataset."""
+    """Return why the row sizes are not read: too many rows for the stored bytes. None for any other dataset."""
     if samples_dtype(dataset) is None:
         return None
     return refused_rows(dataset.shape[0], dataset.id.get_storage_size())
 
 
-def as_rows(variable: Variable, sizes: np.ndarray, taken: Collection[str]) -> tuple[Variable, Variable]:
-    """Return the samples and the row sizes that stand for a variable of so many rows; those not written have no samples.
+def ragged_variables(variable: Variable, sizes: np.ndarray, names: Collection[str]) -> tuple[Variable, Variable]:
+    """Return the variables of the samples and of the row sizes of a variable-length variable.
 
-    ``taken``: the names of variables that there are.
+    Rows that were never written have no samples. ``names``: the names of the existing variables.
     """
-    size, beside = variable.shape[0], variable.name + SIZES
-    while beside in taken:
-        beside += "_"
+    size, size_name = variable.shape[0], variable.name + SIZES
+    while size_name in names:
+        size_name += "_"
     samples = basename(variable.name) + SAMPLES
     flat = replace(variable, shape=(int(sizes.sum()),), dimensions=(samples,))
-    told = {"sample_dimension": samples, "long_name": f"number of samples per row of {basename(variable.name)}"}
-    return flat, Variable(beside, np.dtype(np.int64), (size,), variable.dimensions, told)
+    attrs = {"sample_dimension": samples, "long_name": f"number of samples per row of {basename(variable.name)}"}
+    return flat, Variable(size_name, np.dtype(np.int64), (size,), variable.dimensions, attrs)
 
 
 def rows_of(name: str) -> str | None:
-    """Return the name of the variable whose row sizes have this name, None for a name that no row sizes have.
+    """Return the name of the variable whose row sizes have this name, None if it is not a name of row sizes.
 
     >>> rows_of("v_row_size"), rows_of("v_row_size_"), rows_of("v")
     ('v', 'v', None)
@@ -73,7 +73,8 @@ def rows_of(name: str) -> str | None:
 def sizes_of(path: str, dataset: Any) -> np.ndarray:
     """Return the size of each row of a dataset, int64; the lock must be held.
 
-    They are taken from where the rows are named, without a library, where that can be told; else from the rows.
+    The sizes come from the heap references in the dataset, without the library, or from the rows themselves if it is
+    unsupported.
     """
     try:
         with closing(H5File(path)) as file:
@@ -86,40 +87,40 @@ def sizes_of(path: str, dataset: Any) -> np.ndarray:
     return np.array([len(row) for rows in parts for row in rows], np.int64)
 
 
-def padded(sizes: np.ndarray, chosen: slice) -> np.ndarray:
-    """Return some of the sizes of rows; rows that were never written, of an unlimited dimension, have none."""
-    found = np.zeros(max(chosen.stop, len(sizes)), np.int64)
-    found[: len(sizes)] = sizes
-    return found[chosen]
+def select_sizes(sizes: np.ndarray, rows: slice) -> np.ndarray:
+    """Return sizes of rows, 0 for rows of an unlimited dimension that were never written."""
+    padded = np.zeros(max(rows.stop, len(sizes)), np.int64)
+    padded[: len(sizes)] = sizes
+    return padded[rows]
 
 
 def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: Box) -> np.ndarray:
-    """Return a box of the samples of all rows; ``offsets``: where each row begins. Only rows that have any of them are read."""
-    (chosen,) = box
-    if chosen.start >= chosen.stop:
+    """Return a box of the flat samples; ``offsets``: where each row begins. Only the rows in the box are read."""
+    (samples,) = box
+    if samples.start >= samples.stop:
         return np.zeros(0, dtype)
-    first = int(np.searchsorted(offsets, chosen.start, side="right")) - 1
-    last = int(np.searchsorted(offsets, chosen.stop, side="left"))
+    first = int(np.searchsorted(offsets, samples.start, side="right")) - 1
+    last = int(np.searchsorted(offsets, samples.stop, side="left"))
     mislabelled = not dtype.isnative and _mislabels()
-    found = (np.asarray(row) for part in _blocks(dataset, first, last) for row in part)
-    rows = [row.view(dtype) if mislabelled else row.astype(dtype, copy=False) for row in found]
+    read = (np.asarray(row) for part in _blocks(dataset, first, last) for row in part)
+    rows = [row.view(dtype) if mislabelled else row.astype(dtype, copy=False) for row in read]
     flat = np.concatenate(rows) if rows else np.zeros(0, dtype)
     if len(flat) != int(offsets[last] - offsets[first]):
-        raise ValueError("rows of other sizes than they had; the file has changed, open it again")
-    start = chosen.start - int(offsets[first])
-    return flat[start : start + chosen.stop - chosen.start : chosen.step or 1]
+        raise ValueError("row sizes changed; the file was modified, open it again")
+    start = samples.start - int(offsets[first])
+    return flat[start : start + samples.stop - samples.start : samples.step or 1]
 
 
 @cache
 def _mislabels() -> bool:
-    """Tell whether h5py gives rows of foreign byte order as they are stored, and says that they are in the machine's own."""
+    """Return whether h5py returns rows of foreign byte order unswapped, labelled as native."""
     import h5py
 
     foreign = np.dtype(np.int16).newbyteorder("S")
     with h5py_file("rows", "w", driver="core", backing_store=False) as file:
-        made = file.create_dataset("rows", (1,), h5py.vlen_dtype(foreign))
-        made[0] = np.ones(1, foreign)
-        row = made[0]
+        dataset = file.create_dataset("rows", (1,), h5py.vlen_dtype(foreign))
+        dataset[0] = np.ones(1, foreign)
+        row = dataset[0]
     return bool(row.dtype.isnative and row[0] != 1)
 
 

@@ -19,10 +19,10 @@ from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, ChunkIndex
 from aggarray.formats.hdf5 import FORMAT
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.library import H5pyFile
-from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of, piece_of
+from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of, contiguous_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.partial_scan import MAX_VALUES, PartialScanRequest
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScanRequest
 from tests.formats.hdf5.test_metadata import ROOT, files_in
 from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, implicit, scales, single, tree
 from tests.formats.test_chunk_indexes import datasets
@@ -331,7 +331,7 @@ def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
     for one in found.variables:
         other = by_name[one.name]
         assert (one.name, one.dtype, one.shape) == (other.name, other.dtype, other.shape)
-        assert dict(one.attrs) == {name: other.attrs[name] for name in MAX_VALUES if name in other.attrs}
+        assert dict(one.attrs) == {name: other.attrs[name] for name in COORDINATE_ATTRIBUTES if name in other.attrs}
         with h5py.File(path) as file:
             assert same(one.values, np.asarray(file[one.name][()]).astype(other.dtype))
 
@@ -348,7 +348,7 @@ def test_pieces_for_views(tmp_path: Path, userblock: int) -> None:
     file, names = H5File(str(path)), names_in(path)
     with LIBRARY_LOCK, opened(str(path)) as by_library:
         for name in names:
-            assert piece_of(file, name) == H5pyFile(str(path), by_library).piece(name)
+            assert contiguous_of(file, name) == H5pyFile(str(path), by_library).contiguous(name)
     file.close()
     handle = FORMAT.open(str(path))
     view = handle.mapped("v")

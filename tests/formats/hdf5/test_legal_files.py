@@ -34,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any) -> None:
         raise AssertionError("the library is asked")
 
-    monkeypatch.setattr(isolated, "ask_isolated", fail)
+    monkeypatch.setattr(isolated, "call_isolated", fail)
     monkeypatch.setattr(hdf5_format, "scan_by_library", fail)
 
 
@@ -316,8 +316,8 @@ def test_links_by_name(libver: str, tmp_path: Path, alone: None) -> None:
     assert {str(a.name) for a in agg} == {"absolute", "chain", "g/inner/v", "g/relative", "through"}
     assert all(a[...].tolist() == [0, 1, 2] for a in agg)
     assert {s.variable: s.reason for s in agg.skipped} == {
-        **dict.fromkeys(("nowhere", "circle"), "a link that leads nowhere"),
-        "outside": "a link into another file; name that file instead",
+        **dict.fromkeys(("nowhere", "circle"), "a broken link"),
+        "outside": "a link into another file; open that file instead",
     }
     # Neither does a read need the library.
     file = H5File(str(path))
@@ -438,7 +438,7 @@ def test_a_scale_that_was_deleted(most: int | None, tmp_path: Path) -> None:
         file.create_dataset("v", data=np.arange(5.0), maxshape=(most,), chunks=(5,)).dims[0].attach_scale(file["x"])
         del file["x"]
     found = check_against_h5py(path)
-    assert found.skipped == (("v:DIMENSION_LIST", "a reference to an object that is not there; the dimension has no name"),)
+    assert found.skipped == (("v:DIMENSION_LIST", "a reference to a missing object; the dimension has no name"),)
     agg = aa.open(path)
     assert agg["v"].dimensions == ("dim_0",)
     assert agg["v"][...].tolist() == [0, 1, 2, 3, 4]

@@ -53,14 +53,14 @@ class Attribute:
     """
 
     name: str
-    kind: str
+    category: str
     value: Any = None
     raw: bytes | None = None
     elements: tuple[Element, ...] = ()
     users: tuple[tuple[int, int], ...] = ()
     terminated: bool = False
     objects: tuple[int, ...] = ()
-    what: str = ""
+    type_name: str = ""
     committed: int | None = None
     message: bytes = b""
 
@@ -75,65 +75,67 @@ def _kept(message: bytes) -> Attribute:
     return _attribute(message)
 
 
-def with_type(attribute: Attribute, kind: Datatype) -> Attribute:
+def with_type(attribute: Attribute, datatype: Datatype) -> Attribute:
     """Return an attribute whose datatype is another object's, given that datatype."""
-    return _attribute(attribute.message, kind)
+    return _attribute(attribute.message, datatype)
 
 
-def _attribute(message: bytes, kind: Datatype | None = None) -> Attribute:
-    require(len(message) >= 9, "an attribute that is cut short")
+def _attribute(message: bytes, datatype: Datatype | None = None) -> Attribute:
+    require(len(message) >= 9, "truncated attribute")
     version, flags = message[0], message[1]
     # Flags say that datatype (1) or dataspace (2) are shared with others.
     require_supported(version in (1, 2, 3) and flags <= (version > 1), f"an attribute of version {version} with flags {flags}")
     lengths = struct.unpack_from("<HHH", message, 2)
     at = 9 if version == 3 else 8
-    require(version != 3 or message[8] <= 1, "an odd character set")
+    require(version != 3 or message[8] <= 1, "unknown character set")
     parts = []
     for length in lengths:
         parts.append(message[at : at + length])
         at += -(-length // 8) * 8 if version == 1 else length
-    require(at <= len(message) and lengths[0] > 1 and parts[0].index(0) == lengths[0] - 1, "an odd attribute")
+    require(at <= len(message) and lengths[0] > 1 and parts[0].index(0) == lengths[0] - 1, "malformed attribute")
     try:
         name = parts[0][:-1].decode("utf-8")
     except UnicodeDecodeError:
-        return Attribute(parts[0][:-1].decode("utf-8", "backslashreplace"), OTHER, what=MISNAMED)
-    if flags and kind is None:
+        return Attribute(parts[0][:-1].decode("utf-8", "backslashreplace"), OTHER, type_name=MISNAMED)
+    if flags and datatype is None:
         return Attribute(name, OTHER, committed=committed_at(parts[1]), message=message)
-    kind, space = kind or datatype_of(parts[1]), dataspace_of(parts[2])
-    size = kind.size * space.count
-    require(at + size <= len(message) < at + size + 8, "an odd attribute")
-    return _with_value(name, kind, space, message[at : at + size])
+    datatype, space = datatype or datatype_of(parts[1]), dataspace_of(parts[2])
+    size = datatype.size * space.count
+    require(at + size <= len(message) < at + size + 8, "malformed attribute")
+    return _with_value(name, datatype, space, message[at : at + size])
 
 
-def _with_value(name: str, kind: Datatype, space: Dataspace, data: bytes) -> Attribute:
-    if kind.name == USERS:
-        require(len(data) % _USER.size == 0, "an odd attribute")
-        return Attribute(name, USERS, users=tuple(_USER.iter_unpack(data)), what=kind.what)
-    if kind.name == OBJECTS:
-        return Attribute(name, OBJECTS, objects=tuple(address for (address,) in _OBJECT.iter_unpack(data)), what=kind.what)
-    if kind.name in HEAPED:
-        require(len(data) % ELEMENT == 0, "an odd attribute")
-        return Attribute(name, kind.name, elements=tuple(_ELEMENT.iter_unpack(data)), what=kind.what)
-    if kind.name == CHARACTERS:
+def _with_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Attribute:
+    if datatype.category == USERS:
+        require(len(data) % _USER.size == 0, "malformed attribute")
+        return Attribute(name, USERS, users=tuple(_USER.iter_unpack(data)), type_name=datatype.type_name)
+    if datatype.category == OBJECTS:
+        return Attribute(
+            name, OBJECTS, objects=tuple(address for (address,) in _OBJECT.iter_unpack(data)), type_name=datatype.type_name
+        )
+    if datatype.category in HEAPED:
+        require(len(data) % ELEMENT == 0, "malformed attribute")
+        return Attribute(name, datatype.category, elements=tuple(_ELEMENT.iter_unpack(data)), type_name=datatype.type_name)
+    if datatype.category == CHARACTERS:
         scalar = not space.shape
         raw = data if scalar else None
-        return Attribute(name, CHARACTERS, _text(name, kind, data, scalar), raw, terminated=kind.terminated)
-    if kind.dtype is None or kind.dtype.kind in "mM":
-        return Attribute(name, OTHER, what=kind.what)
-    require_supported(kind.name == PLAIN or kind.dtype == bool, "numbers that the library converts")
-    values = np.frombuffer(data, "u1") != 0 if kind.dtype == bool else np.frombuffer(data, kind.dtype)
-    values = values.astype(kind.dtype.newbyteorder("="))
+        return Attribute(name, CHARACTERS, _text(name, datatype, data, scalar), raw, terminated=datatype.terminated)
+    if datatype.dtype is None or datatype.dtype.kind in "mM":
+        return Attribute(name, OTHER, type_name=datatype.type_name)
+    require_supported(datatype.category == PLAIN or datatype.dtype == bool, "numbers that need conversion by the library")
+    values = np.frombuffer(data, "u1") != 0 if datatype.dtype == bool else np.frombuffer(data, datatype.dtype)
+    values = values.astype(datatype.dtype.newbyteorder("="))
     if len(space.shape) > 1:
         values = values.reshape(space.shape)
     values.flags.writeable = False
     return Attribute(name, PLAIN, values.reshape(-1)[0] if values.size == 1 else values)
 
 
-def _text(name: str, kind: Datatype, data: bytes, scalar: bool) -> Any:
+def _text(name: str, datatype: Datatype, data: bytes, scalar: bool) -> Any:
     if scalar:
         # A fill value is a character, not a text.
         return data if name == "_FillValue" else decoded(data)
-    texts = [decoded(data[at : at + kind.size].partition(b"\0")[0]) for at in range(0, len(data), kind.size)]
+    texts = [decoded(data[at : at + datatype.size].partition(b"\0")[0]) for at in range(0, len(data), datatype.size)]
     return texts[0] if len(texts) == 1 else texts
 
 

@@ -42,25 +42,25 @@ class _Tree:
 def _tree(block: bytes) -> _Tree:
     verify(block)
     signature, version, kind, node, record, depth, _, _, root, count, total, _ = _HEADER.unpack(block)
-    require((signature, version) == (b"BTHD", 0) and depth <= _DEEPEST, "an odd tree")
-    require(_AROUND + record <= node <= 1 << 24 and record > 0, "an odd tree")
+    require((signature, version) == (b"BTHD", 0) and depth <= _DEEPEST, "malformed B-tree")
+    require(_AROUND + record <= node <= 1 << 24 and record > 0, "malformed B-tree")
     return _Tree(kind, node, record, depth, root, count, total)
 
 
 def records(data: Data, address: int, kind: int, size: int | None = None) -> tuple[bytes, ...]:
     """Return the records of a tree of version 2 in its own order, all of one ``kind`` (and ``size``, if given)."""
     tree = _tree(data.at(address, _HEADER.size))
-    require(tree.kind == kind and size in (None, tree.record), "an odd tree")
+    require(tree.kind == kind and size in (None, tree.record), "malformed B-tree")
     if tree.root == UNDEFINED:
         return ()
-    require(tree.total * tree.record <= data.size, "an odd tree")
+    require(tree.total * tree.record <= data.size, "malformed B-tree")
     if tree.depth == 0:
-        require(tree.count == tree.total, "an odd number of records")
+        require(tree.count == tree.total, "wrong number of B-tree records")
         block = data.at(tree.root, _AROUND + tree.count * tree.record)
         return (_kept_leaf if len(block) <= KEPT_BYTES else _leaf)(block, tree)
     found: list[bytes] = []
     _descend(data, tree, tree.root, tree.count, tree.depth, found)
-    require(len(found) == tree.total, "an odd number of records")
+    require(len(found) == tree.total, "wrong number of B-tree records")
     return tuple(found)
 
 
@@ -75,7 +75,7 @@ _kept_leaf = lru_cache(maxsize=2048)(_leaf)
 
 def _descend(data: Data, tree: _Tree, address: int, count: int, level: int, found: list[bytes]) -> None:
     size = tree.record
-    require(len(found) + count <= tree.total, "an odd number of records")
+    require(len(found) + count <= tree.total, "wrong number of B-tree records")
     if level == 0:
         found += _leaf(data.at(address, _AROUND + count * size), tree)
         return
@@ -93,7 +93,7 @@ def _descend(data: Data, tree: _Tree, address: int, count: int, level: int, foun
 
 def _check(block: bytes, signature: bytes, kind: int) -> None:
     verify(block)
-    require(block[:4] == signature and block[4] == 0 and block[5] == kind, "an odd node")
+    require(block[:4] == signature and block[4] == 0 and block[5] == kind, "malformed B-tree node")
 
 
 @lru_cache(maxsize=256)
@@ -104,7 +104,7 @@ def _widths(tree: _Tree, level: int) -> tuple[int, int]:
     for _ in range(1, level):
         pointer = 8 + width + below
         inner = (tree.node - _AROUND - pointer) // (tree.record + pointer)
-        require(inner > 0, "an odd tree")
+        require(inner > 0, "malformed B-tree")
         total = (inner + 1) * total + inner
         below = width_of(total)
     return width, below
@@ -127,7 +127,7 @@ def leaf_blocks(data: Data, address: int, kind: int, key: int) -> Iterator[bytes
 
     ``kind``: GROUP or CHUNKS; ``key``: bytes of a key.
     """
-    require(address != UNDEFINED, "a tree that is not there")
+    require(address != UNDEFINED, "missing B-tree")
     level: int | None = None
     nodes: list[_Entry] = [(b"", address, b"")]
     seen: set[int] = set()
@@ -139,17 +139,17 @@ def leaf_blocks(data: Data, address: int, kind: int, key: int) -> Iterator[bytes
         ahead, below, own = UNDEFINED, [], 0
         behinds = [node for _, node, _ in nodes[1:]] + [UNDEFINED]
         for (before, node, after), behind in zip(nodes, behinds, strict=True):
-            require(node not in seen, "a tree that runs in a circle")
+            require(node not in seen, "cycle in a B-tree")
             seen.add(node)
             page = data.once(node, most)
             signature, own_kind, own, count, left, right = _NODE.unpack_from(page)
-            require(count <= 2 * data.half, "an odd tree")
-            require((signature, own_kind, left, right) == (b"TREE", kind, ahead, behind), "an odd tree")
-            require(own == level if level is not None else own <= _DEEPEST, "an odd tree")
+            require(count <= 2 * data.half, "malformed B-tree")
+            require((signature, own_kind, left, right) == (b"TREE", kind, ahead, behind), "malformed B-tree")
+            require(own == level if level is not None else own <= _DEEPEST, "malformed B-tree")
             block = page[_NODE.size : _NODE.size + count * (key + 8) + key]
-            require(len(block) == count * (key + 8) + key, "a tree that is cut short")
-            require(level is None or block[start:key] == before[start:], "an odd tree")
-            require(level is None or block[len(block) - key + start :] == after[start:], "an odd tree")
+            require(len(block) == count * (key + 8) + key, "truncated B-tree")
+            require(level is None or block[start:key] == before[start:], "malformed B-tree")
+            require(level is None or block[len(block) - key + start :] == after[start:], "malformed B-tree")
             level, ahead = own, node
             if own:
                 below += _entries(block, count, key)

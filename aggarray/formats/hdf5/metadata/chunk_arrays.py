@@ -18,16 +18,17 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
     head = data.at(address, _FIXED.size)
     verify(head)
     signature, version, client, size, bits, slots, place, _ = _FIXED.unpack(head)
-    require((signature, version, client, size) == (b"FAHD", 0, int(filtered), width), "an odd index of chunks")
-    require(slots == count and bits < 32 and count * width <= data.size, "an odd index of chunks")
+    require((signature, version, client, size) == (b"FAHD", 0, int(filtered), width), "malformed chunk index")
+    require(slots == count and bits < 32, "malformed chunk index")
     if place == UNDEFINED:
         return
+    require(count * width <= data.size, "malformed chunk index")
     per_page = 1 << bits
     pages = -(-count // per_page) if count > per_page else 0
     start = 14 + -(-pages // 8)
     block = data.at(place, start + (0 if pages else count * width) + 4)
     verify(block)
-    require(block[:6] == b"FADB\0" + bytes([client]) and little_endian(block, 6, 8) == address, "an odd index of chunks")
+    require(block[:6] == b"FADB\0" + bytes([client]) and little_endian(block, 6, 8) == address, "malformed chunk index")
     if not pages:
         yield 0, block[start:-4]
     for number in range(pages):
@@ -62,15 +63,15 @@ def extensible_array(data: Data, address: int, width: int, filtered: bool) -> It
     unpacked = _EXTENSIBLE.unpack(head)
     signature, version, client, size, bits, inside, smallest, pointers, page_bits = unpacked[:9]
     place = unpacked[15]
-    require((signature, version, client, size) == (b"EAHD", 0, int(filtered), width), "an odd index of chunks")
-    require(bits <= 64 and page_bits < 32 and _is_power(smallest) and _is_power(pointers), "an odd index of chunks")
+    require((signature, version, client, size) == (b"EAHD", 0, int(filtered), width), "malformed chunk index")
+    require(bits <= 64 and page_bits < 32 and _is_power(smallest) and _is_power(pointers), "malformed chunk index")
     if place == UNDEFINED:
         return
     shape = _Extensible(address, width, client, 14 + -(-bits // 8), 1 << page_bits)
     groups = 1 + bits - (smallest.bit_length() - 1)
     direct = 2 * (pointers.bit_length() - 1)
     blocks, further = 2 * (pointers - 1), groups - direct
-    require(further >= 0, "an odd index of chunks")
+    require(further >= 0, "malformed chunk index")
     index = data.at(place, 14 + inside * width + 8 * (blocks + further) + 4)
     _check(index, b"EAIB", shape)
     yield 0, index[14 : 14 + inside * width]
@@ -97,7 +98,7 @@ def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -
     pages = held // shape.page if held > shape.page else 0
     bits = -(-pages // 8)
     start = shape.prefix + count * bits
-    require(start + 8 * count + 4 <= data.size, "an odd index of chunks")
+    require(start + 8 * count + 4 <= data.size, "malformed chunk index")
     block = data.at(at, start + 8 * count + 4)
     _check(block, b"EASB", shape)
     written = (block[shape.prefix + i * bits : shape.prefix + (i + 1) * bits] for i in range(count))
@@ -115,21 +116,21 @@ def _blocks(data: Data, shape: _Extensible, places: list[_Place], first: int, he
             _check(block, b"EADB", shape)
             yield number, block[shape.prefix : -4]
             continue
-        require(bool(written), "an odd index of chunks")
+        require(bool(written), "malformed chunk index")
         _check(data.at(at, shape.prefix + 4), b"EADB", shape)
         size = shape.page * shape.width + 4
         for page in range(held // shape.page):
             if written[page // 8] & 0x80 >> page % 8:
                 block = data.once(at + shape.prefix + 4 + page * size, size)
                 verify(block)
-                require(len(block) == size, "an odd index of chunks")
+                require(len(block) == size, "malformed chunk index")
                 yield number + page * shape.page, block[:-4]
 
 
 def _check(block: bytes, signature: bytes, shape: _Extensible) -> None:
     verify(block)
-    require(block[:6] == signature + bytes([0, shape.client]), "an odd index of chunks")
-    require(little_endian(block, 6, 8) == shape.owner, "an odd index of chunks")
+    require(block[:6] == signature + bytes([0, shape.client]), "malformed chunk index")
+    require(little_endian(block, 6, 8) == shape.owner, "malformed chunk index")
 
 
 def _is_power(number: int) -> bool:

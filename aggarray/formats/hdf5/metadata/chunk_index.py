@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats.base import SCAN_ELEMENTS, ChunkIndex, one_chunk, stored_values
-from aggarray.formats.hdf5.chunk_index import build_chunk_index, filters_of, without_columns
+from aggarray.formats.hdf5.chunk_index import build_chunk_index, empty_chunk_index, filters_of
 from aggarray.formats.hdf5.metadata.chunks import check_index, stored_chunks
 from aggarray.formats.hdf5.metadata.conventions import shown_attributes
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require
@@ -23,7 +23,7 @@ from aggarray.formats.hdf5.metadata.values import values_of
 def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
     """Return where a variable is stored, None where that cannot be told as `ChunkIndex`.
 
-    One of `data.LEFT` as `H5File` does.
+    One of `data.UNREADABLE` as `H5File` does.
     """
     header = file.variable(variable)
     dtype, _, layout = _plain(header)
@@ -39,7 +39,7 @@ def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
 
 
 def check_chunks(file: H5File, variable: str) -> None:
-    """Raise one of `data.LEFT` for a variable whose index of chunks contradicts itself, or that is not modelled."""
+    """Raise one of `data.UNREADABLE` for a variable whose index of chunks contradicts itself, or that is not modelled."""
     header = file.variable(variable)
     if header.layout is not None and header.space is not None and header.layout.form == CHUNKED:
         check_index(file.data, header.layout, header.space, bool(header.filters))
@@ -51,7 +51,7 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
     ``path``: of the file, for the log.
     """
     header = file.variable(variable)
-    if header.kind is None or header.kind.name != TEXTS:
+    if header.datatype is None or header.datatype.category != TEXTS:
         return None
     shape = file.shape(header)
     if math.prod(shape) > SCAN_ELEMENTS:
@@ -60,7 +60,7 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
     return stored_values(values_of(file.data, file.heap, header, shape), attrs, False, f"{path}, variable {variable!r}")
 
 
-def piece_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
+def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
     """Return dtype, offset and shape of a variable that lies in the file in one piece as it is, None for others."""
     header = file.variable(variable)
     dtype, space, layout = _plain(header)
@@ -69,45 +69,52 @@ def piece_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int
 
 
 def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
-    """Return dtype, dataspace and layout of a dataset of plain numbers; UnmodelledError for others."""
-    kind, space, layout = header.kind, header.space, header.layout
-    if kind is None or space is None or layout is None or kind.name != PLAIN or kind.dtype is None or space.empty:
-        raise UnsupportedError("no dataset of plain numbers")
-    if kind.dtype.kind not in "iuf" or header.external:
-        raise UnsupportedError("no dataset of plain numbers in this file")
-    return kind.dtype, space, layout
+    """Return dtype, dataspace and layout of a dataset of plain numbers; UnsupportedError for others."""
+    datatype, space, layout = header.datatype, header.space, header.layout
+    if (
+        datatype is None
+        or space is None
+        or layout is None
+        or datatype.category != PLAIN
+        or datatype.dtype is None
+        or space.empty
+    ):
+        raise UnsupportedError("not a dataset of plain numbers")
+    if datatype.dtype.kind not in "iuf" or header.external:
+        raise UnsupportedError("not a dataset of plain numbers in this file")
+    return datatype.dtype, space, layout
 
 
 def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
     """Return what elements that were never written are, None where that is undefined."""
     if fill is None:
-        raise UnsupportedError("no fill value")
+        raise UnsupportedError("undefined fill value")
     if not fill.defined:
         return None
-    require(len(fill.value) in (0, dtype.itemsize), "an odd fill value")
+    require(len(fill.value) in (0, dtype.itemsize), "malformed fill value")
     return np.frombuffer(fill.value or bytes(dtype.itemsize), dtype).astype(dtype.newbyteorder("="))[0]
 
 
 def _offset(data: Data, header: Header, layout: DataLayout) -> int | None:
     """Return where in the file contiguous values begin, None where none were ever written."""
-    if header.kind is None or header.space is None:
-        raise UnsupportedError("no dataset")
-    size = header.kind.size * header.space.count
+    if header.datatype is None or header.space is None:
+        raise UnsupportedError("not a dataset")
+    size = header.datatype.size * header.space.count
     if layout.address == UNDEFINED:
         return None
-    require(not header.filters and layout.size == size, "a dataset of odd size")
-    require(layout.address + size <= data.size, "a dataset outside of the file")
+    require(not header.filters and layout.size == size, "wrong storage size of a dataset")
+    require(layout.address + size <= data.size, "dataset outside the file")
     return data.base + layout.address if size else None
 
 
 def _chunked(data: Data, header: Header, shape: tuple[int, ...], fill: Any) -> ChunkIndex | None:
     dtype, space, layout = _plain(header)
     *chunk, element = layout.chunk
-    require(layout.form == CHUNKED and len(chunk) == len(shape) and element == dtype.itemsize, "odd chunks")
+    require(layout.form == CHUNKED and len(chunk) == len(shape) and element == dtype.itemsize, "malformed chunk shape")
     filters = filters_of((step.code, step.values) for step in header.filters)
     if filters is None:
         return None
     stored = stored_chunks(data, layout, space, bool(header.filters))
     if data.base:
         stored = stored._replace(offsets=stored.offsets + data.base)
-    return build_chunk_index(without_columns(shape, tuple(chunk), dtype, filters, fill), stored)
+    return build_chunk_index(empty_chunk_index(shape, tuple(chunk), dtype, filters, fill), stored)

@@ -38,7 +38,7 @@ def chunks_of(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) 
         starts = map(tuple, found.starts.tolist())
         columns = (found.offsets.tolist(), found.sizes.tolist(), found.masks.tolist())
         found = [Chunk(*chunk) for chunk in zip(starts, *columns, strict=True)]
-    require(len({c.start for c in found}) == len(found), "a chunk that is there twice")
+    require(len({c.start for c in found}) == len(found), "duplicate chunk")
     return found
 
 
@@ -50,11 +50,11 @@ def stored_chunks(data: Data, layout: DataLayout, space: Dataspace, filtered: bo
         numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
         found = StoredChunks(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
     if len(found.offsets):
-        require_valid(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "a chunk of odd size")
-        require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "a chunk outside of the file")
+        require_valid(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "wrong size of a chunk")
+        require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "chunk outside the file")
         # One by one first, lest their sum overflow.
-        require(max(found.offsets.max(), found.sizes.max()) <= data.size, "a chunk outside of the file")
-        require((found.offsets + found.sizes).max() <= data.size, "a chunk outside of the file")
+        require(max(found.offsets.max(), found.sizes.max()) <= data.size, "chunk outside the file")
+        require((found.offsets + found.sizes).max() <= data.size, "chunk outside the file")
         # promise: hdf5-overlapping-chunks
         _check_apart(found.offsets, found.sizes)
     return found
@@ -65,12 +65,12 @@ def _check_apart(offsets: np.ndarray, sizes: np.ndarray) -> None:
     if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
         order = np.argsort(offsets, kind="stable")
         offsets, sizes = offsets[order], sizes[order]
-        require_valid(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "chunks that lie upon each other")
+        require_valid(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "overlapping chunks")
 
 
 def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> None:
-    """Raise DoubtfulError for an index of chunks that contradicts itself; of a large one only the beginning is looked at."""
-    require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
+    """Raise InvalidError for an index of chunks that contradicts itself; of a large one only the beginning is looked at."""
+    require(len(layout.chunk) == len(space.shape) + 1, "malformed chunk shape")
     count = math.prod(-(-n // c) for n, c in zip(space.shape, layout.chunk, strict=False))
     width = _width(layout, filtered)
     if layout.address == UNDEFINED:
@@ -87,8 +87,8 @@ def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool
 
 def _found(data: Data, layout: DataLayout, space: Dataspace, filtered: bool, few: int) -> list[Chunk] | StoredChunks:
     """Return what is stored, up to so ``few`` chunks one by one."""
-    require_supported(not (layout.bare and filtered), "chunks at the edge without filters")
-    require(len(layout.chunk) == len(space.shape) + 1, "odd chunks")
+    require_supported(not (layout.bare and filtered), "edge chunks without filters")
+    require(len(layout.chunk) == len(space.shape) + 1, "malformed chunk shape")
     if layout.address == UNDEFINED:
         return []
     if layout.index == TREE_1:
@@ -96,9 +96,9 @@ def _found(data: Data, layout: DataLayout, space: Dataspace, filtered: bool, few
     if layout.index == TREE_2:
         return _tree_2(data, layout, filtered)
     grid = _grid(layout, space)
-    require((grid[0] == 0) == (layout.index == EXTENSIBLE_ARRAY), "an odd index of chunks")
+    require((grid[0] == 0) == (layout.index == EXTENSIBLE_ARRAY), "malformed chunk index")
     if layout.index == SINGLE:
-        require(bool(layout.parameters) == filtered and math.prod(grid) == 1, "an odd index of chunks")
+        require(bool(layout.parameters) == filtered and math.prod(grid) == 1, "malformed chunk index")
         return [Chunk((0,) * len(grid), layout.address, *(layout.parameters or (math.prod(layout.chunk), 0)))]
     return _numbered(data, layout, grid, filtered)
 
@@ -115,12 +115,12 @@ def _tree_1(data: Data, layout: DataLayout, few: int) -> list[Chunk] | StoredChu
     starts, behind = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
     sides = np.array(layout.chunk, np.uint64)
     # The library looks chunks up by their keys: those that it does not find would be fill value.
-    require_valid(not (starts[:, -1].any() or (starts % sides).any()), "an odd chunk")
-    require(not ((behind % sides).any() or (starts >> np.uint64(62)).any()), "an odd chunk")
+    require_valid(not (starts[:, -1].any() or (starts % sides).any()), "malformed chunk")
+    require(not ((behind % sides).any() or (starts >> np.uint64(62)).any()), "malformed chunk")
     # Chunks are looked up by the keys around them.
     first = (np.arange(len(rows)), (starts != behind).argmax(axis=1))
-    require_valid(bool((starts[first] < behind[first]).all()), "chunks in an odd order")
-    require(bool((behind[:-1] == starts[1:]).all()), "chunks in an odd order")
+    require_valid(bool((starts[first] < behind[first]).all()), "chunks out of order")
+    require(bool((behind[:-1] == starts[1:]).all()), "chunks out of order")
     packed = rows[:, 0]
     masks, sizes = (packed >> np.uint64(32)).astype(np.uint32), (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
     return StoredChunks(starts[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64), sizes, masks)
@@ -135,9 +135,9 @@ def _few(block: bytes, layout: DataLayout) -> Iterator[Chunk]:
         size, mask, *start, last = key.unpack_from(block, at)
         address = int.from_bytes(block[at + key.size : at + key.size + 8], "little")
         behind = key.unpack_from(block, at + key.size + 8)[2:]
-        require_valid(last == 0 and not any(map(mod, start, chunk)), "an odd chunk")
-        require(not any(map(mod, behind, layout.chunk)), "an odd chunk")
-        require_valid((*start, 0) < behind, "chunks in an odd order")
+        require_valid(last == 0 and not any(map(mod, start, chunk)), "malformed chunk")
+        require(not any(map(mod, behind, layout.chunk)), "malformed chunk")
+        require_valid((*start, 0) < behind, "chunks out of order")
         yield Chunk(tuple(start), address, size, mask)
 
 
@@ -148,8 +148,8 @@ def _tree_2(data: Data, layout: DataLayout, filtered: bool) -> StoredChunks:
     packed = b"".join(records(data, layout.address, kind, width + 8 * len(chunk)))
     rows = np.frombuffer(packed, np.uint8).reshape(-1, width + 8 * len(chunk))
     scaled = np.ascontiguousarray(rows[:, width:]).view("<u8")
-    require(len(np.unique(scaled, axis=0)) == len(rows), "a chunk that is there twice")
-    require(not (scaled >> np.uint64(62) | scaled * np.array(chunk, np.uint64) >> np.uint64(62)).any(), "an odd chunk")
+    require(len(np.unique(scaled, axis=0)) == len(rows), "duplicate chunk")
+    require(not (scaled >> np.uint64(62) | scaled * np.array(chunk, np.uint64) >> np.uint64(62)).any(), "malformed chunk")
     return StoredChunks(scaled.astype(np.int64) * np.array(chunk, np.int64), *_slots(rows[:, :width], layout, filtered))
 
 
@@ -172,7 +172,7 @@ def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.nda
 
 def _grid(layout: DataLayout, space: Dataspace) -> tuple[int, ...]:
     """Return how many chunks there may ever be along each dimension; without end is 0, and only the first may be."""
-    require_supported(bool(space.most) and all(n > 0 for n in space.most[1:]), "an odd order of chunks")
+    require_supported(bool(space.most) and all(n > 0 for n in space.most[1:]), "unsupported order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 
@@ -196,14 +196,14 @@ def _in_order(
     raw, count = math.prod(layout.chunk), math.prod(grid)
     width = _width(layout, filtered)
     if layout.index == IMPLICIT:
-        require(not filtered and layout.address + count * raw <= data.size, "chunks outside of the file")
+        require(not filtered and layout.address + count * raw <= data.size, "chunks outside the file")
         numbers = np.arange(count)
         return numbers, (layout.address + numbers * raw, np.full(count, raw, np.int64), np.zeros(count, np.uint32))
     if layout.index == FIXED_ARRAY:
         return _unpacked(fixed_array(data, layout.address, count, width, filtered), layout, width, filtered)
     if layout.index == EXTENSIBLE_ARRAY:
         return _unpacked(extensible_array(data, layout.address, width, filtered), layout, width, filtered)
-    raise UnsupportedError("an index of chunks that is not modelled")
+    raise UnsupportedError("unsupported chunk index")
 
 
 def _unpacked(

@@ -74,10 +74,10 @@ def _typed(data: Data, attribute: Attribute) -> Attribute:
     """Return an attribute with the datatype that is an object of its own."""
     if attribute.committed is None:
         return attribute
-    kind = header_at(data, attribute.committed, lenient=True).kind
-    if kind is None:
-        raise UnsupportedError("no datatype")
-    return with_type(attribute, kind)
+    datatype = header_at(data, attribute.committed, lenient=True).datatype
+    if datatype is None:
+        raise UnsupportedError("missing datatype")
+    return with_type(attribute, datatype)
 
 
 @lru_cache(maxsize=4096)
@@ -85,27 +85,27 @@ def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
     """Return what these very attributes say."""
     by_name = {a.name: a for a in attributes}
     others = [a for a in attributes if a.name not in INTERNAL]
-    shown = [a for a in others if a.kind in _SHOWN]
-    left = tuple((a.name, a.what) for a in others if a.kind not in _SHOWN and a.kind not in _SILENT)
+    shown = [a for a in others if a.category in _SHOWN]
+    left = tuple((a.name, a.type_name) for a in others if a.category not in _SHOWN and a.category not in _SILENT)
     scale = _is_scale(by_name.get("CLASS"))
     listed = by_name.get("DIMENSION_LIST")
     dimid = _integers(by_name.get("_Netcdf4Dimid"))
-    require(dimid is None or len(dimid) == 1, "an odd number of a dimension")
+    require(dimid is None or len(dimid) == 1, "invalid dimension number")
     stamp, users = by_name.get("_NCProperties"), by_name.get("REFERENCE_LIST")
     return ObjectAttributes(
-        FrozenDict({a.name: a.value for a in shown if a.kind != TEXTS}),
-        tuple(a for a in shown if a.kind == TEXTS),
+        FrozenDict({a.name: a.value for a in shown if a.category != TEXTS}),
+        tuple(a for a in shown if a.category == TEXTS),
         any(type(a.value) is list for a in shown),
         tuple(a.name for a in shown),
         scale,
         scale and _is_pure(by_name.get("NAME")),
         None if dimid is None else dimid[0],
         _integers(by_name.get("_Netcdf4Coordinates")),
-        None if listed is None or listed.kind != REFERENCES else listed.elements,
+        None if listed is None or listed.category != REFERENCES else listed.elements,
         () if users is None else users.users,
         stamp is not None and stamp.raw is not None and b",netcdf=" in stamp.raw,
         left,
-        None if listed is None or listed.kind != OBJECTS else listed.objects,
+        None if listed is None or listed.category != OBJECTS else listed.objects,
         any(a.committed is not None for a in attributes),
     )
 
@@ -121,7 +121,7 @@ def _is_pure(attribute: Attribute | None) -> bool:
 
 def _integers(attribute: Attribute | None) -> tuple[int, ...] | None:
     """Return the numbers of an attribute that netCDF-4 keeps for itself, None where it is another's."""
-    if attribute is None or attribute.kind != PLAIN or attribute.value.dtype.kind != "i":
+    if attribute is None or attribute.category != PLAIN or attribute.value.dtype.kind != "i":
         return None
     return tuple(int(n) for n in np.ravel(attribute.value))
 

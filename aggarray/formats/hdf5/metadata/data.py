@@ -93,7 +93,7 @@ class Data:
         self.size, self._head = size, self._head[:size]
 
     def at(self, address: int, count: int) -> bytes:
-        """Return bytes at an address; DoubtfulError where there are not so many."""
+        """Return bytes at an address; InvalidError where there are not so many."""
         end = address + count
         if address >= 0 and count >= 0 and end <= len(self._head):
             return self._head[address:end]
@@ -117,13 +117,13 @@ class Data:
     def ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of ranges (address, size), which are not kept; neighbours are read together."""
         found = [memoryview(b"")] * len(ranges)
-        require(all(at >= 0 and at + count <= self.size for at, count in ranges), "a range outside of the file")
-        for span in merge_ranges(ranges, GAP, SPAN):
+        require(all(at >= 0 and at + count <= self.size for at, count in ranges), "range outside the file")
+        for span in spans(ranges):
             if span.offset + span.size <= len(self._head):
                 block = self._head[span.offset : span.offset + span.size]
             else:
                 block = self._file.pread(span.size, self.base + span.offset)
-                require(len(block) == span.size, "the file shrinks")
+                require(len(block) == span.size, "file truncated while it was read")
             whole = memoryview(block)
             for i in span.members:
                 at, count = ranges[i]
@@ -136,33 +136,33 @@ class Data:
         length = min(max(count, least), self.size - address)
         self._left -= count + _CALL
         if self._left < 0:
-            raise UnsupportedError("more metadata than a scan reads")
+            raise UnsupportedError("too much metadata for a scan")
         page = self._file.pread(length, self.base + address)
         if len(page) < count:
-            raise InvalidError("the file shrinks")
+            raise InvalidError("file truncated while it was read")
         return page
 
 
 @cache
 def _hash() -> Callable[[bytes], int]:
-    """Return Bob Jenkins' lookup3, which HDF5 uses as checksum; UnmodelledError where it is not installed."""
+    """Return Bob Jenkins' lookup3, which HDF5 uses as checksum; UnsupportedError where it is not installed."""
     try:
         from numcodecs.jenkins import jenkins_lookup3
     except ImportError as error:
-        raise UnsupportedError("no library for checksums") from error
+        raise UnsupportedError("no checksum library") from error
     found: Callable[[bytes], int] = jenkins_lookup3
     return found
 
 
 def verify(block: bytes) -> None:
-    """Hold a block against the checksum in its last four bytes; DoubtfulError where they differ."""
+    """Hold a block against the checksum in its last four bytes; InvalidError where they differ."""
     # promise: hdf5-metadata-checksum
     if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
-        raise InvalidError("a wrong checksum")
+        raise InvalidError("checksum mismatch")
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise DoubtfulError unless a condition holds that does so in every file which is whole, but for rare ones."""
+    """Raise InvalidError unless a condition holds that does so in every file which is whole, but for rare ones."""
     if not condition:
         raise InvalidError(what)
 
@@ -174,19 +174,19 @@ def require_valid(condition: bool, what: str) -> None:
 
 
 def require_supported(condition: bool, what: str) -> None:
-    """Raise UnmodelledError unless a condition holds that files may well break."""
+    """Raise UnsupportedError unless a condition holds that files may well break."""
     if not condition:
         raise UnsupportedError(what)
 
 
 def little_endian(block: bytes | memoryview, at: int, width: int) -> int:
-    """Return an unsigned integer of so many bytes; DoubtfulError where they are not there.
+    """Return an unsigned integer of so many bytes; InvalidError where they are not there.
 
     >>> little(bytes([1, 2, 1]), 1, 2)
     258
     """
     if at + width > len(block):
-        raise InvalidError("a structure that is cut short")
+        raise InvalidError("truncated structure")
     return int.from_bytes(block[at : at + width], "little")
 
 

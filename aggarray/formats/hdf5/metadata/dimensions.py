@@ -40,7 +40,7 @@ class DatasetItem(NamedTuple):
     prefix: str
     name: str
     space: Dataspace
-    kind: Datatype
+    datatype: Datatype
     facts: ObjectAttributes
     scales: tuple[int | None, ...] | None
     borrowing: bool = False
@@ -53,12 +53,12 @@ class DatasetItem(NamedTuple):
     @property
     def is_variable(self) -> bool:
         """Whether it is a variable that is read: no dimension alone, and of a type that has a dtype."""
-        return not self.facts.pure and dtype_of(self.kind) is not None and not self.left_out
+        return not self.facts.pure and dtype_of(self.datatype) is not None and not self.left_out
 
     @property
     def left_out(self) -> bool:
         """Whether its rows are not read: those of several dimensions, or of other files."""
-        return self.kind.name == ROWS and (len(self.space.shape) != 1 or self.borrowing)
+        return self.datatype.category == ROWS and (len(self.space.shape) != 1 or self.borrowing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
             if d is not None and d.grows and most == -1:
                 d.length = max(d.length, n)
     spans = {item.path: tuple(None if d is None else d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
-    require(len(spans) == len(axes), "a name that is there twice")
+    require(len(spans) == len(axes), "duplicate name")
     ordered = sorted(dimensions.values(), key=lambda d: d.number)
     places = {(d.prefix[:-1], d.name) for d in ordered}
     # Readers of names look from the group of the variable upwards.
@@ -134,14 +134,14 @@ def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
         {d.prefix + d.name: d.length for d in ordered},
         _skipped(items),
         any(None in d.dimensions for d in found),
-        any(item.kind.name == ROWS for item in items),
+        any(item.datatype.category == ROWS for item in items),
         tuple(item.path for _, item in variables if item.borrowing),
     )
 
 
 def _skipped(items: tuple[DatasetItem, ...]) -> tuple[tuple[str, str], ...]:
     """Return (name, reason) of what is left out; attributes are named as CDL names them, ``variable:attribute``."""
-    types = [(i.prefix + i.name, refusal(i.kind.what)) for i in items if not i.facts.pure and not i.is_variable]
+    types = [(i.prefix + i.name, refusal(i.datatype.type_name)) for i in items if not i.facts.pure and not i.is_variable]
     owners = [(i.path, i.facts) for i in items if i.is_variable]
     return (*types, *(left for path, facts in owners for left in left_out(path, facts)))
 
@@ -159,12 +159,12 @@ def _described(
         d.length if d is not None and d.grows and limit == -1 else n for d, n, limit in zip(axes, shape, most, strict=True)
     )
     joined = False
-    if is_characters(dtype_of(item.kind) or np.dtype(object), len(lengths)):
+    if is_characters(dtype_of(item.datatype) or np.dtype(object), len(lengths)):
         # What grows is no character of a text, nor is what a coordinate describes.
         joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).grows or has_coordinate(path, spans[path][-1], spans))
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
     # promise: external-coordinates-roots
-    read = not item.borrowing and is_scannable(lengths, item.kind.size)
+    read = not item.borrowing and is_scannable(lengths, item.datatype.size)
     return DescribedVariable(number, path, spans[path], lengths, joined, read, scopes)
 
 
@@ -184,11 +184,11 @@ def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) ->
 _NAMELESS = _Dimension("", "", -1, False, 0, False)
 
 
-def dtype_of(kind: Datatype) -> np.dtype[Any] | None:
+def dtype_of(datatype: Datatype) -> np.dtype[Any] | None:
     """Return the dtype of the values of a datatype, objects for text of variable length; None where there is none."""
-    if kind.name == TEXTS:
+    if datatype.category == TEXTS:
         return np.dtype(object)
-    return kind.dtype if kind.name in (PLAIN, CONVERTED, CHARACTERS, ROWS) else None
+    return datatype.dtype if datatype.category in (PLAIN, CONVERTED, CHARACTERS, ROWS) else None
 
 
 def _dimensions(items: Sequence[DatasetItem]) -> dict[int, _Dimension]:
@@ -200,7 +200,7 @@ def _dimensions(items: Sequence[DatasetItem]) -> dict[int, _Dimension]:
             continue
         noted = item.facts.number
         number = following if noted is None else noted
-        require(number >= 0 and number not in taken, "an odd number of a dimension")
+        require(number >= 0 and number not in taken, "invalid dimension number")
         taken.add(number)
         following = max(following, number + 1)
         # A scale without elements is a name alone: its length is that of the variables.
@@ -219,7 +219,7 @@ def _axes(dimensions: Mapping[int, _Dimension], number: int, item: DatasetItem) 
         return (dimensions[number],)
     if facts.numbers is not None and len(facts.numbers) == rank:
         noted = {d.number: d for d in dimensions.values() if d.noted}
-        require(all(n in noted for n in facts.numbers), "an odd number of a dimension")
+        require(all(n in noted for n in facts.numbers), "invalid dimension number")
         axes = tuple(noted[n] for n in facts.numbers)
     elif facts.scale and rank and item.scales is None:
         axes = (dimensions[number], *axes[1:])
@@ -243,7 +243,7 @@ def variables_of(
 
 
 def _variable(described: DescribedVariable, item: DatasetItem, attrs: Attributes) -> Variable:
-    d, dtype = described, dtype_of(item.kind) or np.dtype(object)
+    d, dtype = described, dtype_of(item.datatype) or np.dtype(object)
     if item.space.empty:
         # Without a dataspace it is an array without elements.
         return stored_variable(d.path, dtype, (0,), (None,), attrs)

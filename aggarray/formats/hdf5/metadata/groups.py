@@ -22,11 +22,11 @@ _ATTRIBUTE = struct.Struct("<8sBII")
 def links_of(data: Data, header: Header) -> tuple[Link, ...]:
     """Return the links of a group: in the order of their making if the group keeps it, else by name."""
     if header.symbols is not None:
-        require(header.link_index is None and not header.links, "a group of two kinds")
+        require(header.link_index is None and not header.links, "group with two kinds of link storage")
         return _symbols(data, *header.symbols)
     index = header.link_index
     if index is None:
-        raise UnsupportedError("no group")
+        raise UnsupportedError("not a group")
     if index.heap == UNDEFINED:
         return _ordered(header.links, index.tracked)
     require(not header.links, "links in two places")
@@ -38,8 +38,8 @@ def links_of(data: Data, header: Header) -> tuple[Link, ...]:
 def _ordered(links: tuple[Link, ...], tracked: bool) -> tuple[Link, ...]:
     """Return links in order; ``tracked``: that of their making."""
     found = tuple(sorted(links, key=attrgetter("order" if tracked else "name")))
-    require(len({link.name for link in found}) == len(found), "a name that is there twice")
-    require(not tracked or len({link.order for link in found}) == len(found), "two links made at once")
+    require(len({link.name for link in found}) == len(found), "duplicate name")
+    require(not tracked or len({link.order for link in found}) == len(found), "duplicate creation order of links")
     return found
 
 
@@ -49,20 +49,20 @@ def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
     for first, node, last in leaves(data, tree, GROUP, 8):
         head = data.at(node, 8)
         count = little_endian(head, 6, 2)
-        require(head[:6] == b"SNOD\1\0", "an odd group")
+        require(head[:6] == b"SNOD\1\0", "malformed group")
         for offset, address, kind, reserved, value in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
-            require(kind in (0, 1, _SOFT) and reserved == 0 and (kind == _SOFT) == (address == UNDEFINED), "an odd link")
+            require(kind in (0, 1, _SOFT) and reserved == 0 and (kind == _SOFT) == (address == UNDEFINED), "malformed link")
             found.append(Link(_name(names, offset), address, 0, _name(names, value) if kind == _SOFT else None))
         # Names are looked up by the keys around a node.
         inside = found[len(found) - count :]
-        require(count > 0 and _name(names, little_endian(first, 0, 8)) < inside[0].name, "an odd group")
-        require(_name(names, little_endian(last, 0, 8)) == inside[-1].name, "an odd group")
-    require(all(one.name < two.name for one, two in itertools.pairwise(found)), "an odd group")
+        require(count > 0 and _name(names, little_endian(first, 0, 8)) < inside[0].name, "malformed group")
+        require(_name(names, little_endian(last, 0, 8)) == inside[-1].name, "malformed group")
+    require(all(one.name < two.name for one, two in itertools.pairwise(found)), "malformed group")
     return tuple(found)
 
 
 def _name(names: bytes, offset: int) -> bytes:
-    require(offset < len(names), "an odd group")
+    require(offset < len(names), "malformed group")
     return names[offset : names.index(0, offset)]
 
 
@@ -86,7 +86,7 @@ def _compact(header: Header) -> tuple[Attribute, ...]:
     numbered = header.attributes
     if numbered and numbered[0][0] is not None:
         numbered = tuple(sorted(numbered, key=_number))
-        require(len({number for number, _ in numbered}) == len(numbered), "two attributes made at once")
+        require(len({number for number, _ in numbered}) == len(numbered), "duplicate creation order of attributes")
     return _distinct(tuple(a for _, a in numbered))
 
 
@@ -99,11 +99,11 @@ def _dense(found: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], 
     """Return heap IDs, and which of them comes first, second, ..."""
     unpacked = [_ATTRIBUTE.unpack(record) for record in found]
     numbers = [number for _, _, number, _ in unpacked]
-    require_supported(not any(flags & 2 for _, flags, _, _ in unpacked), "a shared attribute")
-    require(not tracked or len(set(numbers)) == len(numbers), "two attributes made at once")
+    require_supported(not any(flags & 2 for _, flags, _, _ in unpacked), "shared attribute")
+    require(not tracked or len(set(numbers)) == len(numbers), "duplicate creation order of attributes")
     return tuple(identity for identity, _, _, _ in unpacked), tuple(sorted(range(len(numbers)), key=numbers.__getitem__))
 
 
 def _distinct(attributes: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
-    require(len({a.name for a in attributes}) == len(attributes), "an attribute that is there twice")
+    require(len({a.name for a in attributes}) == len(attributes), "duplicate attribute")
     return attributes

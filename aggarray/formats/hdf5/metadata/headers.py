@@ -44,14 +44,14 @@ from aggarray.formats.hdf5.metadata.types import Dataspace, Datatype, dataspace_
 #: More blocks than this in one header are left to the libraries.
 _BLOCKS = 256
 
-_SPACE, _LINKS, _KIND, _FILL, _LINK, _LAYOUT, _FILTERS = 0x01, 0x02, 0x03, 0x05, 0x06, 0x08, 0x0B
+_SPACE, _LINKS, _DATATYPE, _FILL, _LINK, _LAYOUT, _FILTERS = 0x01, 0x02, 0x03, 0x05, 0x06, 0x08, 0x0B
 _ATTRIBUTE, _CONTINUATION, _SYMBOLS, _ATTRIBUTES = 0x0C, 0x10, 0x11, 0x15
 _OLD_FILL, _EXTERNAL, _HALVES = 0x04, 0x07, 0x13
 
 _ONCE: dict[int, Callable[[bytes], Any]] = {
     _SPACE: dataspace_of,
     _LINKS: link_index_of,
-    _KIND: datatype_of,
+    _DATATYPE: datatype_of,
     _FILL: fill_of,
     _LAYOUT: layout_of,
     _FILTERS: filters_of,
@@ -94,7 +94,7 @@ class Header:
     attributes: tuple[tuple[int | None, Attribute], ...]
     links: tuple[Link, ...]
     space: Dataspace | None = None
-    kind: Datatype | None = None
+    datatype: Datatype | None = None
     fill: FillValue | None = None
     layout: DataLayout | None = None
     filters: tuple[FilterStep, ...] = ()
@@ -139,16 +139,16 @@ class _Block:
 def header_at(data: Data, address: int, lenient: bool = False) -> Header:
     """Return the header at an address; ``lenient``: messages that are not modelled are left out, as if they were not there."""
     found = _header(data, address, lenient)
-    if found.committed is None or found.kind is not None:
+    if found.committed is None or found.datatype is not None:
         return found
-    return replace(found, kind=_header(data, found.committed, True).kind)
+    return replace(found, datatype=_header(data, found.committed, True).datatype)
 
 
 def _header(data: Data, address: int, lenient: bool) -> Header:
     prefix = data.upto(address, 16)
     if prefix[:4] == b"OHDR":
         flags = little_endian(prefix, 5, 1)
-        require(prefix[4] == 2 and flags < 64, "an object header that is not modelled")
+        require(prefix[4] == 2 and flags < 64, "unsupported object header")
         start = 6 + (16 if flags & _TIMES else 0) + (4 if flags & _LIMITS else 0)
         width = 1 << (flags & 3)
         start += width
@@ -157,7 +157,7 @@ def _header(data: Data, address: int, lenient: bool) -> Header:
         block = _parsed(data.at(address, start + size + 4), start, form)
         return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, form))
     version, reserved, count, _, size = struct.unpack_from("<BBHII", prefix)
-    require((version, reserved) == (1, 0), "an object header that is not modelled")
+    require((version, reserved) == (1, 0), "unsupported object header")
     form = _Form(False, False, lenient)
     block = _parsed(data.at(address + 16, size), 0, form)
     return _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, form), count)
@@ -165,22 +165,22 @@ def _header(data: Data, address: int, lenient: bool) -> Header:
 
 def _continued(data: Data, address: int, size: int) -> bytes:
     block = data.at(address, size)
-    require(block[:4] == b"OCHK" and size >= 8, "an object header that is not modelled")
+    require(block[:4] == b"OCHK" and size >= 8, "unsupported object header")
     return block
 
 
 def _whole(data: Data, first: _Block, follow: Callable[[int, int], _Block], count: int | None = None) -> Header:
     """Gather all blocks, those named first coming first; ``count``: how many messages there must be."""
     if not first.more:
-        require(count is None or count == first.count, "an odd number of messages")
+        require(count is None or count == first.count, "wrong number of messages")
         return _assembled((first,))
     blocks, waiting = [first], list(first.more)
     while waiting:
         address, size = waiting.pop(0)
         blocks.append(follow(address, size))
         waiting += blocks[-1].more
-        require(len(blocks) <= _BLOCKS, "a header without an end")
-    require(count is None or count == sum(block.count for block in blocks), "an odd number of messages")
+        require(len(blocks) <= _BLOCKS, "too many object header blocks")
+    require(count is None or count == sum(block.count for block in blocks), "wrong number of messages")
     return _assembled(tuple(blocks))
 
 
@@ -200,13 +200,13 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
     for code, flags, number, body in _messages(block, start, form):
         count += 1
         try:
-            if code == _KIND and flags & _ELSEWHERE:
+            if code == _DATATYPE and flags & _ELSEWHERE:
                 once.append((_COMMITTED, committed_at(body)))
                 continue
             if code == _LAYOUT and (place := virtual_at(body)) is not None:
                 once.append((_VIRTUAL, place))
                 continue
-            require_supported(not flags & _ELSEWHERE or code not in _KNOWN, "a message that lies elsewhere")
+            require_supported(not flags & _ELSEWHERE or code not in _KNOWN, "shared message")
             if code == _ATTRIBUTE:
                 attributes.append((number, attribute_of(body)))
             elif code == _LINK:
@@ -217,7 +217,7 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
                 once.append((code, _ONCE[code](body)))
             else:
                 require_supported(code in _IDLE, f"message {code:#x}")
-                require(_IDLE[code].fullmatch(body) is not None, "an odd message")
+                require(_IDLE[code].fullmatch(body) is not None, "malformed message")
         except UnsupportedError as error:
             if not form.lenient or is_invalid(error):
                 raise
@@ -237,13 +237,13 @@ def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, in
             code, size, flags = struct.unpack_from("<BHB", block, at)
         else:
             code, size, flags, reserved = struct.unpack_from("<HHB3s", block, at)
-            require(size % 8 == 0 and reserved == b"\0\0\0", "an odd message")
+            require(size % 8 == 0 and reserved == b"\0\0\0", "malformed message")
         number = little_endian(block, at + 4, 2) if numbered else None
         at += length
-        require(at + size <= end, "a message that is cut short")
+        require(at + size <= end, "truncated message")
         yield code, flags, number, block[at : at + size]
         at += size
-    require(newer or at == end, "a header of odd length")
+    require(newer or at == end, "wrong length of an object header")
 
 
 @lru_cache(maxsize=4096)
@@ -252,13 +252,13 @@ def _assembled(blocks: tuple[_Block, ...]) -> Header:
     once: dict[int, Any] = {}
     for block in blocks:
         for code, value in block.once:
-            require(code not in once, "a message that is there twice")
+            require(code not in once, "duplicate message")
             once[code] = value
     return Header(
         tuple(a for block in blocks for a in block.attributes),
         tuple(link for block in blocks for link in block.links),
         once.get(_SPACE),
-        once.get(_KIND),
+        once.get(_DATATYPE),
         once.get(_FILL, once.get(_OLD_FILL, FillValue(True))),
         once.get(_LAYOUT),
         once.get(_FILTERS, ()),

@@ -80,9 +80,9 @@ def _shape(block: bytes) -> _Shape:
     numbers = _FRACTAL.unpack(block)
     signature, version, identity, filters, flags, most, _, huge = numbers[:8]
     width, smallest, largest, bits, _, root, rows, _ = numbers[18:]
-    require((signature, version, filters) == (b"FRHP", 0, 0) and flags < 4 and rows < 64, "an odd heap")
-    require(width > 0 and 0 < smallest <= largest < 1 << 32 and 0 < bits <= 64, "an odd heap")
-    require(not (smallest & (smallest - 1) or largest & (largest - 1)), "an odd heap")
+    require((signature, version, filters) == (b"FRHP", 0, 0) and flags < 4 and rows < 64, "malformed heap")
+    require(width > 0 and 0 < smallest <= largest < 1 << 32 and 0 < bits <= 64, "malformed heap")
+    require(not (smallest & (smallest - 1) or largest & (largest - 1)), "malformed heap")
     length = min(width_of(largest), width_of(most))
     return _Shape(identity, -(-bits // 8), length, width, smallest, largest, bool(flags & 2), huge, root, rows)
 
@@ -106,7 +106,7 @@ def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, .
     found: dict[tuple[tuple[int, ...], int, int], list[tuple[int, int, int]]] = {}
     others = []
     for position, identity in enumerate(identities):
-        require(len(identity) == shape.identity, "an odd heap ID")
+        require(len(identity) == shape.identity, "malformed heap ID")
         if identity[0]:
             others.append(position)
             continue
@@ -114,7 +114,7 @@ def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, .
         offset, length = little_endian(identity, 1, shape.offset), little_endian(identity, middle, shape.length)
         cell = _cell(shape, offset)
         at = offset - cell[1]
-        require(length > 0 and shape.head <= at and at + length <= cell[2], "an odd heap ID")
+        require(length > 0 and shape.head <= at and at + length <= cell[2], "malformed heap ID")
         found.setdefault(cell, []).append((position, at, at + length))
     return tuple(_Cell(*cell, tuple(objects)) for cell, objects in found.items()), tuple(others)
 
@@ -128,7 +128,7 @@ def _cell(shape: _Shape, offset: int) -> tuple[tuple[int, ...], int, int]:
     # promise: hdf5-deep-heaps
     while not way or size > shape.largest:
         row = ((offset - start) // shape.band).bit_length()
-        require(row < rows, "an odd heap ID")
+        require(row < rows, "malformed heap ID")
         first, size = shape.row(row)
         column = (offset - start - first) // size
         way.append(row * shape.width + column)
@@ -143,7 +143,7 @@ def _pieces(block: bytes, owner: int, shape: _Shape, cell: _Cell, parse: Parse[_
     """Return the objects of a block, parsed; its header must say that it belongs where it is."""
     at = 13 + shape.offset
     places = (little_endian(block, 5, 8), little_endian(block, 13, shape.offset))
-    require(block[:5] == b"FHDB\0" and places == (owner, cell.start), "an odd heap block")
+    require(block[:5] == b"FHDB\0" and places == (owner, cell.start), "malformed heap block")
     if shape.checked:
         verify(block[:at] + bytes(4) + block[at + 4 :] + block[at : at + 4])
     return tuple(parse(block[start:end]) for _, start, end in cell.objects)
@@ -193,8 +193,8 @@ class FractalHeap:
         count = shape.width * rows
         block = self._data.at(self._place(way), start + 8 * count + 4)
         verify(block)
-        require(block[:5] == b"FHIB\0" and little_endian(block, 5, 8) == self._address, "an odd heap block")
-        require(little_endian(block, 13, shape.offset) == begin, "an odd heap block")
+        require(block[:5] == b"FHIB\0" and little_endian(block, 5, 8) == self._address, "malformed heap block")
+        require(little_endian(block, 13, shape.offset) == begin, "malformed heap block")
         found = self._entries[way] = struct.unpack_from(f"<{count}Q", block, start)
         return found
 
@@ -202,7 +202,7 @@ class FractalHeap:
         """Return address and length of the objects that are too long for a block, by number."""
         if self._shape.huge == UNDEFINED:
             return {}
-        require(self._shape.identity < 17, "huge objects of another kind")
+        require(self._shape.identity < 17, "unsupported huge objects")
         found = records(self._data, self._shape.huge, _HUGE_TREE, _HUGE.size)
         return {key: (address, length) for address, length, key in map(_HUGE.unpack, found)}
 
@@ -211,10 +211,10 @@ class FractalHeap:
         if kind == _TINY:
             # Tiny objects are in the ID itself; of longer IDs they have longer lengths.
             size = (identity[0] & 15) + 1
-            require(len(identity) <= 17 and size < len(identity), "an odd heap ID")
+            require(len(identity) <= 17 and size < len(identity), "malformed heap ID")
             return identity[1 : 1 + size]
         number = little_endian(identity, 1, len(identity) - 1)
-        require(identity[0] == _HUGE_KIND << 4 and number in huge, "an odd heap ID")
+        require(identity[0] == _HUGE_KIND << 4 and number in huge, "malformed heap ID")
         return self._data.at(*huge[number])
 
 
@@ -230,7 +230,7 @@ class GlobalHeap:
         found = self._collections.get(address)
         if found is None:
             found = self._collections[address] = self._collection(address)
-        require(number in found, "an odd element of variable length")
+        require(number in found, "unknown heap object")
         return found[number]
 
     def _collection(self, address: int) -> dict[int, bytes]:
@@ -240,7 +240,7 @@ class GlobalHeap:
 def collection_size(head: bytes | memoryview) -> int:
     """Return the bytes of a collection that begins with these."""
     size = little_endian(head, 8, 8)
-    require(head[:8] == b"GCOL\1\0\0\0" and 16 <= size <= _COLLECTION, "an odd collection")
+    require(head[:8] == b"GCOL\1\0\0\0" and 16 <= size <= _COLLECTION, "malformed heap collection")
     return size
 
 
@@ -252,12 +252,12 @@ def objects_of(block: _Bytes) -> dict[int, _Bytes]:
         number, _, reserved, length = unpack(block, at)
         if number == 0:
             # What is left is free.
-            require(length == size - at, "an odd collection")
+            require(length == size - at, "malformed heap collection")
             break
         start = at + 16
         at = start + (length + 7 & -8)
         if start + length > size or number in found or reserved:
-            raise InvalidError("an odd collection")
+            raise InvalidError("malformed heap collection")
         found[number] = block[start : start + length]
     return found
 
@@ -265,12 +265,12 @@ def objects_of(block: _Bytes) -> dict[int, _Bytes]:
 def local_heap(data: Data, address: int) -> bytes:
     """Return the names of a group of the first kind."""
     signature, size, free, place = struct.unpack("<8sQQQ", data.at(address, 32))
-    require(signature == b"HEAP\0\0\0\0", "an odd heap")
+    require(signature == b"HEAP\0\0\0\0", "malformed heap")
     block = data.at(place, size)
     # Free pieces are a chain that ends with 1.
     for _ in range(_PIECES):
         if free in (1, UNDEFINED):
             return block
-        require(free + 16 <= size and 16 <= little_endian(block, free + 8, 8) <= size - free, "an odd heap")
+        require(free + 16 <= size and 16 <= little_endian(block, free + 8, 8) <= size - free, "malformed heap")
         free = little_endian(block, free, 8)
-    raise UnsupportedError("a heap in pieces")
+    raise UnsupportedError("fragmented heap")

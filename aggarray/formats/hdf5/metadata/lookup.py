@@ -27,7 +27,7 @@ _lengths = LRUCache(lambda: _KEPT, lambda _: 1)
 
 
 class H5File:
-    """An open file. Its methods raise one of `data.LEFT` where it is left to the libraries, as does opening it.
+    """An open file. Its methods raise one of `data.UNREADABLE` where it is left to the libraries, as does opening it.
 
     A file is opened for each variable that is read: what is in its groups is kept until it changes.
     """
@@ -64,7 +64,7 @@ class H5File:
         address = names.get(name.encode())
         require_supported(address is not None and name not in ("", "."), "no such dataset")
         header = header_at(self.data, address or 0)
-        require_supported(_is_dataset(header), "no dataset")
+        require_supported(_is_dataset(header), "not a dataset")
         return header
 
     def variable(self, path: str) -> Header:
@@ -81,7 +81,7 @@ class H5File:
         return found
 
     def _kept(self, cache: LRUCache, what: str | int, read: Callable[[], _T]) -> _T:
-        """Return what a cache has of the file, else what reading gives, which is kept; so is an UnmodelledError."""
+        """Return what a cache has of the file, else what reading gives, which is kept; so is an UnsupportedError."""
         # promise: hdf5-name-cache
         key = (self._file.path, self._file.state, what)
         kept: tuple[_T] | UnsupportedError | None = cache.get(key)
@@ -120,23 +120,23 @@ class H5File:
         """
         space = header.space
         if space is None or space.empty:
-            raise UnsupportedError("a dataset without a shape")
+            raise UnsupportedError("dataset without a shape")
         unlimited = [axis for axis, most in enumerate(space.most) if most == -1]
         if not unlimited:
             return space.shape
         facts, shape = self.facts(header), list(space.shape)
         if facts.listed is None:
             if facts.scale:
-                require_supported(unlimited == [0], "a scale that is unlimited elsewhere")
+                require_supported(unlimited == [0], "dimension scale with another unlimited dimension")
                 return (max(shape[0], self._longest(header, facts)), *shape[1:])
             # Dimensions known by number alone: nothing leads to the other variables that have them.
-            require_supported(facts.numbers is None, "dimensions known by number")
+            require_supported(facts.numbers is None, "dimensions identified by number")
             return space.shape
-        require(len(facts.listed) == len(shape), "an odd list of scales")
+        require(len(facts.listed) == len(shape), "malformed list of dimension scales")
         for axis in unlimited:
             count, address, number = facts.listed[axis]
             packed = self.heap.get(address, number) if count else b""
-            require(len(packed) == 8 * count and packed[:8] != bytes(8), "an odd reference")
+            require(len(packed) == 8 * count and packed[:8] != bytes(8), "malformed reference")
             if count:
                 scale = int.from_bytes(packed[:8], "little")
                 shape[axis] = max(shape[axis], self._kept(_lengths, scale, partial(self._scale_length, scale)))
@@ -148,12 +148,12 @@ class H5File:
 
     def _longest(self, scale: Header, facts: ObjectAttributes) -> int:
         """Return the length of the unlimited dimension of a scale: that of the longest variable which has it."""
-        require_supported(_is_dataset(scale) and facts.scale, "no scale")
+        require_supported(_is_dataset(scale) and facts.scale, "not a dimension scale")
         longest = 0 if facts.pure or scale.space is None else scale.space.shape[0]
         for address, axis in facts.users:
             space = header_at(self.data, address).space
             if space is None or not 0 <= axis < len(space.shape):
-                raise UnsupportedError("an odd reference")
+                raise UnsupportedError("malformed reference")
             if space.most[axis] == -1:
                 longest = max(longest, space.shape[axis])
         return longest
@@ -164,5 +164,5 @@ class H5File:
 
 
 def _is_dataset(header: Header) -> bool:
-    there = header.space is not None and header.kind is not None and header.layout is not None
+    there = header.space is not None and header.datatype is not None and header.layout is not None
     return there and header.link_index is None and header.symbols is None

@@ -77,17 +77,17 @@ class Link:
 
 def layout_of(message: bytes) -> DataLayout:
     """Return a layout of version 1 to 5."""
-    require_supported(len(message) >= 4 and 1 <= message[0] <= 5, "a layout that is not modelled")
+    require_supported(len(message) >= 4 and 1 <= message[0] <= 5, "unsupported data layout")
     if message[0] < 3:
         return _layout_1(message)
     form = message[1]
     if form == COMPACT:
         size = little_endian(message, 2, 2)
-        require(4 + size <= len(message), "a layout that is cut short")
+        require(4 + size <= len(message), "truncated data layout")
         return DataLayout(COMPACT, size=size, data=message[4 : 4 + size])
     if form == CONTIGUOUS:
         return DataLayout(CONTIGUOUS, little_endian(message, 2, 8), little_endian(message, 10, 8))
-    require_supported(form == CHUNKED, "a layout that is not modelled")
+    require_supported(form == CHUNKED, "unsupported data layout")
     return _chunked_3(message) if message[0] == 3 else _chunked_4(message)
 
 
@@ -95,7 +95,7 @@ def _layout_1(message: bytes) -> DataLayout:
     """Return a layout of version 1 or 2: the size of contiguous values is given by their shape, -1 stands for the element."""
     rank, form = message[1], message[2]
     at = 8 if form == COMPACT else 16
-    require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "an odd layout")
+    require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "malformed data layout")
     sides = tuple(little_endian(message, at + 4 * i, 4) for i in range(rank))
     at += 4 * rank
     if form == CHUNKED:
@@ -103,26 +103,26 @@ def _layout_1(message: bytes) -> DataLayout:
     if form == CONTIGUOUS:
         return DataLayout(CONTIGUOUS, little_endian(message, 8, 8), math.prod(sides))
     size = little_endian(message, at, 4)
-    require(at + 4 + size <= len(message), "a layout that is cut short")
+    require(at + 4 + size <= len(message), "truncated data layout")
     return DataLayout(COMPACT, size=size, data=message[at + 4 : at + 4 + size])
 
 
 def _chunked_3(message: bytes) -> DataLayout:
     rank = message[2]
-    require(2 <= rank <= 33, "an odd layout")
+    require(2 <= rank <= 33, "malformed data layout")
     chunk = tuple(little_endian(message, 11 + 4 * i, 4) for i in range(rank))
     return DataLayout(CHUNKED, little_endian(message, 3, 8), chunk=_checked(chunk))
 
 
 def _checked(chunk: tuple[int, ...]) -> tuple[int, ...]:
-    require(0 < math.prod(chunk) < 1 << 32, "an odd layout")
+    require(0 < math.prod(chunk) < 1 << 32, "malformed data layout")
     return chunk
 
 
 def _chunked_4(message: bytes) -> DataLayout:
     flags, rank, width = message[2], message[3], little_endian(message, 4, 1)
     bare, flags = bool(flags & 1), flags & ~1
-    require(flags in (0, 2) and 2 <= rank <= 33 and 1 <= width <= 8, "an odd layout")
+    require(flags in (0, 2) and 2 <= rank <= 33 and 1 <= width <= 8, "malformed data layout")
     chunk = tuple(little_endian(message, 5 + width * i, width) for i in range(rank))
     at = 5 + width * rank
     index = little_endian(message, at, 1)
@@ -133,7 +133,7 @@ def _chunked_4(message: bytes) -> DataLayout:
             parameters = (little_endian(message, at, 8), little_endian(message, at + 8, 4))
             at += 12
     elif index in (IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2):
-        require(flags == 0, "an odd layout")
+        require(flags == 0, "malformed data layout")
         length = {IMPLICIT: 0, FIXED_ARRAY: 1, EXTENSIBLE_ARRAY: 5, TREE_2: 6}[index]
         parameters = tuple(message[at : at + length])
         at += length
@@ -150,18 +150,18 @@ def fill_of(message: bytes) -> FillValue:
         _, _, write, defined = message[:4]
         at = 4
         given = defined == 1
-        require(defined <= 1, "an odd fill value")
+        require(defined <= 1, "malformed fill value")
         undefined = not defined
     elif version == 3:
         flags = little_endian(message, 1, 1)
         at = 2
         write, undefined, given = flags >> 2 & 3, bool(flags & 16), bool(flags & 32)
-        require(flags < 64 and not (undefined and given), "an odd fill value")
+        require(flags < 64 and not (undefined and given), "malformed fill value")
     else:
         raise UnsupportedError(f"fill value version {version}")
     # A writer may be told never to write it: what is read then is whatever is there.
     size = little_endian(message, at, 4) if given else 0
-    require(at + 4 + size <= len(message) or not given, "an odd fill value")
+    require(at + 4 + size <= len(message) or not given, "malformed fill value")
     if undefined or write == 1:
         return FillValue(False)
     return FillValue(True, message[at + 4 : at + 4 + size] if given else b"")
@@ -170,13 +170,13 @@ def fill_of(message: bytes) -> FillValue:
 def old_fill_of(message: bytes) -> FillValue:
     """Return a fill value as files older than version 1.5 of the library have it (type 0x0004)."""
     size = little_endian(message, 0, 4)
-    require(4 + size <= len(message), "an odd fill value")
+    require(4 + size <= len(message), "malformed fill value")
     return FillValue(True, message[4 : 4 + size])
 
 
 def halves_of(message: bytes) -> int:
     """Return half the entries of a full node, of chunks or of a group, whichever has more (type 0x0013)."""
-    require(little_endian(message, 0, 1) == 0, "odd sizes of trees")
+    require(little_endian(message, 0, 1) == 0, "malformed B-tree parameters")
     return max(little_endian(message, 1, 2), little_endian(message, 3, 2))
 
 
@@ -195,9 +195,9 @@ def filters_of(message: bytes) -> tuple[FilterStep, ...]:
             at += 2
         number = little_endian(message, at + 2, 2)
         at += 4 + (-(-named // 8) * 8 if version == 1 else named)
-        require(at + 4 * number <= len(message), "a filter that is cut short")
+        require(at + 4 * number <= len(message), "truncated filter")
         values = struct.unpack_from(f"<{number}I", message, at)
-        require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "an odd filter")
+        require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "malformed filter")
         found.append(FilterStep(code, values))
         at += 4 * number + (4 if version == 1 and number % 2 else 0)
     return tuple(found)
@@ -206,7 +206,7 @@ def filters_of(message: bytes) -> tuple[FilterStep, ...]:
 def link_index_of(message: bytes) -> LinkIndex:
     """Return where a group's links are (type 0x0002)."""
     flags = little_endian(message, 1, 1)
-    require(message[0] == 0 and flags < 4, "an odd group")
+    require(message[0] == 0 and flags < 4, "malformed group")
     at = 10 if flags & 1 else 2
     return LinkIndex(bool(flags & 1), little_endian(message, at, 8), little_endian(message, at + 8, 8))
 
@@ -214,7 +214,7 @@ def link_index_of(message: bytes) -> LinkIndex:
 def attribute_index_of(message: bytes) -> LinkIndex:
     """Return where an object's attributes are (type 0x0015)."""
     flags = little_endian(message, 1, 1)
-    require(message[0] == 0 and flags < 4, "odd attributes")
+    require(message[0] == 0 and flags < 4, "malformed attribute index")
     at = 4 if flags & 1 else 2
     return LinkIndex(bool(flags & 1), little_endian(message, at, 8), little_endian(message, at + 8, 8))
 
@@ -222,7 +222,7 @@ def attribute_index_of(message: bytes) -> LinkIndex:
 def link_of(message: bytes) -> Link:
     """Return a link (type 0x0006)."""
     version, flags = little_endian(message, 0, 1), little_endian(message, 1, 1)
-    require(version == 1 and flags < 32, "an odd link")
+    require(version == 1 and flags < 32, "malformed link")
     at, kind = 2, 0
     if flags & 8:
         kind = little_endian(message, at, 1)
@@ -232,7 +232,7 @@ def link_of(message: bytes) -> Link:
         order = little_endian(message, at, 8)
         at += 8
     if flags & 16:
-        require(little_endian(message, at, 1) <= 1, "an odd character set")
+        require(little_endian(message, at, 1) <= 1, "unknown character set")
         at += 1
     width = 1 << (flags & 3)
     length = little_endian(message, at, width)
@@ -241,7 +241,7 @@ def link_of(message: bytes) -> Link:
     at += length
     # To a hard link belongs an address, to others so many bytes.
     held = 8 if kind == 0 else 2 + little_endian(message, at, 2)
-    require(length > 0 and at + held <= len(message), "a link that is cut short")
+    require(length > 0 and at + held <= len(message), "truncated link")
     target = message[at + 2 : at + held] if kind == _SOFT else None
     return Link(name, UNDEFINED if kind else little_endian(message, at, 8), order, target)
 
@@ -255,7 +255,7 @@ def committed_at(message: bytes) -> int:
     """Return the address of the object that has a datatype which others share (a shared message of type 0x0003)."""
     version, kind = little_endian(message, 0, 1), little_endian(message, 1, 1)
     # Version 3 also knows of messages in a heap.
-    require_supported(version in (1, 2, 3) and (version < 3 or kind == 2), "a datatype in a heap")
+    require_supported(version in (1, 2, 3) and (version < 3 or kind == 2), "datatype in a heap")
     # Version 1 has an entry of a group: the place of a name comes first.
     return little_endian(message, 16 if version == 1 else 2, 8)
 

@@ -14,11 +14,11 @@ from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import PLAIN
 from aggarray.formats.hdf5.metadata.values import values_of
-from aggarray.formats.partial_scan import MAX_VALUES, PartialScan, PartialScanRequest, select_partial, unread
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, select_partial, unread
 
 
 def scan_partially(path: str, wanted: PartialScanRequest) -> PartialScan | None:
-    """Return what is wanted of a file; one of `data.LEFT` where it is left to the library."""
+    """Return what is wanted of a file; one of `data.UNREADABLE` where it is left to the library."""
     file = H5File(path)
     try:
         attrs = _attributes(file, file.root, wanted.attributes) if wanted.attributes else {}
@@ -34,16 +34,16 @@ def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping
 
 
 def _variable(file: H5File, name: str) -> Variable:
-    """Return a coordinate with its values, units and calendar; UnmodelledError unless it is one piece of plain numbers."""
+    """Return a coordinate with its values, units and calendar; UnsupportedError unless it is one piece of plain numbers."""
     header = file.dataset(name)
-    if header.kind is None or header.kind.name != PLAIN or header.space is None or header.space.empty:
-        raise UnsupportedError("no plain numbers")
+    if header.datatype is None or header.datatype.category != PLAIN or header.space is None or header.space.empty:
+        raise UnsupportedError("not plain numbers")
     shape = header.space.shape
     if math.prod(shape) > SCAN_ELEMENTS:
-        raise UnsupportedError("more than is read by a scan")
-    attrs = _attributes(file, header, MAX_VALUES)
+        raise UnsupportedError("too large for a scan")
+    attrs = _attributes(file, header, COORDINATE_ATTRIBUTES)
     if not attrs and file.facts(header).pure:
-        raise UnsupportedError("a dimension without a coordinate")
+        raise UnsupportedError("dimension without a coordinate")
     values = stored_values(values_of(file.data, file.heap, header, shape), {})
-    # Names of dimensions are those of the kind.
+    # Names of dimensions are those of the datatype.
     return Variable(name, values.dtype, shape, tuple([f"dim_{n}" for n in range(len(shape))]), attrs, values)

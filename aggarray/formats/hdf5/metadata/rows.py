@@ -73,16 +73,16 @@ def refused_rows(count: int, stored: int) -> str | None:
 
 
 def stored_rows(data: Data, header: Header) -> StoredRows:
-    """Return the rows of a dataset; one of `data.LEFT` where it has none, or these are left to the libraries."""
-    kind, space = header.kind, header.space
-    if kind is None or kind.name != ROWS or kind.dtype is None or space is None:
-        raise UnsupportedError("no rows of numbers")
+    """Return the rows of a dataset; one of `data.UNREADABLE` where it has none, or these are left to the libraries."""
+    datatype, space = header.datatype, header.space
+    if datatype is None or datatype.category != ROWS or datatype.dtype is None or space is None:
+        raise UnsupportedError("not rows of numbers")
     require_supported(len(space.shape) == 1 and not space.empty, "rows along several dimensions")
     elements = elements_of(data, header)
     counts = elements["count"].astype(np.int64)
     # promise: hdf5-row-length
-    require(not len(counts) or int(counts.max()) * kind.dtype.itemsize <= data.size, "a row longer than the file")
-    return StoredRows(kind.dtype, elements, offsets_of(counts))
+    require(not len(counts) or int(counts.max()) * datatype.dtype.itemsize <= data.size, "row longer than the file")
+    return StoredRows(datatype.dtype, elements, offsets_of(counts))
 
 
 def _gathered(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
@@ -95,7 +95,7 @@ def _gathered(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
         part = collections[i].get(number)
         # promise: hdf5-row-heap
         if part is None or len(part) != count * itemsize:
-            raise InvalidError("a row of odd length")
+            raise InvalidError("wrong length of a row")
         parts.append(part)
     return b"".join(parts)
 

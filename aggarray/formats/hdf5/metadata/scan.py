@@ -36,8 +36,8 @@ from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.hdf5.metadata.types import ROWS
 from aggarray.formats.hdf5.metadata.values import check_storage, values_of
 from aggarray.formats.hdf5.refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
-from aggarray.formats.hdf5.rows import as_rows, padded
-from aggarray.storage.byte_source import ByteSource, open_source
+from aggarray.formats.hdf5.rows import ragged_variables, select_sizes
+from aggarray.storage.files import ByteSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Walk:
 
 
 def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
-    """Return the structure of a file; one of `data.LEFT` where it is left to the library.
+    """Return the structure of a file; one of `data.UNREADABLE` where it is left to the library.
 
     ``by_library`` reads values of coordinates that only the HDF5 library decodes.
     """
@@ -165,7 +165,7 @@ def _walk(found: _Walk, address: int, header: Header, prefix: str) -> None:
 
 
 def _note_dataset(found: _Walk, prefix: str, name: str, address: int, header: Header) -> None:
-    if header.layout is None and header.virtual is None and header.space is None and header.kind is not None:
+    if header.layout is None and header.virtual is None and header.space is None and header.datatype is not None:
         return  # a datatype with a name
     found.datasets.append(_Dataset(prefix, name, address, header, attributes_at(found.data, header)))
 
@@ -181,15 +181,15 @@ def _items(found: _Walk) -> tuple[DatasetItem, ...]:
 
 def _item(found: _Walk, dataset: _Dataset, positions: Mapping[int, int], number: int) -> DatasetItem:
     header, facts = dataset.header, dataset.facts
-    kind, space, layout = header.kind, header.space, header.layout
-    if kind is None or space is None or layout is None:
+    datatype, space, layout = header.datatype, header.space, header.layout
+    if datatype is None or space is None or layout is None:
         require(space is not None, "values without a dataspace")
-        if kind is None or space is None or header.virtual is None:
+        if datatype is None or space is None or header.virtual is None:
             raise UnsupportedError("neither a group nor an ordinary dataset")
         # How long it is then, the files tell that it is made of.
-        require_supported(-1 not in space.most, "a virtual dataset without end")
+        require_supported(-1 not in space.most, "virtual dataset with an unlimited dimension")
     elif not header.external:
-        check_storage(found.data, layout, kind.size * space.count)
+        check_storage(found.data, layout, datatype.size * space.count)
     scales: tuple[int | None, ...] | None = None
     if facts.scale and positions[dataset.address] != number:
         scales = (positions[dataset.address],)
@@ -198,7 +198,7 @@ def _item(found: _Walk, dataset: _Dataset, positions: Mapping[int, int], number:
         scales = tuple([positions[a] if a in positions else _checked(found, dataset, a) for a in addresses])
     elif facts.scales is not None:
         scales = tuple([positions[a] if a in positions else _checked(found, dataset, a) for a in facts.scales])
-    return DatasetItem(dataset.prefix, dataset.name, space, kind, facts, scales, layout is None or header.external)
+    return DatasetItem(dataset.prefix, dataset.name, space, datatype, facts, scales, layout is None or header.external)
 
 
 def _checked(found: _Walk, dataset: _Dataset, address: int) -> int | None:
@@ -216,7 +216,7 @@ def _referred(found: _Walk, count: int, address: int, number: int) -> int:
     if not count:
         return UNDEFINED
     packed = found.heap.get(address, number)
-    require(len(packed) == 8 * count, "an odd reference")
+    require(len(packed) == 8 * count, "malformed reference")
     return int.from_bytes(packed[:8], "little")
 
 
@@ -237,13 +237,13 @@ def _with_rows(
     sizes: dict[str, np.ndarray] = {}
     for variable in variables:
         header = headers[variable.name]
-        if header.kind is None or header.kind.name != ROWS:
+        if header.datatype is None or header.datatype.category != ROWS:
             shown.append(variable)
         # promise: hdf5-rows-memory
         elif claim := declared_rows(found.data, header):
             found.skipped.append((variable.name, claim))
         else:
             counts = stored_rows(found.data, header).elements["count"].astype(np.int64)
-            shown += as_rows(variable, counts, taken)
-            sizes[shown[-1].name] = padded(counts, slice(0, shown[-1].shape[0]))
+            shown += ragged_variables(variable, counts, taken)
+            sizes[shown[-1].name] = select_sizes(counts, slice(0, shown[-1].shape[0]))
     return tuple(shown), sizes

@@ -46,7 +46,7 @@ def root_address(data: Data) -> int:
         found = _new(block)
     else:
         raise UnsupportedError(f"superblock version {version}")
-    require(found.base == start and start < found.end <= start + data.size, "a file that is moved or truncated")
+    require(found.base == start and start < found.end <= start + data.size, "moved or truncated file")
     data.end(found.end - start)
     extension = 0 if found.extension == UNDEFINED else header_at(data, found.extension).halves
     data.half = max(data.half, found.half, extension)
@@ -60,19 +60,19 @@ def _start(data: Data) -> int:
         if data.at(at, len(SIGNATURE)) == SIGNATURE:
             return at
         at = at * 2 or 512
-    raise UnsupportedError("no HDF5 file")
+    raise UnsupportedError("not an HDF5 file")
 
 
 def _old(block: bytes, version: int) -> _Root:
     """Return what versions 0 and 1 say."""
     _, _, _, _, _, offsets, lengths, _, inner, _ = _OLD.unpack_from(block)
-    require_supported((offsets, lengths) == (8, 8), "addresses of another size")
+    require_supported((offsets, lengths) == (8, 8), "unsupported address size")
     at, half = _OLD.size, inner
     if version == 1:
         half = max(inner, little_endian(block, at, 2))
         at += 4
     base, _, end, driver, _, address, kind, _ = _OLD_ADDRESSES.unpack_from(block, at)
-    require_supported(driver == UNDEFINED and kind <= 1, "a file of several parts")
+    require_supported(driver == UNDEFINED and kind <= 1, "file of several parts")
     return _Root(base, end, address, half=half)
 
 
@@ -80,8 +80,8 @@ def _new(block: bytes) -> _Root:
     """Return what versions 2 and 3 say."""
     # Addresses may be shorter or longer than eight bytes: the checksum comes after four of them.
     verify(block[: 16 + 4 * block[9]])
-    require_supported(block[9] == 8, "an odd superblock")
+    require_supported(block[9] == 8, "unsupported superblock")
     _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
     # Flags tell of a writer that is at work or died.
-    require_supported((offsets, lengths, flags) == (8, 8, 0), "an odd superblock")
+    require_supported((offsets, lengths, flags) == (8, 8, 0), "unsupported superblock")
     return _Root(base, end, root, extension)

@@ -47,11 +47,11 @@ class Datatype:
     end with a NUL. ``what``: the word for a type that is OTHER.
     """
 
-    name: str
+    category: str
     size: int
     dtype: np.dtype[Any] | None = None
     terminated: bool = False
-    what: str = ""
+    type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +88,20 @@ def _plain() -> dict[bytes, np.dtype[Any]]:
 @lru_cache(maxsize=512)
 def datatype_of(message: bytes) -> Datatype:
     """Return the datatype of a message (type 0x0003); the library has padded some by more than to a multiple of eight bytes."""
-    kind, end = _parsed(message, 0)
+    datatype, end = _parsed(message, 0)
     # Behind a type that is made of others the library has left what lay there.
-    require(kind.name == OTHER or not any(message[end:]), "an odd datatype")
-    return kind
+    require(datatype.category == OTHER or not any(message[end:]), "malformed datatype")
+    return datatype
 
 
 def _parsed(message: bytes, at: int, depth: int = 0) -> tuple[Datatype, int]:
     """Return the datatype that begins at a place of a message, and where it ends."""
-    require(at + 8 <= len(message) and depth < _DEEPEST, "a datatype that is cut short")
+    require(at + 8 <= len(message) and depth < _DEEPEST, "truncated datatype")
     version, number = message[at] >> 4, message[at] & 15
     size = int.from_bytes(message[at + 4 : at + 8], "little")
     require(1 <= version <= 5 and size > 0 and number < len(_CLASSES), f"datatype version {version} of class {number}")
     found, end = _CLASSES[number](_Type(message, at, version, size, message[at + 1 : at + 4], depth))
-    require(end <= len(message), "a datatype that is cut short")
+    require(end <= len(message), "truncated datatype")
     return found, end
 
 
@@ -132,7 +132,7 @@ class _Type(NamedTuple):
     def name(self, at: int) -> tuple[bytes, int]:
         """Return a name, and where it ends; older versions pad names."""
         end = self.message.find(b"\0", at)
-        require(end > at, "an odd datatype")
+        require(end > at, "malformed datatype")
         return self.message[at:end], end + 1 if self.version >= 3 else at + (end - at) // 8 * 8 + 8
 
 
@@ -142,39 +142,39 @@ _Parsed = tuple[Datatype, int]
 def _integer(t: _Type) -> _Parsed:
     """Return a type of whole numbers, or of bits, which are shown as unsigned numbers."""
     stored = t.message[t.at : t.at + 12]
-    require(len(stored) == 12 and stored[1] < 16 and not any(stored[2:4]), "an odd datatype")
+    require(len(stored) == 12 and stored[1] < 16 and not any(stored[2:4]), "malformed datatype")
     offset, precision = struct.unpack_from("<HH", stored, 8)
-    require(precision > 0 and offset + precision <= 8 * t.size, "an odd datatype")
+    require(precision > 0 and offset + precision <= 8 * t.size, "malformed datatype")
     dtype = _plain().get(bytes([_INTEGER]) + stored[1:])
     sign = "i" if stored[1] & 8 and stored[0] & 15 == _INTEGER else "u"
     if dtype is not None:
-        kind = Datatype(PLAIN, t.size, dtype)
+        datatype = Datatype(PLAIN, t.size, dtype)
     elif t.size in (1, 2, 4, 8):
-        kind = Datatype(CONVERTED, t.size, np.dtype(f"{'>' if stored[1] & 1 else '<'}{sign}{t.size}"))
+        datatype = Datatype(CONVERTED, t.size, np.dtype(f"{'>' if stored[1] & 1 else '<'}{sign}{t.size}"))
     else:
-        kind = Datatype(OTHER, t.size, what=f"{8 * t.size}-bit integer")
-    return kind, t.at + 12
+        datatype = Datatype(OTHER, t.size, type_name=f"{8 * t.size}-bit integer")
+    return datatype, t.at + 12
 
 
 def _float(t: _Type) -> _Parsed:
     """Return a type of floating-point numbers; those of odd layout have the smallest dtype that holds them, as in h5py."""
     stored = t.message[t.at : t.at + 20]
-    require(len(stored) == 20, "a datatype that is cut short")
+    require(len(stored) == 20, "truncated datatype")
     dtype = _plain().get(bytes([_FLOAT]) + stored[1:])
     if dtype is not None:
         return Datatype(PLAIN, t.size, dtype), t.at + 20
     offset, precision, place, exponent, start, mantissa, bias = struct.unpack_from("<HHBBBBI", stored, 8)
     ends = (offset + precision, place + exponent, start + mantissa, stored[2] + 1)
-    require(max(ends) <= 8 * t.size and min(exponent, mantissa) > 0 and stored[1] >> 4 & 3 < 3, "an odd datatype")
+    require(max(ends) <= 8 * t.size and min(exponent, mantissa) > 0 and stored[1] >> 4 & 3 < 3, "malformed datatype")
     for itemsize, digits, highest, lowest in _FLOATS:
         if mantissa <= digits and (1 << exponent) - bias - 1 <= highest and 1 - bias >= lowest:
             order = ">" if stored[1] & 65 == 1 else "<"
             return Datatype(CONVERTED, t.size, np.dtype(f"{order}f{itemsize}")), t.at + 20
-    return Datatype(OTHER, t.size, what=f"{8 * t.size}-bit floating-point"), t.at + 20
+    return Datatype(OTHER, t.size, type_name=f"{8 * t.size}-bit floating-point"), t.at + 20
 
 
 def _time(t: _Type) -> _Parsed:
-    return Datatype(OTHER, t.size, what="time"), t.rest + 2
+    return Datatype(OTHER, t.size, type_name="time"), t.rest + 2
 
 
 def _characters(t: _Type) -> _Parsed:
@@ -185,49 +185,51 @@ def _characters(t: _Type) -> _Parsed:
 def _opaque(t: _Type) -> _Parsed:
     """Return a type of bytes that a tag tells of: dates where it is h5py's for them."""
     length = t.bits[0]
-    require(not any(t.bits[1:]) and length % 8 == 0, "an odd datatype")
+    require(not any(t.bits[1:]) and length % 8 == 0, "malformed datatype")
     dates = _DATES.fullmatch(t.message[t.rest : t.rest + length])
-    kind = Datatype(OTHER, t.size, what="opaque")
-    return kind if dates is None else Datatype(CONVERTED, t.size, np.dtype(dates[1].decode()), what="opaque"), t.rest + length
+    datatype = Datatype(OTHER, t.size, type_name="opaque")
+    return datatype if dates is None else Datatype(
+        CONVERTED, t.size, np.dtype(dates[1].decode()), type_name="opaque"
+    ), t.rest + length
 
 
 def _compound(t: _Type) -> _Parsed:
     """Return a type of named members: a complex number, or a user of a scale, where these are what it is made of."""
     members, place = [], t.rest
-    require(t.number > 0, "an odd datatype")
+    require(t.number > 0, "malformed datatype")
     for _ in range(t.number):
         name, place = t.name(place)
         width = (t.size.bit_length() + 7) // 8 if t.version >= 3 else 4
         offset = little_endian(t.message, place, width)
         part, place = t.inner(place + width + (28 if t.version == 1 else 0))
-        require(offset + part.size <= t.size, "an odd datatype")
+        require(offset + part.size <= t.size, "malformed datatype")
         members.append((name, offset, part))
-    names, places, kinds = zip(*members, strict=True)
-    if (names, places, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and kinds[0].name == OBJECTS:
-        user = kinds[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
-        return Datatype(USERS if user else OTHER, t.size, what="compound"), place
-    if names == (b"r", b"i") and places == (0, kinds[0].size) and kinds[0] == kinds[1]:
-        found = _complex_of(kinds[0], t.size)
-        return (found if found.name == PLAIN else Datatype(OTHER, t.size, what="compound")), place
-    return Datatype(OTHER, t.size, what="compound"), place
+    names, places, datatypes = zip(*members, strict=True)
+    if (names, places, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and datatypes[0].category == OBJECTS:
+        user = datatypes[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
+        return Datatype(USERS if user else OTHER, t.size, type_name="compound"), place
+    if names == (b"r", b"i") and places == (0, datatypes[0].size) and datatypes[0] == datatypes[1]:
+        found = _complex_of(datatypes[0], t.size)
+        return (found if found.category == PLAIN else Datatype(OTHER, t.size, type_name="compound")), place
+    return Datatype(OTHER, t.size, type_name="compound"), place
 
 
 def _complex(t: _Type) -> _Parsed:
-    require(t.version >= 5 and t.bits == b"\1\0\0", "an odd datatype")
+    require(t.version >= 5 and t.bits == b"\1\0\0", "malformed datatype")
     part, end = t.inner(t.rest)
     return _complex_of(part, t.size), end
 
 
 def _complex_of(part: Datatype, size: int) -> Datatype:
     dtype = part.dtype
-    if part.name == PLAIN and dtype is not None and dtype.kind == "f" and part.size > 2 and size == 2 * part.size:
+    if part.category == PLAIN and dtype is not None and dtype.kind == "f" and part.size > 2 and size == 2 * part.size:
         return Datatype(PLAIN, size, np.dtype(f"{dtype.byteorder}c{size}"))
-    return Datatype(OTHER, size, what="complex")
+    return Datatype(OTHER, size, type_name="complex")
 
 
 def _reference(t: _Type) -> _Parsed:
     objects = t.bits == b"\0\0\0" and t.size == 8
-    return Datatype(OBJECTS if objects else OTHER, t.size, what="reference"), t.rest
+    return Datatype(OBJECTS if objects else OTHER, t.size, type_name="reference"), t.rest
 
 
 def _enumeration(t: _Type) -> _Parsed:
@@ -239,7 +241,7 @@ def _enumeration(t: _Type) -> _Parsed:
         names.append(name)
     end = place + base.size * len(names)
     values = t.message[place:end]
-    require(base.name in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "an odd datatype")
+    require(base.category in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "malformed datatype")
     if base.size == 1 and dict(zip(names, values, strict=True)) == _BOOLEAN:
         return Datatype(CONVERTED, 1, np.dtype(bool)), end
     return base, end
@@ -248,19 +250,19 @@ def _enumeration(t: _Type) -> _Parsed:
 def _sequence(t: _Type) -> _Parsed:
     """Return a type of variable length: HDF5 makes them of bytes and of references, in the same way always."""
     # It is a sequence, or a text: the library dies over elements that are neither.
-    require(t.size == ELEMENT and t.bits[0] & 15 <= 1, "an odd datatype")
+    require(t.size == ELEMENT and t.bits[0] & 15 <= 1, "malformed datatype")
     inner, end = t.inner(t.rest)
     if t.bits[0] & 15 == 1:
         _check_text(t.bits[0] >> 4 | (t.bits[1] & 15) << 4, t.bits[2:3] + bytes([t.bits[1] >> 4]))
-        require(t.message[t.rest] & 15 == _INTEGER and t.message.startswith(_BYTE, t.rest + 1), "an odd datatype")
+        require(t.message[t.rest] & 15 == _INTEGER and t.message.startswith(_BYTE, t.rest + 1), "malformed datatype")
         return Datatype(TEXTS, ELEMENT), end
     if t.bits == b"\0\0\0":
-        if inner.name == OBJECTS:
-            return Datatype(REFERENCES, ELEMENT, what="variable-length"), end
+        if inner.category == OBJECTS:
+            return Datatype(REFERENCES, ELEMENT, type_name="variable-length"), end
         # Numbers with names are not told by the size of a row.
-        numbers = inner.name == PLAIN and t.message[t.rest] & 15 != _NAMED
-        return Datatype(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, what="variable-length"), end
-    return Datatype(OTHER_ROWS, ELEMENT, what="variable-length"), end
+        numbers = inner.category == PLAIN and t.message[t.rest] & 15 != _NAMED
+        return Datatype(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, type_name="variable-length"), end
+    return Datatype(OTHER_ROWS, ELEMENT, type_name="variable-length"), end
 
 
 def _array(t: _Type) -> _Parsed:
@@ -268,8 +270,8 @@ def _array(t: _Type) -> _Parsed:
     place = t.rest + (1 if t.version >= 3 else 4)
     sides = [little_endian(t.message, place + 4 * i, 4) for i in range(rank)]
     part, end = t.inner(place + (4 if t.version >= 3 else 8) * rank)
-    require(0 < rank <= 32 and math.prod(sides) * part.size == t.size, "an odd datatype")
-    return Datatype(OTHER, t.size, what="array"), end
+    require(0 < rank <= 32 and math.prod(sides) * part.size == t.size, "malformed datatype")
+    return Datatype(OTHER, t.size, type_name="array"), end
 
 
 #: By HDF5's number of the class.
@@ -281,7 +283,7 @@ _CLASSES: tuple[Callable[[_Type], _Parsed], ...] = (
 
 def _check_text(padding_and_set: int, rest: bytes) -> None:
     """Hold padding (up to 2) and character set (up to 1) against what there is."""
-    require(padding_and_set & 15 <= 2 and padding_and_set >> 4 <= 1 and not any(rest), "an odd type of text")
+    require(padding_and_set & 15 <= 2 and padding_and_set >> 4 <= 1 and not any(rest), "malformed string datatype")
 
 
 def _is_padding(message: bytes, start: int) -> bool:
@@ -291,7 +293,7 @@ def _is_padding(message: bytes, start: int) -> bool:
 @lru_cache(maxsize=2048)
 def dataspace_of(message: bytes) -> Dataspace:
     """Return the dataspace of a message (type 0x0001), which may be padded to a multiple of eight bytes."""
-    require(len(message) >= 4, "a dataspace that is cut short")
+    require(len(message) >= 4, "truncated dataspace")
     version, rank, flags, form = message[:4]
     if version == 1:
         at, form = 8, 1 if rank else 0
@@ -299,11 +301,11 @@ def dataspace_of(message: bytes) -> Dataspace:
         at = 4
     else:
         raise UnsupportedError(f"dataspace version {version}")
-    require(rank <= 32 and flags <= 1 and form <= 2 and (form == 1 or rank == 0), "an odd dataspace")
+    require(rank <= 32 and flags <= 1 and form <= 2 and (form == 1 or rank == 0), "malformed dataspace")
     end = at + 8 * rank * (1 + flags)
-    require(_is_padding(message, end), "a dataspace that is cut short")
+    require(_is_padding(message, end), "truncated dataspace")
     numbers = struct.unpack_from(f"<{rank * (1 + flags)}Q", message, at)
     shape, most = numbers[:rank], numbers[rank:] if flags else numbers[:rank]
     for n, limit in zip(shape, most, strict=True):
-        require(n < 1 << 62 and (limit == UNDEFINED or n <= limit), "an odd dataspace")
+        require(n < 1 << 62 and (limit == UNDEFINED or n <= limit), "malformed dataspace")
     return Dataspace(shape, tuple(-1 if limit == UNDEFINED else limit for limit in most), form == 2)

@@ -32,7 +32,7 @@ from aggarray.storage.lru_cache import LRUCache
 _known = LRUCache(lambda: 4096, lambda _: 1)
 
 
-def contradicts_itself(path: str) -> bool:
+def is_damaged(path: str) -> bool:
     """Tell whether a file is damaged so that libraries are not to be asked for it in this process.
 
     FormatError where they would give other values.
@@ -50,7 +50,7 @@ def contradicts_itself(path: str) -> bool:
 
 
 def validate(path: str) -> None:
-    """Raise DoubtfulError for a file that contradicts itself, or of which is not known where its root group is."""
+    """Raise InvalidError for a file that contradicts itself, or of which is not known where its root group is."""
     with open_source(path) as file:
         _check_file(file)
 
@@ -116,7 +116,7 @@ def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
     with _passing_over():
         for attribute in attributes_of(data, header):
             for element in attribute.elements:
-                if attribute.kind == TEXTS:
+                if attribute.category == TEXTS:
                     # promise: hdf5-damaged-text-heap
                     text_at(heap, *element)
                 elif any(element):
@@ -125,10 +125,10 @@ def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
 
 def _check_storage(data: Data, header: Header) -> None:
     """Hold the place of a dataset's values against the file."""
-    layout, space, kind = header.layout, header.space, header.kind
-    if layout is None or space is None or kind is None:
+    layout, space, datatype = header.layout, header.space, header.datatype
+    if layout is None or space is None or datatype is None:
         return
-    check_storage(data, layout, kind.size * space.count)
+    check_storage(data, layout, datatype.size * space.count)
     if layout.form == CHUNKED:
         with _passing_over():
             # promise: hdf5-damaged-chunk-index

@@ -27,15 +27,17 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
     ``shape``: of the variable, which may be longer than the dataset along dimensions that others have lengthened: what is
     not there is fill value.
     """
-    if header.kind is None or header.space is None or header.layout is None:
-        raise UnsupportedError("no dataset")
-    texts = header.kind.name == TEXTS
-    require_supported(texts or header.kind.name in (PLAIN, CHARACTERS), "a type that is not modelled")
-    dtype = np.dtype(f"V{ELEMENT}") if texts else header.kind.dtype
-    require_supported(not header.space.empty, "a dataset without a dataspace")
+    if header.datatype is None or header.space is None or header.layout is None:
+        raise UnsupportedError("not a dataset")
+    texts = header.datatype.category == TEXTS
+    require_supported(texts or header.datatype.category in (PLAIN, CHARACTERS), "unsupported type")
+    dtype = np.dtype(f"V{ELEMENT}") if texts else header.datatype.dtype
+    require_supported(not header.space.empty, "dataset without a dataspace")
     found = _stored(data, header, header.layout, np.dtype(dtype))
     if shape != found.shape:
-        require_supported((header.fill is not None and bool(header.fill.value)) or texts, "no fill value for what is not there")
+        require_supported(
+            (header.fill is not None and bool(header.fill.value)) or texts, "undefined fill value of missing elements"
+        )
         longer = _filled(shape, found.dtype, header.fill)
         longer[tuple(slice(0, n) for n in found.shape)] = found
         found = longer
@@ -45,7 +47,7 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
 def elements_of(data: Data, header: Header) -> np.ndarray:
     """Return where the elements of a dataset of variable length lie: count, address of a collection, number in it."""
     if header.layout is None:
-        raise UnsupportedError("no dataset")
+        raise UnsupportedError("not a dataset")
     found = _stored(data, header, header.layout, np.dtype(f"V{ELEMENT}"))
     return np.ascontiguousarray(found).view(_ELEMENT)
 
@@ -53,10 +55,10 @@ def elements_of(data: Data, header: Header) -> np.ndarray:
 def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: FillValue | None) -> np.ndarray:
     """Return an array of nothing but fill value."""
     if fill is None or not fill.defined:
-        raise UnsupportedError("no fill value")
+        raise UnsupportedError("undefined fill value")
     out = np.zeros(shape, dtype)
     if fill.value:
-        require(len(fill.value) == dtype.itemsize, "an odd fill value")
+        require(len(fill.value) == dtype.itemsize, "malformed fill value")
         out[...] = np.frombuffer(fill.value, dtype)[0]
     return out
 
@@ -69,25 +71,25 @@ def _stored(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any]
         return np.zeros(shape, dtype)
     if layout.form == CHUNKED:
         return _chunked(data, header, layout, dtype)
-    require(not header.filters and size <= _LARGEST, "an odd dataset")
+    require(not header.filters and size <= _LARGEST, "unsupported dataset")
     if layout.form == COMPACT:
-        require(layout.size == size, "a dataset of odd size")
+        require(layout.size == size, "wrong storage size of a dataset")
         packed = layout.data
     elif layout.address == UNDEFINED:
         return _filled(shape, dtype, header.fill)
     else:
-        require(layout.size == size, "a dataset of odd size")
+        require(layout.size == size, "wrong storage size of a dataset")
         packed = data.at(layout.address, size)
     return np.frombuffer(packed, dtype).reshape(shape)
 
 
 def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any]) -> np.ndarray:
     if header.space is None:
-        raise UnsupportedError("no dataset")
+        raise UnsupportedError("not a dataset")
     shape = header.space.shape
     *chunk, element = layout.chunk
     raw = math.prod(layout.chunk)
-    require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= _LARGEST, "odd chunks")
+    require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= _LARGEST, "malformed chunk shape")
     filters = _filters(header)
     chunks = chunks_of(data, layout, header.space, bool(header.filters))
     # Datasets shrink: chunks beyond the edge may stay.
@@ -95,7 +97,7 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
     complete = len(chunks) == math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
     out = np.empty(shape, dtype) if complete else _filled(shape, dtype, header.fill)
     for item, packed in zip(chunks, _read(data, chunks), strict=True):
-        require(bool(filters) or item.size == raw, "a chunk of odd size")
+        require(bool(filters) or item.size == raw, "wrong size of a chunk")
         values = (decode(filters, packed, raw, item.mask).view(dtype) if filters else np.frombuffer(packed, dtype)).reshape(
             chunk
         )
@@ -109,12 +111,12 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
 def _filters(header: Header) -> tuple[Filter, ...]:
     found = tuple(filter_of(step.code, step.values) for step in header.filters)
     if None in found:
-        raise UnsupportedError("a filter that is not known")
+        raise UnsupportedError("unknown filter")
     return tuple(f for f in found if f is not None)
 
 
 def _read(data: Data, chunks: Sequence[Chunk]) -> list[memoryview]:
-    require(all(c.size <= 2 * _LARGEST for c in chunks), "a chunk of odd size")
+    require(all(c.size <= 2 * _LARGEST for c in chunks), "wrong size of a chunk")
     return data.ranges([(c.address, c.size) for c in chunks])
 
 
@@ -133,13 +135,13 @@ def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
     if not count and not address:
         return b""
     found = heap.get(address, number)
-    require(len(found) == count, "a text of odd length")
+    require(len(found) == count, "wrong length of a text")
     return found.partition(b"\0")[0]
 
 
 def check_storage(data: Data, layout: DataLayout, size: int) -> None:
     """Refuse values that lie outside of the file or have another size than they should, as HDF5 does when it opens them."""
     if layout.form != CHUNKED:
-        require(layout.size == size or layout.address == UNDEFINED, "a dataset of odd size")
+        require(layout.size == size or layout.address == UNDEFINED, "wrong storage size of a dataset")
     if layout.address != UNDEFINED:
-        require(layout.address + (layout.size or 1) <= data.size, "a dataset outside of the file")
+        require(layout.address + (layout.size or 1) <= data.size, "dataset outside the file")
