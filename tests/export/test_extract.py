@@ -149,7 +149,9 @@ def test_zarr_takes_what_netcdf_has_no_type_for(tmp_path: Path) -> None:
         path = tmp_path / f"{values.dtype}.zarr"
         extract(array, path)
         np.testing.assert_array_equal(zarr.open_group(path, mode="r")["a"][:], values)
-        with pytest.raises(aa.AggregationError, match=f"out.nc: cannot be written: a: there is no type for {values.dtype}"):
+        with pytest.raises(
+            aa.AggregationError, match=f"out.nc: cannot be written: a: the format has no type for  {values.dtype}"
+        ):
             extract(array, tmp_path / "out.nc")
 
 
@@ -176,13 +178,13 @@ def test_files_of_the_user_are_not_touched(tmp_path: Path, sample_tiles: Path) -
     (tmp_path / "other.nc.part" / "thesis.tex").write_text("more work")
     shutil.copy(next(sample_tiles.glob("*.nc")), tmp_path / "data.nc")
     for name, exists, words in [
-        ("thesis.zarr", "overwrite", "is a folder of something else"),
-        ("file.zarr", "overwrite", "is a file, no Zarr store"),
+        ("thesis.zarr", "overwrite", "is a folder and not a Zarr store"),
+        ("file.zarr", "overwrite", "is a file and not a Zarr store"),
         ("folder.nc", "overwrite", "is a folder"),
-        ("other.nc", "raise", "other.nc.part: is a folder of something else"),
-        ("data.nc", "raise", "is there already"),
+        ("other.nc", "raise", "other.nc.part: is a folder with other content"),
+        ("data.nc", "raise", "exists already"),
         ("data.nc", "update", "was not extracted by aggarray"),
-        ("no/where.nc", "raise", "there is no folder"),
+        ("no/where.nc", "raise", "no folder"),
         ("out.grib", "raise", "ends with .zarr or .nc"),
         ("out.nc", "perhaps", "give 'raise', 'overwrite' or 'update'"),
     ]:
@@ -409,7 +411,7 @@ def test_filters_are_those_of_the_chunks(tmp_path: Path, monkeypatch: pytest.Mon
     extract(tas, tmp_path / "again.nc")
     assert not odd and filecmp.cmp(tmp_path / "once.nc", tmp_path / "again.nc", shallow=False)
     odd[:] = [True] * 99
-    with pytest.raises(aa.AggregationError, match="has got the filters"):
+    with pytest.raises(aa.AggregationError, match="gave variable 'tas' the filters"):
         extract(tas, tmp_path / "never.nc")
     odd.clear()
     assert extract(tas, tmp_path / "never.nc").resumed == tas.nbytes

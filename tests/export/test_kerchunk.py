@@ -225,7 +225,7 @@ def test_a_part_of_an_array(tmp_path: Path, years: Callable[..., list[str]]) -> 
     part = agg["tas"].lazy[2:7]
     found = check(replace(agg, arrays=(part,)), tmp_path)
     np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(2, 7), LATS, LONS))
-    with pytest.raises(aa.AggregationError, match=r"partition \(0, 0, 0\).*it begins at 0 of 'time' \(at 1 of the file's\)"):
+    with pytest.raises(aa.AggregationError, match=r"partition \(0, 0, 0\).*it begins at 0 of 'time' \(at 1 in the file\)"):
         replace(agg, arrays=(agg["tas"].lazy[1:7],)).to_kerchunk()
 
 
@@ -287,7 +287,7 @@ def test_any_grid_of_chunks(tmp_path_factory: pytest.TempPathFactory, data: st.D
     try:
         found = check(agg, folder)
     except aa.AggregationError as error:
-        assert sides is not None and "no kerchunk reference" in str(error)
+        assert sides is not None and "no kerchunk references" in str(error)
     else:
         np.testing.assert_array_equal(zarr_values(found, "v"), agg["v"][...])
 
@@ -299,7 +299,7 @@ REFUSED: dict[str, tuple[Sequence[int], dict[str, Any], str]] = {
     "chunks": (
         (4, 4),
         {**DEFLATED, "file1": {"how": {"zlib": True, "chunksizes": (1, 3, 2)}}},
-        r"chunks of \(1, 3, 2\) where .*f0\.nc has \(2, 3, 2\)",
+        r"chunks of \(1, 3, 2\), but \(2, 3, 2\) in .*f0\.nc",
     ),
     "edges": ((3, 4), DEFLATED, r"it ends at 3 of 'time' with chunks of 2"),
     "codecs": (
@@ -310,17 +310,17 @@ REFUSED: dict[str, tuple[Sequence[int], dict[str, Any], str]] = {
     "byte order": (
         (4, 4),
         {"file1": {"dtype": ">f4", "how": {"endian": "big"}}},
-        r"stored values of >f4 where .*f0\.nc has <f4",
+        r"stored dtype >f4, but <f4 in .*f0\.nc",
     ),
-    "dtype": ((4, 4), {"file1": {"dtype": "f8"}}, r"values of float32 where the array has float64|values of float64"),
-    "units": ((4, 4), {"file1": {"attrs": {"units": "degC"}}}, r"units 'degC' where the array has 'K'"),
+    "dtype": ((4, 4), {"file1": {"dtype": "f8"}}, r"dtype float(32|64) differs from the array's float64|stored dtype <f8"),
+    "units": ((4, 4), {"file1": {"attrs": {"units": "degC"}}}, r"units 'degC' differ from the array's 'K'"),
     "packing": (
         (4, 4),
         {"dtype": "i2", "attrs": {"scale_factor": 0.5}, "file1": {"attrs": {"scale_factor": 0.25}}},
-        r"scale_factor and add_offset 0\.25, None where .*f0\.nc has 0\.5, None",
+        r"scale_factor and add_offset 0\.25, None, but 0\.5, None in .*f0\.nc",
     ),
     "missing values": ((4, 4), {"file1": {"how": {"fill_value": -9.0}}}, r"missing values and valid bounds"),
-    "direction": ((4, 4), {"file1": {"lats": LATS[::-1]}}, r"'lat' decreasing where the array has it increasing"),
+    "direction": ((4, 4), {"file1": {"lats": LATS[::-1]}}, r"'lat' is decreasing, but increasing in the array"),
 }
 
 
@@ -331,7 +331,8 @@ def test_what_takes_arithmetic_is_refused(tmp_path: Path, years: Callable[..., l
     assert len(agg) == 1
     path = tmp_path / "out.json"
     with pytest.raises(
-        aa.AggregationError, match=rf"^tas: partition .*f\d\.nc.*{message}.*no kerchunk reference; write the values"
+        aa.AggregationError,
+        match=rf"^variable 'tas': no kerchunk references: partition .*f\d\.nc.*{message}.*; write the values",
     ):
         agg.to_kerchunk(path)
     assert not path.exists()
@@ -342,7 +343,7 @@ def test_what_numcodecs_does_not_undo_is_refused(tmp_path: Path) -> None:
 
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", data=np.arange(64.0), chunks=(8,), compression="lzf")
-    with pytest.raises(aa.AggregationError, match=r"^v: .*a\.h5.*no kerchunk reference"):
+    with pytest.raises(aa.AggregationError, match=r"^variable 'v': no kerchunk references: .*a\.h5"):
         aa.open(tmp_path / "a.h5").to_kerchunk()
 
 
@@ -352,7 +353,7 @@ def test_holes_of_integers_that_nothing_marks_are_refused(tmp_path: Path) -> Non
         variables = cube(times, lats)
         dimensions, values, *attrs = variables["tas"]
         write(tmp_path / f"{number}.nc", {**variables, "tas": (dimensions, values.astype("i4"), *attrs)})
-    with pytest.raises(aa.AggregationError, match=r"^tas: some of its partitions are missing"):
+    with pytest.raises(aa.AggregationError, match=r"^variable 'tas': .*some of its  partitions are missing"):
         aa.open(tmp_path).to_kerchunk()
 
 
@@ -361,7 +362,7 @@ def test_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "b.nc", cube([0.0], lats=(1.5, 2.5, 7.0)))
     agg = aa.open(tmp_path)
     assert len(agg) == 2
-    with pytest.raises(aa.AggregationError, match="one set of references has one"):
+    with pytest.raises(aa.AggregationError, match=r"no kerchunk references: .*select one of the arrays"):
         agg.to_kerchunk()
 
 
@@ -369,7 +370,7 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
     piece = aa.SubArray.from_array([1.0, 2.0])
     for name in ("../x", ".zattrs", ""):
         a = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("n",), name=name)
-        with pytest.raises(aa.AggregationError, match="is no name in a Zarr store"):
+        with pytest.raises(aa.AggregationError, match="is not a valid name in a Zarr store"):
             aa.Aggregation((a,)).to_kerchunk()
 
 
@@ -400,7 +401,7 @@ def test_chunks_of_a_store_that_would_read_otherwise_are_refused(
     tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]
 ) -> None:
     agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
-    with pytest.raises(aa.AggregationError, match=rf"^v: partition.*a\.zarr.*not stored, so {fill}, where .*no kerchunk ref"):
+    with pytest.raises(aa.AggregationError, match=rf"^variable 'v': .*partition.*a\.zarr.*not stored are {fill}, but"):
         agg.to_kerchunk()
 
 
@@ -413,7 +414,7 @@ def test_a_value_held_is_never_taken_for_missing(tmp_path: Path) -> None:
     assert again.tolist() == array.read(masked=True).tolist() == [1, None, -1, None]
     every = aa.SubArray.from_array(np.arange(256).astype("u1"))
     full = aa.MasterArray.from_subarrays([([(1, 257)], every)], dimensions=("x",), name="v")
-    with pytest.raises(aa.AggregationError, match=r"^v: all values of uint8 occur"):
+    with pytest.raises(aa.AggregationError, match=r"^variable 'v': .*every value of uint8 occurs"):
         aa.Aggregation((full,)).to_kerchunk()
 
 
@@ -434,7 +435,7 @@ def test_a_path_says_what_is_written(tmp_path: Path) -> None:
         agg.to_kerchunk(tmp_path / "out.txt")
     (tmp_path / "out.parq").mkdir()
     (tmp_path / "out.parq" / "mine").write_text("mine")
-    with pytest.raises(aa.IndexFileError, match="no set of references"):
+    with pytest.raises(aa.IndexFileError, match="not a set of references"):
         agg.to_kerchunk(tmp_path / "out.parq")
     assert (tmp_path / "out.parq" / "mine").read_text() == "mine"
 
@@ -476,7 +477,7 @@ def test_real_archives(tmp_path: Path, shared_data: Path) -> None:
             try:
                 found = one.to_kerchunk(tmp_path / "out.json")
             except aa.AggregationError as error:
-                assert "no kerchunk reference" in str(error)
+                assert "no kerchunk references" in str(error)
                 refused += 1
                 continue
             again = aa.open(tmp_path / "out.json")[array.name or ""]

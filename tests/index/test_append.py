@@ -308,7 +308,7 @@ def test_large_coordinates_outlive_their_index(tmp_path: Path) -> None:
     first = kept(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     grown = first.append(tmp_path / FILES[1])
     grown.save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved anew since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved again since it was opened .*open it again"):
         first["tas"].coords["lat"][...]
     for agg in (grown, aa.open(tmp_path / "index.idx")):
         np.testing.assert_array_equal(agg["tas"].coords["lat"][...], lats)
@@ -388,7 +388,7 @@ def test_two_processes_append_at_once(tmp_path: Path) -> None:
         writer.stdin.flush()
     said = [writer.communicate(timeout=60)[0] for writer in writers]
     assert sum(s == "saved\n" for s in said) == 1
-    assert sum("saved by somebody else" in s and "open it again" in s and "index.idx" in s for s in said) == 2
+    assert sum("modified by another process" in s and "open it again" in s and "index.idx" in s for s in said) == 2
     winner = next(t for t, s in zip((1, 2, 3), said, strict=True) if s == "saved\n")
     same(aa.open(index), aa.open([tmp_path / FILES[0], tmp_path / FILES[winner]]))
     # Who was told does it again, and nothing is lost.
@@ -415,7 +415,7 @@ def test_an_index_replaced_meanwhile(tmp_path: Path, how: str) -> None:
     else:
         shutil.copy(tmp_path / FILES[2], index)
     before = index.read_bytes()
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved by somebody else since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: modified by another process since it was opened .*open it again"):
         grown.save(index)
     assert index.read_bytes() == before
     grown.save(tmp_path / "mine.idx")
@@ -430,7 +430,7 @@ def test_another_index_of_the_same_generation(tmp_path: Path) -> None:
     mine = kept(aa.open(tmp_path / FILES[0]), index).append(tmp_path / FILES[1])
     index.unlink()
     aa.open([tmp_path / FILES[0], tmp_path / FILES[2]]).save(index)
-    with pytest.raises(aa.IndexFileError, match="saved by somebody else"):
+    with pytest.raises(aa.IndexFileError, match="modified by another process"):
         mine.save(index)
 
 
@@ -520,6 +520,6 @@ def test_values_of_an_index_that_was_saved_anew_meanwhile(tmp_path: Path) -> Non
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.idx")
     mine = aa.open(tmp_path / "index.idx")["v"]
     aa.open(tmp_path / "b.nc").save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved anew since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved again since it was opened .*open it again"):
         mine.coords["t"][:]
     assert np.array_equal(aa.open(tmp_path / "index.idx")["v"].coords["t"][:], times * 2)

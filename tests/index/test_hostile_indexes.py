@@ -142,15 +142,15 @@ def test_roots(tmp_path: Path) -> None:
     for roots in ([allowed], [str(allowed)], [f"{allowed}/"], [tmp_path], [f"{allowed}/../allowed"], ["/"], [other, allowed]):
         assert aa.open(allowed / "inside.nc", roots=roots)["tas"][...].size
     for roots in ([allowed], [other], [f"{tmp_path}/all"], [f"{tmp_path}/nothing"]):
-        with pytest.raises(aa.IndexFileError, match=r"both\.nc: names .*[ab]\.nc, which lies outside roots"):
+        with pytest.raises(aa.IndexFileError, match=r"both\.nc: refers to .*[ab]\.nc, which is outside roots"):
             aa.open(allowed / "both.nc", roots=roots)
     assert aa.open(allowed / "both.nc", roots=[allowed, other])["tas"].shape[0] == 2
     with pytest.raises(aa.IndexFileError, match="outside roots"):
         aa.open(allowed / "inside.nc", roots=[])
     # Files that the user himself names are bound too.
-    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which lies outside roots"):
+    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which is outside roots"):
         aa.open([allowed / "a.nc", other / "b.nc"], roots=[allowed])
-    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which lies outside roots"):
+    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which is outside roots"):
         aa.open(allowed / "inside.nc", roots=[allowed]).append(other / "b.nc")
     with pytest.raises(aa.IndexFileError, match="outside roots"):
         aa.open([allowed / "both.nc", allowed / "a.nc"], roots=[allowed])
@@ -534,7 +534,7 @@ def test_versions(index: Path, attribute: str, value: Any) -> None:
         if value is not None:
             own.attrs[attribute] = value
     if attribute == "schema" and isinstance(value, int) and value > 1:
-        refused(index, "schema 99, this aggarray reads up to 2: install a newer one")
+        refused(index, "schema 99; this aggarray reads schemas up to 2; install a newer one")
     endured(index)
 
 

@@ -102,7 +102,7 @@ def test_chunks(index: Path) -> None:
         with pytest.raises(aa.SelectionError, match=r"chunks=|no dimension"):
             array.to_dask(chunks=wrong)
     for size in (0, {"lat": 0}, {0: -5}, -5, (3, 0, 1), ((9, -3), 1, 1), True):
-        with pytest.raises(aa.SelectionError, match=r"^chunks=.* is no size: give a number from 1 on, -1 for all"):
+        with pytest.raises(aa.SelectionError, match=r"^chunks=.* is not a chunk size; give a positive integer, -1 for"):
             array.to_dask(chunks=size)
 
 

@@ -135,19 +135,19 @@ def test_engine_errors(tmp_path: Path) -> None:
     with pytest.raises(aa.AggregationError, match=r"2 datasets.*'pr' \(pr\); 'tas' \(tas\).*group=.*select=.*open_datatree"):
         opened()
     assert "pr" in opened(variables=["pr"]) and "tas" in opened(drop_variables="pr") and "tas" in opened(group="tas")
-    with pytest.raises(aa.NotFoundError, match="no group 'nothing': there is 'pr', 'tas'"):
+    with pytest.raises(aa.NotFoundError, match="no group 'nothing'; the groups are 'pr', 'tas'"):
         opened(group="nothing")
-    with pytest.raises(aa.NotFoundError, match=r"no array with \{'units': 'm'\}; there is pr, tas"):
+    with pytest.raises(aa.NotFoundError, match=r"no array has \{'units': 'm'\}; the arrays are pr, tas"):
         opened(select={"units": "m"})
-    with pytest.raises(aa.AggregationError, match="select='units': give a mapping"):
+    with pytest.raises(aa.AggregationError, match="select='units' is not a mapping; give a mapping"):
         opened(select="units")
-    with pytest.raises(aa.AggregationError, match="no option 'colour'; there is rules, variables"):
+    with pytest.raises(aa.AggregationError, match="no option 'colour'; the options are rules, variables"):
         opened(colour="red")
     with pytest.raises(aa.NotFoundError, match="no data variable 'x'"):
         opened(variables=["x"])
     with open(tmp_path / "tas.nc", "rb") as file:
         for source in (file, BytesIO(b"CDF"), {"a": 1}, 5):
-            with pytest.raises(aa.AggregationError, match="cannot be opened: give a path"):
+            with pytest.raises(aa.AggregationError, match=r"cannot open a .*; give a path"):
                 Engine().open_dataset(source)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         xr.open_dataset(str(tmp_path / "nothing.nc"), engine=Engine)

@@ -488,7 +488,7 @@ def test_maps_that_make_no_sense(tmp_path: Path, sizes: Any, words: str) -> None
         ({"aggregated_data": "map: m map: u"}, "each term once"),
         ({"aggregated_data": "map: m uris: nowhere identifiers: i"}, "'nowhere', which the file does not have"),
         ({"aggregated_data": "map: m uris: tas identifiers: i"}, "an aggregation variable itself"),
-        ({"aggregated_data": "map: u uris: u identifiers: i"}, "sizes of fragments are whole numbers"),
+        ({"aggregated_data": "map: u uris: u identifiers: i"}, "sizes of fragments are integers"),
         ({"aggregated_data": "map: m uris: m identifiers: i"}, "give texts of shape"),
         ({"aggregated_data": "map: m uris: u identifiers: u3"}, "give texts of shape"),
         ({"aggregated_data": "map: m unique_values: m"}, "unique_values 'm' have shape"),
@@ -512,7 +512,7 @@ def test_a_fragment_without_a_name(tmp_path: Path) -> None:
 def test_fragments_that_are_the_index_itself(tmp_path: Path) -> None:
     with pytest.raises(aa.IndexFileError, match="'tas' of the index itself, which is an aggregation variable"):
         opened(index(tmp_path, [["index.nc"], ["b.nc"]]))
-    with pytest.raises(aa.IndexFileError, match="'pr' of the index itself, which has none such"):
+    with pytest.raises(aa.IndexFileError, match="'pr' of the index itself, which does not exist"):
         opened(index(tmp_path, [["index.nc"], ["b.nc"]], ids="pr"))
     more = {"all": (("time", "x"), VALUES)}
     path = index(tmp_path, [["index.nc"]], ((5,), (4,)), ids="all", more=more)
@@ -538,7 +538,7 @@ def test_sums_that_wrap_around(tmp_path: Path) -> None:
         array = group.create_array(name, shape=values.shape, dtype=values.dtype, dimension_names=dimensions)
         array[...] = values
     group["tas"].attrs.update({"aggregated_dimensions": "time", "aggregated_data": "map: m unique_values: m"})
-    with pytest.raises(aa.IndexFileError, match="sizes are whole numbers"):
+    with pytest.raises(aa.IndexFileError, match="sizes are positive integers"):
         opened(tmp_path / "index.zarr")
 
 

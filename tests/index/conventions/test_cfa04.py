@@ -215,14 +215,14 @@ def test_the_older_spelling(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("partitions", "given", "words"),
     [
-        ([part(0, 2), part(1, 4)], {}, r"partition 1: location \[2, 4\] along 'time' is not as long as its sub-array, 4"),
+        ([part(0, 2), part(1, 4)], {}, r"partition 1: length of location \[2, 4\] along 'time' differs from that of its sub-array, 4"),
         ([part(0, 2), part(1, 3, location=[[1, 3], [0, 3]])], {}, "partition 0 and partition 1 overlap"),
-        ([part(0, 2), part(1, 4, location=[[2, 5], [0, 3]])], {}, "it reaches 6 along 'time', beyond the size 5"),
+        ([part(0, 2), part(1, 4, location=[[2, 5], [0, 3]])], {}, "end 6 along 'time' is out of range for size 5"),
         ([part(0, 2, location=[[0, -5], [0, 3]])], {}, "location"),
         ([part(0, 2, location=[[0, 1]])], {}, r"give \[start, stop\] for each of"),
         ([part(0, 2, location=None), part(1, 3)], {}, "no location"),
         ([part(0, 2, location="all")], {}, "write a JSON list"),
-        ([part(0, 2, index=[2])], {}, "beyond pmshape"),
+        ([part(0, 2, index=[2])], {}, "out of range for pmshape"),
         ([part(0, 2)], {"pmshape": [10**9]}, "more than 10000000 partitions"),
         ([part(0, 2)], {"pmshape": [-1]}, "a number from 1 on"),
         ([part(0, 2)], {"pmshape": [2, 2]}, "a number from 1 on for each"),
@@ -241,8 +241,8 @@ def test_the_older_spelling(tmp_path: Path) -> None:
         ([part(0, 2, file=3)], {}, "write text"),
         ([part(0, 2, file="a\0b")], {}, "a NUL in it"),
         ([part(0, 2, file="", ncvar="tas")], {}, "an aggregation variable"),
-        ([part(0, 2, shape=[2, 1 << 70])], {}, "whole numbers"),
-        ([part(0, 2, shape=[True, 4])], {}, "whole numbers"),
+        ([part(0, 2, shape=[2, 1 << 70])], {}, "write integers from 0 on"),
+        ([part(0, 2, shape=[True, 4])], {}, "write integers from 0 on"),
         ([part(0, 2)], {"base": 3}, "base"),
         (["all"], {}, "write a JSON object"),
         ("all", {}, "a list of Partitions"),
@@ -255,7 +255,7 @@ def test_what_makes_no_sense(tmp_path: Path, partitions: Any, given: Any, words:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("[" * 100_000, "nested too deep"), ("{", "is no JSON"), ("[]", "a JSON object"), (None, "a JSON object")],
+    [("[" * 100_000, "nested too deeply"), ("{", "is not JSON"), ("[]", "a JSON object"), (None, "a JSON object")],
 )
 def test_text_that_is_no_json_of_an_array(tmp_path: Path, text: str | None, words: str) -> None:
     with pytest.raises(aa.IndexFileError, match=words) as error:
