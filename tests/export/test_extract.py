@@ -150,7 +150,7 @@ def test_dtypes_that_only_zarr_has(tmp_path: Path) -> None:
         extract(array, path)
         np.testing.assert_array_equal(zarr.open_group(path, mode="r")["a"][:], values)
         with pytest.raises(
-            aa.AggregationError, match=f"out.nc: cannot be written: a: the format has no type for  {values.dtype}"
+            aa.AggregationError, match=f"out.nc: cannot be written: a: the format has no type for {values.dtype}"
         ):
             extract(array, tmp_path / "out.nc")
 
@@ -445,7 +445,7 @@ def test_filters_are_optional_whatever_the_library_sets(tmp_path: Path, monkeypa
     monkeypatch.setattr(netcdf_file, "_declare_file", declaring)
     extract(tas, tmp_path / "again.nc")
     assert flags == [[0, 0]] and filecmp.cmp(tmp_path / "once.nc", tmp_path / "again.nc", shallow=False)
-    monkeypatch.setattr(netcdf_file, "_evened", lambda *block: b"")
+    monkeypatch.setattr(netcdf_file, "_optional_filters", lambda *block: b"")
     extract(tas, tmp_path / "third.nc")
     np.testing.assert_array_equal(aa.open(tmp_path / "third.nc")["tas"][...], tas[...])
 

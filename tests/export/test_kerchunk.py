@@ -353,7 +353,7 @@ def test_holes_of_integers_without_a_missing_value_are_refused(tmp_path: Path) -
         variables = cube(times, lats)
         dimensions, values, *attrs = variables["tas"]
         write(tmp_path / f"{number}.nc", {**variables, "tas": (dimensions, values.astype("i4"), *attrs)})
-    with pytest.raises(aa.AggregationError, match=r"^variable 'tas': .*some of its  partitions are missing"):
+    with pytest.raises(aa.AggregationError, match=r"^variable 'tas': .*some of its partitions are missing"):
         aa.open(tmp_path).to_kerchunk()
 
 

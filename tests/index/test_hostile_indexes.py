@@ -343,7 +343,7 @@ LIES: dict[str, Callable[[Any], Any]] = {
     "directions missing": lambda d: at(d, "arrays", 2, "matrix").update(directions=[]),
     "objects": lambda d: at(d, "arrays", 2).update(dtype="O"),
     "records": lambda d: at(d, "arrays", 2).update(dtype="i4,O"),
-    "no dtype": lambda d: at(d, "arrays", 2).update(dtype="nonsense"),
+    "without a dtype": lambda d: at(d, "arrays", 2).update(dtype="nonsense"),
     "dtype of a list": lambda d: at(d, "arrays", 2).update(dtype=[["a", "O"]]),
     "a long dtype": lambda d: at(d, "arrays", 2).update(dtype="V2000000000"),
     "name of a number": lambda d: at(d, "arrays", 2).update(name=5),
@@ -608,11 +608,11 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
 @pytest.mark.parametrize(
     ("field_", "value", "match"),
     [
-        ("scale_factor", 2, "no dtype"),
-        ("scale_factor", {"<f8": 0.5}, "another dtype"),
-        ("add_offset", {"<f8": 1.0}, "another dtype"),
-        ("valid", None, "no pair"),
-        ("valid_unpacked", None, "no pair"),
+        ("scale_factor", 2, "without a dtype"),
+        ("scale_factor", {"<f8": 0.5}, "dtype of the values"),
+        ("add_offset", {"<f8": 1.0}, "dtype of the values"),
+        ("valid", None, "not a pair"),
+        ("valid_unpacked", None, "not a pair"),
     ],
 )
 def test_inconsistent_packing(tmp_path: Path, field_: str, value: Any, match: str) -> None:

@@ -305,7 +305,7 @@ def test_arrays_that_the_convention_cannot_express(tmp_path: Path) -> None:
     assert all(p.file == str(tmp_path / "index.nc") and "aggarray reads it" in p.message for p in report.problems)
     for name, text in (
         ("part", "lat|part"),
-        ("flipped", "round"),
+        ("flipped", "reverses"),
         ("turned", "order"),
         ("mixed", "memory"),
         ("hole", "missing"),

@@ -131,7 +131,7 @@ def test_urls_raise_on_read(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_host_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': a file name: file://far/a\.nc"):
+    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': invalid file name: file://far/a\.nc"):
         opened(index(tmp_path, [["file://far/a.nc"], ["b.nc"]]))
 
 
@@ -469,11 +469,11 @@ def test_text_aggregation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        (((2, 4), (4, -1)), "are 6 long, the dimension 5"),
+        (((2, 4), (4, -1)), "is 6, that of the dimension 5"),
         (((2, -7), (4, -1)), "fragment of size -7"),
-        (((-1, 5), (4, -1)), "sizes come first"),
+        (((-1, 5), (4, -1)), "write the sizes first"),
         (((5, 0), (4, -1)), "fragment of size 0"),
-        (((-1, -1), (4, -1)), "sizes come first"),
+        (((-1, -1), (4, -1)), "write the sizes first"),
         (((2, 3),), "a row of sizes for each of 2 dimensions"),
     ],
 )
@@ -489,7 +489,7 @@ def test_invalid_maps(tmp_path: Path, sizes: Any, words: str) -> None:
         ({"aggregated_data": "Map: m uris: u identifiers: i"}, "has the terms"),
         ({"aggregated_data": "map m uris: u"}, "write 'term: variable' pairs"),
         ({"aggregated_data": "map: m map: u"}, "each term once"),
-        ({"aggregated_data": "map: m uris: nowhere identifiers: i"}, "'nowhere', which the file does not have"),
+        ({"aggregated_data": "map: m uris: nowhere identifiers: i"}, "'nowhere', which does not exist"),
         ({"aggregated_data": "map: m uris: tas identifiers: i"}, "an aggregation variable itself"),
         ({"aggregated_data": "map: u uris: u identifiers: i"}, "sizes of fragments are integers"),
         ({"aggregated_data": "map: m uris: m identifiers: i"}, "give texts of shape"),

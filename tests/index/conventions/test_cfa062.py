@@ -94,7 +94,7 @@ def test_neither_file_nor_address_is_a_missing_fragment(pair: Path) -> None:
 
 
 def test_a_file_without_an_address(pair: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"fragment \(1, 0\) is in 'b.nc', but of no variable"):
+    with pytest.raises(aa.IndexFileError, match=r"fragment \(1, 0\) in 'b.nc' has no variable"):
         opened(index(pair, [["a.nc"], ["b.nc"]], [["tas"], [""]]))
 
 
@@ -152,7 +152,7 @@ def test_scalar_data(tmp_path: Path, size: tuple[int, ...]) -> None:
         ("file: fil address: adr", "has the terms"),
         ("location: loc Location: loc file: fil address: adr", "has the terms"),
         ("location: loc file: fil address: loc", "give texts of shape"),
-        ("location: loc file: lost address: adr", "which the file does not have"),
+        ("location: loc file: lost address: adr", "which does not exist"),
     ],
 )
 def test_invalid_terms(pair: Path, data: str, words: str) -> None:
