@@ -1,1 +1,1 @@
-"""Exports of aggregations: kerchunk references, and extracts to netCDF-4 and Zarr."""
+"""Exports: kerchunk references, and extracts to netCDF-4 and Zarr."""

@@ -71,13 +71,16 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
 
 
 def _with_bounds(coordinate: MasterArray, coordinates: Mapping[str, MasterArray]) -> MasterArray:
-    """Return a coordinate with its bounds as coordinates, so that its attributes refer to them."""
+    """Return a coordinate whose attributes refer to its bounds."""
     bounds = {name: coordinates[name] for name in bounds_named(coordinate) if name in coordinates}
     return replace(coordinate, coords=bounds) if bounds else coordinate
 
 
 def _is_valid_name(name: str) -> bool:
-    """Return whether a name is valid in a Zarr store: no component is empty or begins with a dot."""
+    """Return whether a name is valid in a Zarr store.
+
+    No component may be empty or begin with a dot.
+    """
     return all(part and not part.startswith(".") for part in name.split("/"))
 
 
@@ -126,8 +129,9 @@ def _stored_refs(array: MasterArray) -> Refs:
 
 
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
-    """Raise AggregationError for filters that numcodecs does not decode, or not in this order.
+    """Raise AggregationError for filters that numcodecs does not decode.
 
+    Their order matters:
     numcodecs shuffles whole elements only; HDF5 leaves the bytes of an incomplete last element in place.
     """
     first = layout.pieces[0]
@@ -145,7 +149,7 @@ def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
 
 
 def _piece_refs(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
-    """Return the references of one partition, without the missing chunks of a store."""
+    """Return the references of one partition, without missing chunks."""
     table, refs = piece.table, Refs()
     for position, number, offset, size in stored_chunks(layout, piece):
         key = ".".join(map(str, position)) or "0"
@@ -199,7 +203,10 @@ def _inline_refs(array: MasterArray) -> Refs:
 
 
 def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
-    """Return a value for missing elements that no other element has: the array's own if possible."""
+    """Return a value for missing elements that no other element has.
+
+    It is the array's own if possible.
+    """
     if array.dtype.kind not in "iu" or not (real == array.fill_value).any():
         return array.fill_value
     limits = np.iinfo(array.dtype)
@@ -275,7 +282,7 @@ def _base64(data: bytes) -> str:
 
 
 def write(references: Mapping[str, Any], path: str) -> None:
-    """Write references as JSON or Parquet (.parq, .parquet), by the suffix; atomically."""
+    """Write references as JSON or Parquet, by the suffix; atomically."""
     if path.endswith(".json"):
         with replace_index(path, None) as (temporary, _), open(temporary, "w", encoding="utf-8") as file:
             json.dump(references, file)

@@ -29,8 +29,9 @@ _HINT = "write the values with `aggarray extract`, or open the files with aggarr
 
 
 class GridPiece(NamedTuple):
-    """One partition: its file, its origin in the master (``at``) and in its sub-array (``start``), its shape, its chunks.
+    """One partition: its file, position, shape and chunks.
 
+    ``at``: its origin in the master; ``start``: its origin in its sub-array.
     All tuples have one item per dimension of the master; a dimension that the sub-array lacks has side and size 1.
     """
 
@@ -47,7 +48,10 @@ class GridPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """The grid of chunks that all pieces share; ``fill``: the value of missing chunks, None if all are stored."""
+    """The grid of chunks that all pieces share.
+
+    ``fill``: the value of missing chunks, None if all are stored.
+    """
 
     pieces: Sequence[GridPiece]
     dtype: np.dtype[Any]
@@ -58,7 +62,10 @@ class ChunkGrid:
 
 
 def find_chunk_grid(array: MasterArray) -> ChunkGrid:
-    """Return the grid of the stored chunks of an array; AggregationError if they form none."""
+    """Return the grid of the stored chunks of an array.
+
+    Raises AggregationError if they form none.
+    """
     pieces = list(_pieces(array))
     if not pieces:
         raise AggregationError("no kerchunk references: none of its partitions is a file", variable=array.name, hint=_HINT)
@@ -71,8 +78,9 @@ def find_chunk_grid(array: MasterArray) -> ChunkGrid:
 
 
 def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yield the stored chunks of a piece: position in the master's grid, number in the table, offset, size.
+    """Yield the stored chunks of a piece.
 
+    Each is a position in the master's grid, its number in the table, offset and size.
     Offset and size 0 mean the whole file. Chunks of the table are cut if those of the layout are smaller.
     """
     chunk, own, table = layout.chunk, piece.sides, piece.table
@@ -97,7 +105,7 @@ def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[i
 
 
 def refuse(array: MasterArray, piece: GridPiece, what: str) -> NoReturn:
-    """Raise AggregationError with the array, the partition, its file and a hint."""
+    """Raise AggregationError for a partition, with a hint."""
     text = f"no kerchunk references: partition {piece.cell} ({piece.uri}): {what}"
     raise AggregationError(text, variable=array.name, hint=_HINT)
 
@@ -155,7 +163,7 @@ def _check_conformed(array: MasterArray, piece: GridPiece) -> None:
 
 
 def _with_part(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]) -> GridPiece:
-    """Return a piece with the part of its sub-array, in the dimensions of the array."""
+    """Return a piece with its part, in the dimensions of the array."""
     if piece.table.masks is not None and piece.table.masks.any():
         refuse(array, piece, "chunks were written with a filter skipped")
     sides = dict(zip(piece.template.dimensions, piece.table.chunk, strict=True))
@@ -202,7 +210,10 @@ _STORED: Mapping[str, Any] = {
 
 
 def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the shape of the chunks, cut smaller if there are no codecs; AggregationError if there is none."""
+    """Return the shape of the chunks, cut smaller if there are no codecs.
+
+    Raises AggregationError if there is none.
+    """
     first = pieces[0]
     problem = next((misfit for piece in pieces if (misfit := _misfit(array, first, piece)) is not None), None)
     if problem is None:
@@ -217,7 +228,10 @@ def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...
 
 
 def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[GridPiece, str] | None:
-    """Return why a piece does not lie on the grid of the first piece's chunks, None if it does."""
+    """Return why a piece is not on the grid of the first piece's chunks.
+
+    None if it is.
+    """
     if piece.sides != first.sides:
         return piece, f"chunks of {piece.sides}, but {first.sides} in {first.uri}"
     for d, name in enumerate(array.dimensions):
@@ -230,7 +244,10 @@ def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[Gri
 
 
 def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the largest chunk that divides all pieces and their chunks into contiguous ranges of bytes."""
+    """Return the largest chunk that divides all pieces and their chunks.
+
+    It is a contiguous range of bytes.
+    """
     columns = zip(*((p.at, p.start, p.shape, p.sides) for p in pieces), strict=True)
     common = [[math.gcd(*numbers) for numbers in zip(*rows, strict=True)] for rows in columns]
     steps = [max(1, math.gcd(*each)) for each in zip(*common, strict=True)] if array.ndim else []
@@ -269,7 +286,7 @@ def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
 
 
 def check_missing_pieces(array: MasterArray, layout: ChunkGrid, piece: GridPiece) -> None:
-    """Refuse a missing chunk of a store, unless it reads the same through the references.
+    """Refuse a missing chunk unless it reads the same through references.
 
     References without a fill value read a missing chunk as 0.
     """

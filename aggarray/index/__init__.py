@@ -1,4 +1,4 @@
-"""Index files: aggregations saved in a file, opened without reading a data file.
+"""Index files: saved aggregations, opened without reading a data file.
 
 An index is an aggregation file of CF-1.13 or CFA-0.4, with the same aggregation, without loss, in its group ``aggarray``
 (`store`, `columns`, `records`). A save replaces the file atomically.
@@ -74,7 +74,10 @@ _FEW_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Options of opening an index: the files that may be read, and where they were moved."""
+    """Options of opening an index.
+
+    ``access``: the files that may be read; ``path_map``: where they were moved.
+    """
 
     access: Access = ANYWHERE
     path_map: PathMap = NOWHERE
@@ -99,7 +102,7 @@ class IndexContents:
 
 @dataclass(frozen=True, slots=True)
 class LoadedIndex:
-    """An opened index; ``structures`` and ``others`` are read when they are called."""
+    """An opened index; ``structures`` and ``others`` are read lazily."""
 
     arrays: tuple[MasterArray, ...]
     details: Mapping[str, Any]
@@ -112,7 +115,7 @@ class LoadedIndex:
 def save(
     path: str, contents: IndexContents, convention: str = "CF-1.13", relative: bool = True, expected: int | None = None
 ) -> tuple[list[tuple[str, str]], int]:
-    """Write an index; return what its convention cannot express, and its generation.
+    """Write an index; return the arrays left out, and its generation.
 
     ``expected``: the generation that is updated, None to overwrite any. What the convention cannot express, as (name, reason),
     is stored in the group of aggarray only. Raises IndexFileError if another process modified the index, or if it cannot be
@@ -222,12 +225,18 @@ def _load(path: str, how: Opening) -> LoadedIndex:
 
 
 def find_convention(structure: Structure) -> Convention | None:
-    """Return the convention of an index, `OURS` for aggarray's own, None for plain data."""
+    """Return the convention of an index, None for plain data.
+
+    `OURS` for an index of aggarray.
+    """
     return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
 
 
 def may_be_replaced(path: str) -> bool:
-    """Return whether a save may replace a file: an index of any convention, or an empty file."""
+    """Return whether a save may replace a file.
+
+    True for an index of any convention, and for an empty file.
+    """
     if stored_generation(path) is not None:
         return True
     try:
@@ -239,7 +248,7 @@ def may_be_replaced(path: str) -> bool:
 
 
 def read_foreign(structure: Structure, convention: Convention, how: Opening) -> ForeignArrays:
-    """Read an index of another program; its fragments are opened on their first read.
+    """Read an index of another program, without opening its fragments.
 
     Raises IndexFileError with the variable and the invalid value, and for files outside the roots.
     """

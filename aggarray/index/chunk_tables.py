@@ -1,5 +1,6 @@
-"""Chunk indexes of the files of an index, stored so that no file is parsed again.
+"""Chunk indexes of the files of an index.
 
+They are stored so that no file is parsed again.
 Files of the same layout (shape, chunk shape, dtype, filters) share it. The offsets and sizes of all files are columns, read
 on the first request. A chunk index is valid only while its file has the recorded size and time.
 """
@@ -77,12 +78,18 @@ class StoredChunkIndexes:
         return type(None), ()  # pickled sub-arrays keep only the sizes of their chunks
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunk index of a variable of a file; None unless it has this time and size."""
+        """Return the chunk index of a variable of a file.
+
+        None unless the file had this time and size.
+        """
         row = self._loaded().get((uri, variable))
         return None if row is None or row[0] != scanned else self._table(row)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable in a file; -1 unless it has this time and size."""
+        """Return the stored bytes of a variable in a file.
+
+        -1 unless the file had this time and size.
+        """
         row = self._loaded().get((uri, variable))
         return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
 

@@ -88,7 +88,10 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 class Encoder:
-    """Encodes master arrays, shared items once; ``files``: the number of each URI."""
+    """Encodes master arrays, shared items once.
+
+    ``files``: the number of each URI.
+    """
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -117,7 +120,7 @@ class Encoder:
         return self._once(template, self.templates, lambda: _template(template))
 
     def file_codes(self, references: References) -> np.ndarray:
-        """Return the number of each URI of a table, and record the stamps of the files."""
+        """Return the number of each URI of a table, and record the stamps."""
         entry = self._codes.get(id(references.uris))
         if entry is None:
             entry = self._codes[id(references.uris)] = (references.uris, self._numbered(references.uris))
@@ -180,7 +183,10 @@ class Encoder:
         return encoded
 
     def _rows(self, geometry: Geometry) -> int:
-        """Return the number of the row geometry of a ragged array, which its coordinates share."""
+        """Return the number of the row geometry of a ragged array.
+
+        Its coordinates share it.
+        """
         return self._once(("rows", id(geometry)), self.geometries, lambda: self._geometry(geometry))
 
     def _geometry(self, geometry: Geometry) -> dict[str, Any]:
@@ -218,7 +224,10 @@ def _template(template: Template) -> dict[str, Any]:
 
 
 class Decoder:
-    """Decodes what an `Encoder` wrote; ``files``: the URIs by number, ``stamps``: int64 (files, 3)."""
+    """Decodes what an `Encoder` wrote.
+
+    ``files``: the URIs by number; ``stamps``: int64 (files, 3).
+    """
 
     def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
         self.reader = reader
@@ -299,7 +308,7 @@ class Decoder:
 
 
 def _renumber(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
-    """Return the rows of a table that a column uses, and the column renumbered to these.
+    """Return the rows of a table that a column uses, and their numbers.
 
     ``count``: rows of the table; -1 stays.
 

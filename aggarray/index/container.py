@@ -36,7 +36,7 @@ _DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
 
 
 def _valid_name(name: str) -> str:
-    """Return a name that netCDF accepts and that is one word in an attribute of names.
+    """Return a name that is valid in netCDF and in attributes of names.
 
     >>> _valid_name("a b"), _valid_name(".x"), _valid_name("")
     ('a_b', '_.x', 'unnamed')
@@ -47,7 +47,7 @@ def _valid_name(name: str) -> str:
 
 @dataclass(slots=True)
 class VariableNames:
-    """Unique names of the dimensions and variables of a file; conflicting names get suffixes."""
+    """Unique names of dimensions and variables; conflicting ones get suffixes."""
 
     assigned: dict[Any, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
@@ -65,7 +65,10 @@ class VariableNames:
 
 @dataclass(slots=True)
 class _WrittenArray:
-    """An array in the file: its variable, and the names of its dimensions and coordinates."""
+    """An array in the file: its variable.
+
+    ``names``: those of its dimensions and coordinates in the file.
+    """
 
     array: MasterArray
     variable: Any
@@ -73,7 +76,10 @@ class _WrittenArray:
 
 
 class Container:
-    """A dataset that is being written; ``references`` returns the URI references of a table."""
+    """A dataset that is being written.
+
+    ``references`` returns the URI references of a table.
+    """
 
     conventions = ""
 
@@ -88,7 +94,7 @@ class Container:
         raise NotImplementedError
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
-        """Write and return a scalar variable that locates the fragments of an array."""
+        """Write and return a scalar variable that locates fragments."""
         raise NotImplementedError
 
     def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
@@ -134,7 +140,10 @@ class Container:
         return _WrittenArray(array, variable, names)
 
     def _coordinates(self, array: MasterArray) -> dict[str, str]:
-        """Write new coordinates; return the name in the file of each, and of each dimension."""
+        """Write new coordinates; return the names in the file.
+
+        The names are those of coordinates and dimensions.
+        """
         sizes = {d: n for a in (*array.coords.values(), array) for d, n in zip(a.dimensions, a.shape, strict=True)}
         keys, names = self._keys(array), {}
         for dimension, size in sizes.items():
@@ -182,7 +191,10 @@ class Container:
         return keys
 
     def _by_value(self, coordinate: MasterArray) -> bool:
-        """Return whether a coordinate is stored by value: all except large ones that were not scanned."""
+        """Return whether a coordinate is stored by value.
+
+        All are, except large ones that were not scanned.
+        """
         return coordinate._known is not None or coordinate.nbytes <= _LARGE or self.reason(coordinate) is not None
 
     def variable(self, name: str, dtype: Any, dimensions: Sequence[str], fill: Any = None) -> Any:
@@ -223,7 +235,7 @@ def _content(coordinate: MasterArray) -> Any:
 
 
 def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes of a variable, with references to other variables renamed."""
+    """Return the attributes of a variable, with its references renamed."""
     attrs = {"units": array.units, "calendar": array.calendar, **array.attrs}
     for attribute in ("bounds", "climatology"):
         if attribute in attrs:
@@ -244,7 +256,10 @@ def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a blank-separated list with its names replaced, with and without a colon."""
+    """Return a blank-separated list with its names replaced.
+
+    A colon after a name is kept.
+    """
     renamed = []
     for word in text.split():
         base, colon = basename(word.rstrip(":")), ":" * word.endswith(":")
@@ -284,7 +299,7 @@ def _encodable(text: str) -> str:
 
 
 def _is_numbers(value: Any) -> bool:
-    """Return whether a value is a number or a sequence of numbers that netCDF can store."""
+    """Return whether a value is one or more numbers that netCDF can store."""
     if value is None or isinstance(value, str | bytes | Mapping):
         return False
     try:

@@ -15,7 +15,7 @@ from aggarray.storage.atomic import replace_atomically, write_errors
 
 @contextlib.contextmanager
 def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
-    """Give the path and the generation to write for the length of a block, then replace.
+    """Give the path and generation to write for a block, then replace.
 
     ``expected``: the generation that is updated, None to overwrite any. Raises IndexFileError if the index has another
     generation by then, or the folder cannot be written to. An error inside the block leaves the old file.

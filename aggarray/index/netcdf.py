@@ -22,7 +22,10 @@ _PROBE = 1 << 24
 
 @contextmanager
 def created(path: str) -> Iterator[Any]:
-    """Give an empty ``netCDF4.Dataset`` for the length of a block; OSError for disk errors."""
+    """Give an empty ``netCDF4.Dataset`` for the length of a block.
+
+    Raises OSError for disk errors.
+    """
     import netCDF4
 
     # promise: no-space-no-start
@@ -81,7 +84,10 @@ def _descriptors(path: str, excluded: int) -> list[int]:
 
 @contextmanager
 def updated(path: str) -> Iterator[Any]:
-    """Give a writable ``h5py.File`` for the length of a block; OSError for disk errors."""
+    """Give a writable ``h5py.File`` for the length of a block.
+
+    Raises OSError for disk errors.
+    """
     with open(path, "r+b", buffering=0) as disk:
         target = _ErrorKeepingFile(disk)
         try:
@@ -93,7 +99,7 @@ def updated(path: str) -> Iterator[Any]:
 
 
 class _ErrorKeepingFile:
-    """File that keeps its first write error instead of raising it, until HDF5 has closed."""
+    """File that keeps its first write error until HDF5 has closed it."""
 
     def __init__(self, disk: Any) -> None:
         self._disk = disk

@@ -32,7 +32,7 @@ class _Table:
 
 
 class _Packer:
-    """Encodes structures as tables; attributes of equal name and value are one item."""
+    """Encodes structures as tables of distinct items."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -45,7 +45,7 @@ class _Packer:
         return [self.pairs.number(item if isinstance(item[1], str) else repr(item), item) for item in pairs]
 
     def variable(self, variable: Variable) -> tuple[int, int]:
-        """Return the number of a variable without its values, and the number of its values."""
+        """Return the numbers of a variable without values, and of its values."""
         dtype = "text" if variable.dtype.kind == "T" else variable.dtype.str
         head = [variable.name, dtype, list(variable.shape), list(variable.dimensions), self.attrs(variable.attrs)]
         head += [] if variable.scopes is None else [list(variable.scopes)]
@@ -95,7 +95,10 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
 
 
 def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> list[Structure]:
-    """Return the structures that `pack` encoded; shared items are shared in memory."""
+    """Return the structures that `pack` encoded.
+
+    Shared items are shared in memory.
+    """
     column = reader.column
     pairs = [(name, unplain(value)) for name, value in encoded["pairs"]]
     if not all(isinstance(name, str) for name, _ in pairs):

@@ -49,7 +49,7 @@ Spec = Mapping[str, Any]
 
 
 class Writer:
-    """Collects columns, texts and values, and writes them into a group of a netCDF-4 file."""
+    """Collects columns, texts and values for a group of a netCDF-4 file."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": [], "blocks": []}
@@ -101,7 +101,10 @@ class Writer:
         return self._known[key]
 
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
-        """Write the group into an open ``netCDF4.Dataset``, in the oldest schema that fits."""
+        """Write the group into an open ``netCDF4.Dataset``.
+
+        The schema is the oldest that fits.
+        """
         group = dataset.createGroup(GROUP)
         schema = SCHEMA if self.newer else 1
         group.setncatts({"schema": np.int32(schema), "generation": np.int64(generation)})
@@ -123,8 +126,9 @@ class Writer:
 
 
 class Reader:
-    """Reads items of a `Writer`; checks every size against the file before it allocates memory.
+    """Reads items of a `Writer`.
 
+    Every size is checked against the file before memory is allocated.
     Raises IndexFileError if the file is damaged, or was saved again since ``generation``.
     """
 
@@ -158,7 +162,7 @@ class Reader:
 
     @contextmanager
     def index_errors(self) -> Iterator[None]:
-        """Convert the errors of damaged or hostile content inside a block to IndexFileError."""
+        """Convert the errors of damaged content in a block to IndexFileError."""
         try:
             yield
         except (IndexFileError, MissingFileError):
@@ -269,7 +273,10 @@ def _blob_of(size: int) -> str:
 
 
 def plain_dtype(text: Any) -> np.dtype[Any]:
-    """Return the dtype of a text as NumPy writes it; ValueError for any other spelling."""
+    """Return the dtype of a text as NumPy writes it.
+
+    Raises ValueError for any other spelling.
+    """
     if not isinstance(text, str) or not _DTYPE.fullmatch(text):
         raise ValueError(f"dtype {text!r:.40}")
     dtype: np.dtype[Any] = np.dtype(text)
@@ -277,7 +284,10 @@ def plain_dtype(text: Any) -> np.dtype[Any]:
 
 
 def _own(group: Any, name: str) -> Any:
-    """Return a member of a group that is in the same file; ValueError for links."""
+    """Return a member of a group that is in the same file.
+
+    Raises ValueError for links.
+    """
     import h5py
 
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
@@ -331,7 +341,7 @@ class Texts(Sequence[str]):
 
 
 def stored_generation(path: str) -> int | None:
-    """Return the generation of an index of aggarray, None for any other or missing file."""
+    """Return the generation of an index of aggarray, None for other files."""
     from aggarray.formats.hdf5.format import holds_group, opened
 
     if not is_file(path):  # opening a pipe would block

@@ -69,12 +69,15 @@ def _real(folder: str) -> str:
 
 
 def real_path(path: str) -> str:
-    """Return the path of an index with links resolved; URLs are returned unchanged."""
+    """Return the path of an index with links resolved; a URL unchanged."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
 def home_of(path: str) -> str:
-    """Return the folder that references of an index are relative to; links are resolved."""
+    """Return the folder that references of an index are relative to.
+
+    Links are resolved.
+    """
     if is_remote(path):
         return parent(path)
     return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
@@ -85,7 +88,9 @@ def _quoted(text: str) -> str:
 
 
 def is_url(reference: str) -> bool:
-    """Return whether a file name is a URI with a scheme; a colon alone is not enough.
+    """Return whether a file name is a URI with a scheme.
+
+    A colon alone is not enough.
 
     >>> is_url("file:/a.nc"), is_url("https://host/a.nc"), is_url("a:b.nc")
     (True, True, False)
@@ -126,8 +131,9 @@ def _unquoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathMap:
-    """Prefixes of URI references to replace before they are resolved: (old, new), longest first.
+    """Prefixes of URI references to replace before they are resolved.
 
+    ``pairs``: (old, new), longest old prefix first.
     A prefix ends at the end of a path component. It is compared with a reference as written and, percent-decoded, as a path.
     Its replacement is a folder, absolute or relative to that of the index, or a URL.
 
@@ -152,7 +158,10 @@ NOWHERE = PathMap()
 
 
 def path_map(relocate: Mapping[str, str] | None) -> PathMap:
-    """Return the map of ``relocate``; AggregationError if it is not a mapping of prefixes."""
+    """Return the map of ``relocate``.
+
+    Raises AggregationError if it is not a mapping of prefixes.
+    """
     prefixes = {} if relocate is None else relocate
     if not isinstance(prefixes, Mapping):
         raise AggregationError(f"relocate={relocate!r} is not a mapping", hint="give {old prefix: new prefix}")
@@ -225,7 +234,7 @@ class Files(Sequence[str]):
 
 
 class _Folders(dict[str, str]):
-    """Resolved folders of plain references, with a trailing slash, computed once."""
+    """Resolved folders of plain references, with a trailing slash."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -236,7 +245,10 @@ class _Folders(dict[str, str]):
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
-    """Raise IndexFileError for the first file outside the roots, links and ``..`` resolved."""
+    """Raise IndexFileError for the first file outside the roots.
+
+    Links and ``..`` are resolved.
+    """
     folders: dict[str, bool] = {}
     for path in files:
         head, _, tail = path.rpartition("/")
@@ -252,7 +264,10 @@ def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
 
 
 def checked_roots(roots: object) -> tuple[str, ...] | None:
-    """Return roots as resolved folders or URL prefixes; AggregationError if they are invalid."""
+    """Return roots as resolved folders or URL prefixes.
+
+    Raises AggregationError if they are invalid.
+    """
     if roots is None:
         return None
     try:
@@ -272,8 +287,9 @@ def _root(name: str) -> str:
 
 
 def near(paths: Sequence[str], path_map: PathMap) -> tuple[str, ...]:
-    """Return the roots that apply by default: the locations that the caller named or mapped to.
+    """Return the default roots: the locations that the caller named.
 
+    Targets of ``path_map`` count too.
     Any local file, if a local one was named; remote files of the same host or bucket.
     """
     roots = [origin(path) if is_remote(path) else "/" for path in paths]

@@ -113,7 +113,7 @@ def _check_encoding(encoding: Encoding) -> None:
 
 
 def check_partitions(matrix: Matrix) -> None:
-    """Raise ValueError unless the columns of a matrix match each other and its sub-arrays."""
+    """Raise ValueError for inconsistent columns of a matrix."""
     check_matrix(matrix)
     references, count = matrix.references, len(matrix.refs)
     if not len(matrix.dimensions) == len(matrix.directions) == len(matrix.edges) or len(set(matrix.dimensions)) < len(
@@ -170,7 +170,7 @@ def _check_extents(matrix: Matrix) -> None:
 
 
 def _pick_out_of_range(matrix: Matrix, steps: np.ndarray, extents: np.ndarray, room: np.ndarray) -> bool:
-    """Return whether the picks of a partition are too few, or out of range for its sub-array."""
+    """Return whether picks are too few, or out of range for the sub-array."""
     for number in np.unique(-steps[steps <= 0]).tolist():
         cells, picks = steps == -number, matrix.parts.picks[number]
         if (extents[cells] > len(picks)).any():

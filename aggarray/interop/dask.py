@@ -19,7 +19,10 @@ Chunks = tuple[tuple[int, ...], ...]
 
 
 class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
-    """Block of each task of a layer, made with the task; ``token`` identifies the layer."""
+    """Block of each task of a layer, made with the task.
+
+    ``token`` identifies the layer.
+    """
 
     produces_tasks = False
 
@@ -90,8 +93,9 @@ def read_block(block: LazyBlock) -> np.ndarray:
 
 
 def to_dask(array: Any, chunks: Any = None) -> Any:
-    """Return a master array as a dask array, without opening a file or making a task.
+    """Return a master array as a dask array, lazily.
 
+    No file is opened and no task is made.
     ``chunks``: as `chunked` takes them.
 
     >>> from aggarray import MasterArray, SubArray

@@ -26,7 +26,10 @@ def variable_name(array: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetGroup:
-    """Arrays that share dimensions and coordinates, and the variables of their dataset by name."""
+    """Arrays that share dimensions and coordinates.
+
+    ``variables``: those of their dataset, by name.
+    """
 
     arrays: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -94,7 +97,10 @@ def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
 
 
 def alone(array: Any) -> DatasetGroup:
-    """Return the group of one array; AggregationError if its coordinates do not fit it."""
+    """Return the group of one array.
+
+    Raises AggregationError if its coordinates do not fit it.
+    """
     group = DatasetGroup().joined(array)
     if group is None:
         raise AggregationError("its coordinates have dimensions of other sizes", variable=variable_name(array))
@@ -102,7 +108,7 @@ def alone(array: Any) -> DatasetGroup:
 
 
 def _with_common_attributes(one: Any, other: Any) -> Any:
-    """Return the first of two equal arrays, with the attributes that both have."""
+    """Return the first of two equal arrays with their common attributes."""
     if one is other:
         return one
     attrs = common_attributes([one.attrs, other.attrs])
@@ -110,8 +116,9 @@ def _with_common_attributes(one: Any, other: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two arrays have equal dimensions, dtype, units and values.
+    """Return whether two arrays have equal metadata and values.
 
+    The metadata are dimensions, shape, dtype, units and calendar.
     Values are read only if the files differ.
     """
     if one is other:
@@ -147,7 +154,10 @@ def _units(array: Any) -> dict[str, str]:
 
 
 def _names_in(array: Any, *attributes: str) -> list[str]:
-    """Return the names that some attributes of an array list, without the keys that end with a colon."""
+    """Return the names that some attributes of an array list.
+
+    Keys, which end with a colon, are left out.
+    """
     return [w.rpartition("/")[2] for key in attributes for w in words(array.attrs.get(key)) if not w.endswith(":")]
 
 
@@ -165,7 +175,7 @@ def auxiliary(array: Any) -> list[str]:
 
 
 def _grid_mappings(array: Any) -> list[str]:
-    """Return the names of the grid mappings of an array, in either form of the attribute (CF section 5.6)."""
+    """Return the names of the grid mappings of an array (CF section 5.6)."""
     return [w.rstrip(":").rpartition("/")[2] for w in words(array.attrs.get("grid_mapping")) if w.endswith(":")] or _names_in(
         array, "grid_mapping"
     )

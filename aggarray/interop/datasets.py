@@ -67,7 +67,10 @@ def _facets(arrays: Sequence[MasterArray]) -> list[str]:
 
 
 def _names(groups: Sequence[DatasetGroup]) -> list[str]:
-    """Return a name for each group: an attribute that tells arrays of one name apart, else the variables."""
+    """Return a name for each group of the same facets.
+
+    It is an attribute that tells arrays of one name apart, else the names of the variables.
+    """
     common = set.intersection(*({variable_name(a) for a in group.arrays} for group in groups))
     if not common:
         names = ["-".join(sorted(variable_name(a) for a in group.arrays)[:3]) for group in groups]

@@ -1,4 +1,4 @@
-"""Former names of modules and classes, used by pickles of earlier releases.
+"""Former names of modules and classes, for pickles of earlier releases.
 
 The modules of this finder are empty: each name is looked up in its present module. `aggarray` asks it after a failed import.
 """
@@ -60,7 +60,7 @@ _RENAMED = {
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """Return the spec of a former module or its package, None for any other name.
+    """Return the spec of a former module or package, None for other names.
 
     >>> find_spec("aggarray.master.array").name
     'aggarray.master.array'

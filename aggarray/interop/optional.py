@@ -12,7 +12,10 @@ from aggarray.errors import AggregationError
 
 
 def _import_module(module: str, needed: str) -> ModuleType:
-    """Import a module that needs another library; AggregationError names the extra to install."""
+    """Import a module that needs another library.
+
+    Raises AggregationError with the extra to install.
+    """
     try:
         return import_module(f"aggarray.interop.{module}")
     except ImportError as error:
@@ -25,7 +28,7 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
 
 
 def to_dataarray(array: Any, chunks: Any = None) -> Any:
-    """Return a master array as an ``xarray.DataArray``; see `MasterArray.to_xarray`."""
+    """Return an array as an ``xarray.DataArray``; see `MasterArray.to_xarray`."""
     return _import_module("xarray_store", "to_xarray needs xarray").to_dataarray(array, chunks)
 
 

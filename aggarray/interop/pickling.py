@@ -34,7 +34,10 @@ def bare(array: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LazyBlock:
-    """Block of an array that is read later; its pickle holds only what the block needs."""
+    """Block of an array that is read later.
+
+    Its pickle holds only what the block needs.
+    """
 
     array: Any
     key: Key
@@ -60,7 +63,7 @@ def _load_array(array: bytes) -> Any:
 
 
 def fingerprint(array: Any) -> tuple[Any, ...]:
-    """Return a key that identifies the values of an array, the same in every process.
+    """Return a key of the values of an array, the same in every process.
 
     No value is read. An array of an index is identified by the path and generation of the index, any other array by its files,
     in the state in which they were scanned, and by its values in memory.

@@ -73,7 +73,10 @@ def in_form(array: Any, form: XarrayForm) -> Any:
 
 
 def as_stored(array: Any, common: Encoding) -> Any:
-    """Return the array of the stored values, in the master's order, neither unpacked nor masked."""
+    """Return the array of the stored values, in the master's order.
+
+    They are neither unpacked nor masked.
+    """
     plain = encoding(common.stored, {})
     references = array._matrix.references
     templates = [replace(t, encoding=plain, units=None, calendar=None, temperature=None) for t in references.templates]
@@ -91,7 +94,10 @@ def _templates(array: Any) -> list[Any]:
 
 
 def _common(array: Any) -> Encoding | None:
-    """Return the common encoding of the pieces, None unless they are numbers that need no conversion."""
+    """Return the common encoding of the pieces, None if they have none.
+
+    They have none either if they need conversion, or are not numbers.
+    """
     templates = _templates(array)
     if not templates or any(t.declared or t.steps or t.encoding != templates[0].encoding for t in templates):
         return None
@@ -102,8 +108,9 @@ def _common(array: Any) -> Encoding | None:
 
 
 def _decodes_alike(common: Encoding, holes: bool) -> bool:
-    """Return whether xarray finds the same values missing: at most one missing value, and no limits.
+    """Return whether xarray finds the same values missing.
 
+    It knows one missing value, and no limits.
     An array with holes needs a declared missing value: any other value may be a real value of some piece.
     """
     if holes and common.stored.kind in "iu" and not common.missing:
@@ -113,7 +120,10 @@ def _decodes_alike(common: Encoding, holes: bool) -> bool:
 
 
 def _repacking(common: Encoding | None, holes: bool) -> dict[str, Any]:
-    """Return the encoding that packs unpacked values as all pieces do; empty if that could lose values."""
+    """Return the encoding that packs unpacked values as all pieces do.
+
+    It is empty if packing could lose values.
+    """
     if common is None or not common.packed or ((holes or common.may_miss) and not common.missing):
         return {}
     return {"dtype": common.stored, **_packing(common, holes)}
@@ -138,7 +148,7 @@ def _stored_fill(common: Encoding) -> Any:
 
 
 def _fill(array: Any) -> Any:
-    """Return the missing value to write for floating values that are passed as read."""
+    """Return the missing value to write for floating values."""
     templates = _templates(array)
     declared = {t.encoding.missing[:1] for t in templates}
     if len(declared) == 1 and () not in declared and all(t.encoding.dtype == array.dtype for t in templates):
@@ -148,7 +158,10 @@ def _fill(array: Any) -> Any:
 
 
 def _unambiguous(array: Any, fill: Any) -> bool:
-    """Return whether a value can only mean missing, in every piece and after conversion."""
+    """Return whether a value can only mean missing.
+
+    It must mean missing in every piece, and no value may be converted to it.
+    """
     if array._known is not None:
         values, mask = array._known
         matches = values == fill
@@ -182,7 +195,10 @@ def _limits(array: Any) -> dict[str, Any]:
 
 
 def _has_holes(array: Any) -> bool:
-    """Return whether some values are in no file: a missing partition, or a missing file that may be filled."""
+    """Return whether some values are in no file.
+
+    They are those of a missing partition, or of a missing file that may be filled.
+    """
     matrix = array._matrix
     if bool((matrix.refs < 0).any()):
         return True

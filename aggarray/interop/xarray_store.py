@@ -1,5 +1,6 @@
-"""Master arrays as a data store of xarray, which decodes them like the variables of one file.
+"""Master arrays as a data store of xarray.
 
+xarray decodes the variables like those of one file.
 Importing this module needs the extra ``xarray``.
 """
 
@@ -24,7 +25,10 @@ DECODERS = (
 
 
 class LazyValues(BackendArray):  # type: ignore[misc]
-    """Values of an array, read on access. Thread-safe, and pickled as a reference to the array."""
+    """Values of an array, read on access.
+
+    Thread-safe, and pickled as a reference to the array.
+    """
 
     def __init__(self, array: Any, form: XarrayForm) -> None:
         self._array, self.form, self.shape = array, form, array.shape
@@ -48,7 +52,7 @@ class LazyValues(BackendArray):  # type: ignore[misc]
 
 
 class ArrayStore(AbstractDataStore):  # type: ignore[misc]
-    """Arrays that share a grid, and their coordinates, as a data store of xarray's backends.
+    """Data store of arrays that share a grid, and their coordinates.
 
     ``masked``: which variables xarray will unpack and mask: all, none, or by name.
     """
@@ -102,7 +106,10 @@ def preferred_chunks(array: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSource:
-    """Groups of arrays by the path of their node, passed to xarray in place of a file."""
+    """Groups of arrays by the path of their node.
+
+    xarray gets them in place of a file.
+    """
 
     groups: Mapping[str, DatasetGroup]
 
@@ -140,7 +147,9 @@ def dataset_of(group: DatasetGroup, **decoders: Any) -> Dataset:
 
 
 def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
-    """Return an array with its coordinates; ``chunks``: as `xarray.open_dataset` takes them.
+    """Return an array with its coordinates as a DataArray.
+
+    ``chunks``: as `xarray.open_dataset` takes them.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = SubArray.from_array([1.0, 2.0], units="m")

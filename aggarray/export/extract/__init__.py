@@ -27,8 +27,9 @@ _KINDS = {".zarr": zarr_store.KINDS, ".nc": netcdf_file.KINDS, ".nc4": netcdf_fi
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """Result of `extract`: path, names of the variables (coordinates included), bytes of values.
+    """Result of `extract`.
 
+    ``variables``: their names, coordinates included; ``nbytes``: of their values;
     ``resumed``: bytes of values that an earlier run had written; ``unchanged``: the result was up to date, nothing was written.
     """
 
@@ -90,7 +91,10 @@ def extract(
 
 
 def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
-    """Return whether `extract` has written these arrays there, from unchanged files."""
+    """Return whether `extract` has written these arrays there.
+
+    False if their files have changed since.
+    """
     plan = _make_plan(arrays, local_path(path), "update")
     return stored_fingerprint(plan.path) == plan.fingerprint
 
@@ -108,7 +112,10 @@ class _Plan:
 
 
 def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> _Plan:
-    """Return the layout and target of an extraction; AggregationError for invalid arguments."""
+    """Return the layout and target of an extraction.
+
+    Raises AggregationError for invalid arguments.
+    """
     if exists not in ("raise", "overwrite", "update"):
         raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
     path = os.path.abspath(path)

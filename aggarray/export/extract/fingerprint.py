@@ -1,4 +1,4 @@
-"""Fingerprint of an extraction: its pieces, the state of their files, and the format."""
+"""Fingerprint of an extraction: its pieces, their files, its format."""
 
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ _LIBRARIES = ("aggarray", "numpy", "deflate", "numcodecs", "netCDF4", "h5py")
 
 
 def fingerprint(layout: ExtractLayout, kind: str) -> str:
-    """Return a fingerprint of 32 characters that changes if the result would change."""
+    """Return 32 characters that change if the result would change."""
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -89,6 +89,9 @@ def _state(uri: str) -> tuple[int, ...] | None:
 
 
 def _store_state(folder: str) -> tuple[int, ...]:
-    """Return the state of a local Zarr store: chunks may change while its metadata stay the same."""
+    """Return the state of a local Zarr store.
+
+    Chunks may change while the metadata stay the same.
+    """
     states = [os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(folder) for name in names]
     return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)

@@ -65,7 +65,7 @@ def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], pa
 
 
 def _check_filters(layout: ExtractLayout, path: str) -> str | None:
-    """Return which variable has filters that its chunks are not encoded with, if any."""
+    """Return which variable does not have the filters of its chunks, if any."""
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for variable in layout.variables:
             if variable.chunks is not None:

@@ -26,8 +26,9 @@ Position = tuple[int, ...]
 
 
 class Pieces:
-    """Chunks of variables as files below ``folder``, with the names of Zarr version 3.
+    """Chunks of variables as files, with the names of Zarr version 3.
 
+    ``folder``: where they are;
     ``spare``: an empty folder of the same file system, for files that are not complete.
     """
 
@@ -41,7 +42,10 @@ class Pieces:
         return os.path.join(self._folder, variable.name, "c", *map(str, position))
 
     def write(self, layout: ExtractLayout, advance: Callable[[int, bool], None]) -> None:
-        """Write all missing chunks; ``advance`` receives bytes of values, and whether they existed."""
+        """Write all missing chunks.
+
+        ``advance`` receives bytes of values, and whether they existed.
+        """
         threads = get_options().threads
         with ThreadPoolExecutor(threads, thread_name_prefix="aggarray-extract") as pool:
             for variable in layout.variables:

@@ -1,4 +1,4 @@
-"""Target of an extract: the folder in which it is made, and its replacement.
+"""Target of an extract: the folder in which it is made.
 
 The folder is named after the result, with ".part". Its content, and the fingerprint of the extract, survive a killed process.
 One process at a time works in it.
@@ -70,7 +70,7 @@ class ExtractTarget:
             raise AggregationError(problem, path=self.path, hint="give another name, or remove it")
 
     def _conflict(self, exists: str) -> str | None:
-        """Return why an existing file or folder must not be replaced, None if it may be."""
+        """Return why an existing file must not be replaced, None if it may be."""
         is_store = os.path.isfile(os.path.join(self.path, "zarr.json")) or os.path.isfile(os.path.join(self.path, ".zgroup"))
         if os.path.isdir(self.path) and not os.path.islink(self.path) and not is_store and os.listdir(self.path):
             return "is a folder and not a Zarr store"
@@ -86,7 +86,7 @@ class ExtractTarget:
         return None
 
     def swept(self) -> bool:
-        """Return whether the result is complete, and remove what a stopped run left behind."""
+        """Return whether the result is complete, and remove its folder."""
         if not self._is_done():
             return False
         try:
@@ -98,7 +98,10 @@ class ExtractTarget:
         return done
 
     def _is_done(self) -> bool:
-        """Return whether the result is in place, and the folder holds only remains of its run."""
+        """Return whether the result is complete.
+
+        The folder then holds only remains of its run.
+        """
         if os.path.islink(self.part) or not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
             return False
         with contextlib.suppress(FileNotFoundError):
@@ -106,7 +109,10 @@ class ExtractTarget:
         return False
 
     def _sweep(self) -> None:
-        """Remove the folder, its mark last: a process killed meanwhile is still known to be done."""
+        """Remove the folder, its mark last.
+
+        If the process is killed meanwhile, the mark shows that the result is complete.
+        """
         with contextlib.suppress(FileNotFoundError):
             for name in sorted(os.listdir(self.part), key=_MARK.__eq__):
                 shutil.rmtree(os.path.join(self.part, name), ignore_errors=True)
@@ -175,7 +181,10 @@ class ExtractTarget:
         os.makedirs(self.spare)
 
     def finish(self, made: str, lock: Lock) -> None:
-        """Move the result into place and remove its folder; ``lock``: that of `held`."""
+        """Move the result into place and remove its folder.
+
+        ``lock``: that of `held`.
+        """
         keep_mode(self.path, made)
         flush(made)
         if os.path.isdir(self.path):
@@ -194,8 +203,9 @@ class ExtractTarget:
 
 
 def check_not_source(path: str, sources: Iterable[str]) -> None:
-    """Raise AggregationError for a result that would replace or enclose its own source.
+    """Raise AggregationError for a result that would replace its own source.
 
+    A result that encloses a source is an error too.
     A hard link to a source counts as the same file. A result inside a source folder is an error too.
     """
     own = {os.path.abspath(path), os.path.realpath(path)}

@@ -18,8 +18,9 @@ _LEVEL = 5
 
 
 def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk: little-endian, shuffled, compressed with zstd, with a CRC32C checksum.
+    """Encode a chunk: shuffled, compressed with zstd, with a checksum.
 
+    Values are little-endian; the checksum is CRC32C.
     Call it in a thread other than the main one: Blosc then uses one thread, and several threads would make the order of its
     blocks undefined.
     """
@@ -28,7 +29,10 @@ def encode(values: np.ndarray) -> bytes:
 
 
 def _checked(packed: bytes) -> bytes:
-    """Return a chunk with its checksum: values that hardly compress are stored raw, unprotected."""
+    """Return a chunk with its checksum.
+
+    zstd stores values that hardly compress without protection.
+    """
     import google_crc32c  # zarr-python needs it too
 
     return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
@@ -85,7 +89,10 @@ def _metadata(variable: Variable) -> dict[str, Any]:
 
 
 def _fill_attribute(variable: Variable) -> dict[str, Any]:
-    """Return ``_FillValue`` as xarray reads and writes it: floating values as bytes, not rounded."""
+    """Return ``_FillValue`` as xarray reads and writes it.
+
+    Floating values are bytes, so that they are exact.
+    """
     if variable.fill is None or variable.dtype.kind != "f":
         return {}
     exact = np.float64(variable.fill).astype("<f8").tobytes()
@@ -109,7 +116,10 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a scalar as the Zarr specification writes it: non-finite numbers as text."""
+    """Return a scalar as the Zarr specification writes it.
+
+    Non-finite numbers are text.
+    """
     item = value.item() if isinstance(value, np.generic) else value
     if isinstance(item, complex):
         return [_scalar(item.real), _scalar(item.imag)]

@@ -1,1 +1,1 @@
-"""Conventions of aggregation files, one or two modules each: a reader and a writer."""
+"""Conventions of aggregation files: readers and writers."""

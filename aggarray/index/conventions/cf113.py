@@ -1,4 +1,4 @@
-"""Reader of the aggregation variables of CF-1.13 (CF section 2.8, appendix L).
+"""Reader of CF-1.13 aggregation variables (CF section 2.8, appendix L).
 
 An aggregation variable is a scalar with ``aggregated_dimensions`` and ``aggregated_data``, whose terms are exactly ``map``,
 ``uris`` and ``identifiers``, or ``map`` and ``unique_values``. Names are case-sensitive.
@@ -19,12 +19,15 @@ class _CF113:
     name = "CF-1.13"
 
     def recognises(self, structure: Structure) -> bool:
-        """Return whether a file has aggregation variables, none with terms of older conventions."""
+        """Return whether a file has aggregation variables of CF-1.13 only."""
         variables = _aggregations(structure)
         return bool(variables) and not any(map(is_legacy, variables))
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file; IndexFileError names the variable and the invalid value."""
+        """Return the arrays of a file.
+
+        Raises IndexFileError with the variable and the invalid value.
+        """
         source = ForeignFile(structure, values, path_map)
         return foreign(source, {v.name: (v, _terms(source, v)) for v in _aggregations(structure)})
 

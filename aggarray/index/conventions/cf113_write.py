@@ -40,8 +40,9 @@ def inexpressible(array: MasterArray) -> str | None:
 
 
 def _deviation(matrix: Matrix, number: int) -> str | None:
-    """Return how the sub-arrays of a template deviate from the canonical form of CF, if at all.
+    """Return how the sub-arrays of a template deviate from canonical form.
 
+    None if they do not.
     Conversions that readers make themselves do not count.
     """
     template: Template = matrix.references.templates[number]
@@ -67,7 +68,10 @@ def _deviation(matrix: Matrix, number: int) -> str | None:
 
 
 def _own_missing(matrix: Matrix) -> Any:
-    """Return the missing value of an aggregation variable in its former index, None without one."""
+    """Return the missing value of an aggregation variable, None without one.
+
+    It is that of the index from which the array was read.
+    """
     encodings = (t.steps[0].encoding for t in matrix.references.templates if t.declared and t.steps)
     return next((e.missing[0] for e in encodings if e is not None and e.missing), None)
 
@@ -82,7 +86,7 @@ class CF113(Container):
         return inexpressible(array)
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
-        """Write a scalar aggregation variable, and the variables that its terms name."""
+        """Write a scalar aggregation variable, and those of its terms."""
         absent = bool((array._matrix.refs < 0).all())
         fill = array.dtype.type(_NETCDF_FILL) if array.dtype.kind == "f" else array.fill_value
         own = _own_missing(array._matrix)

@@ -19,7 +19,10 @@ _SYNTAX = "write text such as '[[0, 9, 1], (2, 5)]'"
 
 
 class PartError(ValueError):
-    """A part that is invalid; the message says how, without the part itself; ``hint``: what to do."""
+    """An invalid part.
+
+    The message does not include the part itself; ``hint``: what to do.
+    """
 
     def __init__(self, what: str, hint: str | None = None) -> None:
         super().__init__(what)
@@ -27,7 +30,9 @@ class PartError(ValueError):
 
 
 def parse_part(written: Any) -> list[slice | np.ndarray]:
-    """Return the part by dimension: slices, or increasing positions; [] for all of it.
+    """Return the part by dimension: slices, or increasing positions.
+
+    [] is all of the sub-array.
 
     >>> parse_part("[[2, 6, 2], (0, 3)]")
     [slice(2, 7, 2), array([0, 3])]

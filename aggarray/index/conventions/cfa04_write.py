@@ -34,7 +34,7 @@ class ScalarVariable:
 def variables_for(
     arrays: Sequence[MasterArray], path: str, relative: bool = True
 ) -> tuple[list[ScalarVariable], list[tuple[str, str]]]:
-    """Return the variables of an index at ``path``, and (name, reason) of other arrays.
+    """Return the variables of an index at ``path``, and the arrays left out.
 
     Other arrays are those that CFA-0.4 cannot express. ``relative``: file names are relative to the folder of the index. The
     file needs ``CFA-0.4`` among its Conventions, and the dimensions that ``cfa_dimensions`` of each variable lists.
@@ -108,7 +108,10 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the keys that partitions and sub-arrays of a template have in common."""
+    """Return the keys that partitions of a template have in common.
+
+    The second mapping has those of their sub-arrays.
+    """
     forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
     own = zip(template.dimensions, template.directions, strict=True)
     against = [d for d, direction in own if direction != forward.get(d, direction)]
@@ -137,7 +140,10 @@ def _file(uri: str, folder: str | None) -> str:
 
 
 class CFA04(Container):
-    """A file of CFA-0.4 variables; ``folder``: the base of relative file names, or None."""
+    """A file of CFA-0.4 variables.
+
+    ``folder``: the base of relative file names, or None.
+    """
 
     name = "CFA-0.4"
     conventions = f"CF-1.8 {name}"

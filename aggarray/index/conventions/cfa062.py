@@ -1,4 +1,4 @@
-"""Reader of the aggregation variables of CFA-0.6.2, and of pre-release files.
+"""Reader of the aggregation variables of CFA-0.6.2 and earlier drafts.
 
 The terms, in any case, are ``location`` (sizes of fragments), ``file``, ``address`` and ``format``; others are ignored. If
 ``shape`` is among them, it has the sizes, and ``location`` the file names. ``value`` is for fragments of one value each. The
@@ -17,11 +17,14 @@ class _CFA062:
     name = "CFA-0.6.2"
 
     def recognises(self, structure: Structure) -> bool:
-        """Return whether a file has aggregation variables with terms of this convention."""
+        """Return whether a file has aggregation variables of this convention."""
         return any(map(is_legacy, structure.variables))
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file; IndexFileError names the variable and the invalid value."""
+        """Return the arrays of a file.
+
+        Raises IndexFileError with the variable and the invalid value.
+        """
         source = ForeignFile(structure, values, path_map)
         variables = [v for v in structure.variables if "aggregated_data" in v.attrs]
         return foreign(source, {v.name: (v, _terms(source, v)) for v in variables})

@@ -1,4 +1,4 @@
-"""Common base of the readers of aggregation files that other programs wrote.
+"""Common base of the readers of other programs' aggregation files.
 
 A convention is a module of this folder with a `CONVENTION` object. It recognises the structure of a file and reads it into
 `ForeignArrays`: the structure with ordinary variables in place of the aggregation variables, and their matrices of fragments.
@@ -36,7 +36,10 @@ MAX_SHOWN, MAX_DIMENSIONS = 80, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignArrays:
-    """An aggregation file as read; ``matrices``: the fragments of each aggregation variable."""
+    """An aggregation file as read.
+
+    ``matrices``: the fragments of each aggregation variable of ``structure``, by path.
+    """
 
     structure: Structure
     matrices: Mapping[str, Matrix]
@@ -44,7 +47,7 @@ class ForeignArrays:
 
 @runtime_checkable
 class Convention(Protocol):
-    """A convention for aggregation files, one object per module of this folder."""
+    """A convention for aggregation files, one per module of this folder."""
 
     name: str
 
@@ -52,8 +55,9 @@ class Convention(Protocol):
         """Return whether a file uses this convention."""
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file; IndexFileError names the variable and the invalid value.
+        """Return the arrays of a file.
 
+        Raises IndexFileError with the variable and the invalid value.
         ``values(name)``: the stored values of a variable; ``path_map``: prefixes of file names to replace before they are
         resolved against the folder of the file.
         """
@@ -73,12 +77,12 @@ def conventions() -> tuple[Convention, ...]:
 
 
 def convention_of(structure: Structure) -> Convention | None:
-    """Return the convention of an aggregation file, None for a plain data file."""
+    """Return the convention of an aggregation file, None for plain data."""
     return next((c for c in conventions() if c.recognises(structure)), None)
 
 
 def array_of_matrix(array: MasterArray, matrix: Matrix) -> MasterArray:
-    """Return an array of `ForeignArrays.structure` with fragments as its partitions.
+    """Return an array of a `ForeignArrays` with fragments as partitions.
 
     Fragments run in the direction of their master. Raises AggregationError if the shapes differ.
     """
@@ -127,7 +131,10 @@ class ForeignFile:
             raise self.fault(variable, f"invalid file name: {error}") from error
 
     def find(self, name: str, near: Variable) -> Variable | None:
-        """Return the variable of a path, or of a name in the group of ``near`` or its parents."""
+        """Return the variable of a path, or of a name near another variable.
+
+        Names are searched in the group of ``near``, then in its parents.
+        """
         variable: Variable | None = self._nearest(name, near, self.variables)
         return variable
 
@@ -143,8 +150,9 @@ class ForeignFile:
         return None
 
     def dimension(self, name: str, near: Variable) -> int | None:
-        """Return the size of a dimension; None if the format has none and no variable shows it.
+        """Return the size of a dimension, None if it is unknown.
 
+        It is unknown if the format has no dimensions and no variable shows it.
         Raises IndexFileError for a dimension that the file does not have.
         """
         sizes = self.structure.sizes
@@ -162,7 +170,7 @@ class ForeignFile:
         return int(size)
 
     def dimensions(self, variable: Variable, attribute: str) -> tuple[list[str], tuple[str, ...]]:
-        """Return the names that an attribute lists, and the dimensions of the array."""
+        """Return the names in an attribute, and the dimensions of the array."""
         written = variable.attrs.get(attribute)
         if not isinstance(written, str):
             raise self.fault(variable, f"{attribute} {shown(written)} is not text", "list the dimensions, '' for none")
@@ -187,7 +195,7 @@ class ForeignFile:
         return self._stored[term.name]
 
     def read(self, variable: Variable, term: Variable) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the values of the variable of a term, and the mask of missing ones."""
+        """Return the values of the variable of a term, and their mask."""
         return self.encoding(variable, term).decode(self.stored(variable, term))
 
     def encoding(self, variable: Variable, term: Variable) -> Encoding:
@@ -198,7 +206,7 @@ class ForeignFile:
             raise self.fault(variable, str(error)) from error
 
     def master(self, variable: Variable) -> tuple[Encoding, tuple[Step, ...]]:
-        """Return the encoding of an aggregation variable, and the step that decodes its values.
+        """Return the encoding of an aggregation variable, and its decoding step.
 
         Before that step, fragments are unpacked, converted to its units and cast to its stored dtype. No step if it is trivial.
         """
@@ -206,8 +214,9 @@ class ForeignFile:
         return decoding, () if decoding.trivial else (Step(*units_of(variable), decoding.stored, decoding),)
 
     def check_own(self, variable: Variable, names: list[str], marks: tuple[str, ...]) -> None:
-        """Raise IndexFileError unless variables of the index exist and are not aggregations.
+        """Raise IndexFileError for invalid fragments in the index itself.
 
+        They must be variables that exist and are not aggregations.
         ``marks``: attributes of aggregation variables.
         """
         for name in names:
@@ -219,7 +228,10 @@ class ForeignFile:
                 raise self.fault(variable, what, "a fragment must hold values")
 
     def rewritten(self, made: Mapping[str, Variable], dropped: set[str]) -> Structure:
-        """Return the structure with ``made`` in place of the aggregation variables, without ``dropped``."""
+        """Return the structure with ordinary variables for the aggregations.
+
+        ``made``: these variables; ``dropped``: names of variables to leave out.
+        """
         kept = [made.get(v.name, v) for v in self.structure.variables if v.name not in dropped or v.name in made]
         names = {d for v in kept for d in v.dimensions}
         sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}
@@ -235,7 +247,10 @@ def units_of(variable: Variable) -> tuple[str | None, str | None]:
 def unresolved_template(
     shape: tuple[int, ...], dimensions: tuple[str, ...], decoding: Encoding, steps: tuple[Step, ...]
 ) -> Template:
-    """Return the template of a fragment that was not opened: as in the master, without units."""
+    """Return the template of a fragment that was not opened.
+
+    It is as in the master, but without units.
+    """
     plain = Encoding(decoding.dtype, decoding.dtype, decoding.dtype)
     forward = (True,) * len(shape)
     return Template(shape, dimensions, forward, None, None, plain, "unknown", steps=steps, declared=True, names=dimensions)
@@ -251,7 +266,7 @@ def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, 
 
 
 def shown(value: Any) -> str:
-    """Return a value of a file as text for a message: one line of limited length.
+    """Return a value as text for a message: one line of limited length.
 
     >>> shown("a" * 100)[-6:]
     'aaa...'

@@ -79,7 +79,10 @@ def is_legacy(variable: Variable) -> bool:
 
 
 def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
-    """Return the ``term: variable`` pairs of ``aggregated_data``; IndexFileError if invalid."""
+    """Return the ``term: variable`` pairs of ``aggregated_data``.
+
+    Raises IndexFileError if the attribute is invalid.
+    """
     written = variable.attrs.get("aggregated_data")
     words = written.split() if isinstance(written, str) else []
     keys, names = words[::2], words[1::2]
@@ -91,7 +94,10 @@ def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
 
 
 def term_variable(source: ForeignFile, variable: Variable, term: str, name: str) -> Variable:
-    """Return the variable of a term; IndexFileError if it is missing or an aggregation itself."""
+    """Return the variable of a term.
+
+    Raises IndexFileError if it is missing, or an aggregation itself.
+    """
     target = source.find(name, variable)
     if target is None:
         reason = dict(source.structure.skipped).get(name, "which does not exist")
@@ -102,7 +108,10 @@ def term_variable(source: ForeignFile, variable: Variable, term: str, name: str)
 
 
 def foreign(source: ForeignFile, aggregations: dict[str, tuple[Variable, Terms]]) -> ForeignArrays:
-    """Return the aggregation variables of a file; the variables of their terms are dropped."""
+    """Return the aggregation variables of a file.
+
+    The variables of their terms are dropped.
+    """
     made, matrices = {}, {}
     dropped: set[str] = set()
     for name, (variable, terms) in aggregations.items():
@@ -215,7 +224,7 @@ def _texts(
 
 
 def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """Return the file name of each fragment as written, and which fragments have one.
+    """Return the file name of each fragment, and which fragments have one.
 
     Of several copies, the first that exists is used.
     """
@@ -232,7 +241,10 @@ def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[n
 def _first_copies(
     source: ForeignFile, variable: Variable, names: np.ndarray, has_name: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first of (fragments, copies) that exists, else the first with a name."""
+    """Return the first copy of each fragment that exists.
+
+    If none exists, it is the first with a name. Arrays are (fragments, copies).
+    """
     any_name = np.asarray(has_name.any(axis=1))
     distinct, number = np.unique(names, return_inverse=True)
     several = has_name.sum(axis=1) > 1
@@ -286,14 +298,20 @@ def _references(
 
 
 def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts of a column in order of first use, and their numbers."""
+    """Return the distinct texts of a column, and their numbers.
+
+    They are in the order of first use.
+    """
     numbers: dict[str, int] = {}
     column = [numbers.setdefault(text, len(numbers)) for text in texts.tolist()]
     return list(numbers), np.array(column, np.int64)
 
 
 def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
-    """Return an unresolved template for each shape of fragments, and the number of each row's."""
+    """Return an unresolved template for each shape of fragments.
+
+    The second item is the number of the template of each row.
+    """
     code = np.zeros(1, np.int64)
     lengths = []
     for sizes in layout.sizes:
