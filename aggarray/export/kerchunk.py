@@ -131,8 +131,7 @@ def _stored_refs(array: MasterArray) -> Refs:
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
     """Raise AggregationError for filters that numcodecs does not decode.
 
-    Their order matters:
-    numcodecs shuffles whole elements only; HDF5 leaves the bytes of an incomplete last element in place.
+    The order matters: numcodecs shuffles whole elements only, HDF5 leaves the bytes of an incomplete last element in place.
     """
     first = layout.pieces[0]
     size: int | None = math.prod(first.table.chunk) * first.table.dtype.itemsize
@@ -143,8 +142,8 @@ def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
         if step.name == "shuffle" and (size is None or size % int(step.parameters[0])):
             before = ", ".join(f.name for f in layout.filters[:position]) or "no filter"
             what = f"shuffle of elements of {step.parameters[0]} bytes after {before}"
-            left = "a varying number of" if size is None else size
-            refuse(array, first, f"{what}, which leaves {left} bytes (numcodecs shuffles whole elements only)")
+            length = "a varying number of" if size is None else size
+            refuse(array, first, f"{what}, which gives {length} bytes (numcodecs shuffles whole elements only)")
         size = None if size is None else codecs()[step.name].grown(size, step.parameters)
 
 

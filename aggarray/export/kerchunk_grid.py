@@ -83,22 +83,22 @@ def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[i
     Each is a position in the master's grid, its number in the table, offset and size.
     Offset and size 0 mean the whole file. Chunks of the table are cut if those of the layout are smaller.
     """
-    chunk, own, table = layout.chunk, piece.sides, piece.table
-    grid = grid_of(piece.sizes, own)
+    chunk, sides, table = layout.chunk, piece.sides, piece.table
+    grid = grid_of(piece.sizes, sides)
     strides = [math.prod(grid[d + 1 :]) for d in range(len(grid))]
-    inner_strides = [math.prod(own[d + 1 :]) for d in range(len(own))]
-    cut = chunk != own
+    inner_strides = [math.prod(sides[d + 1 :]) for d in range(len(sides))]
+    cut = chunk != sides
     size = math.prod(chunk) * table.dtype.itemsize
     counts = [-(-n // c) for n, c in zip(piece.shape, chunk, strict=True)]
     for step in product(*map(range, counts)):
         origin = [s + i * c for s, i, c in zip(piece.start, step, chunk, strict=True)]
-        number = sum(o // side * stride for o, side, stride in zip(origin, own, strides, strict=True))
+        number = sum(o // side * stride for o, side, stride in zip(origin, sides, strides, strict=True))
         offset = int(table.offsets[number])
         if offset < 0:
             continue
         position = tuple(a // c + i for a, c, i in zip(piece.at, chunk, step, strict=True))
         if cut:
-            skipped = sum(o % side * w for o, side, w in zip(origin, own, inner_strides, strict=True))
+            skipped = sum(o % side * w for o, side, w in zip(origin, sides, inner_strides, strict=True))
             yield position, number, offset + skipped * table.dtype.itemsize, size
         else:
             yield position, number, offset, int(table.sizes[number])
@@ -129,12 +129,12 @@ def _pieces(array: MasterArray) -> Iterator[GridPiece]:
         table = gathered.get((uri, variable))
         if table is None or table.names is not None:
             try:
-                found = find_chunk_index(references, row, access)
+                index = find_chunk_index(references, row, access)
             except AggarrayError as error:
                 raise_named(error, uri, variable)
-            if found is None:
+            if index is None:
                 refuse(array, bare, "a codec or storage layout that only its library reads")
-            table = found[0]
+            table = index[0]
         part = dict(zip(template.dimensions, part_of(matrix, cell, template), strict=True))
         yield _with_part(array, bare._replace(table=table), part)
 
@@ -246,7 +246,7 @@ def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[Gri
 def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
     """Return the largest chunk that divides all pieces and their chunks.
 
-    It is a contiguous range of bytes.
+    Each chunk is a contiguous range of bytes in its file.
     """
     columns = zip(*((p.at, p.start, p.shape, p.sides) for p in pieces), strict=True)
     common = [[math.gcd(*numbers) for numbers in zip(*rows, strict=True)] for rows in columns]
@@ -269,20 +269,20 @@ def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
         declared = encoding.stored.type(np.nan)
     if declared is not None:
         declared = np.asarray(declared).view(encoding.stored)[()]
-    stated = bool(encoding.missing) or encoding.missing_nan
+    needed = bool(encoding.missing) or encoding.missing_nan
     if (array._matrix.refs < 0).any():
         if declared is None:
             what = "no kerchunk references: some of its partitions are missing, and no stored value means missing"
             raise AggregationError(what, variable=array.name, hint=_HINT)
-        stated = True
+        needed = True
     for piece in pieces:
         if len(piece.table.offsets) and (piece.table.offsets < 0).any():
             if not _same(piece.table.fill, declared):
                 refuse(array, piece, f"chunks that are not stored are {piece.table.fill}, but {declared} means missing")
-            stated = True
+            needed = True
         # Missing chunks of a store are found only when references are made: see `check_missing_pieces`.
-        stated = stated or (piece.table.names is not None and _same(piece.table.fill, declared))
-    return declared if stated else None
+        needed = needed or (piece.table.names is not None and _same(piece.table.fill, declared))
+    return declared if needed else None
 
 
 def check_missing_pieces(array: MasterArray, layout: ChunkGrid, piece: GridPiece) -> None:

@@ -149,7 +149,7 @@ def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any
         if structure.stamp is not None:
             encoder.stamps[code] = structure.stamp
     encoded_others = [encoder.array(a) for a in contents.others]
-    named = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
+    file_codes = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
     stamps = np.full((len(encoder.files), 3), -1, np.int64)
     if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
         # Files that were not scanned: their present state.
@@ -166,7 +166,7 @@ def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any
         **({"geometries": encoder.geometries} if encoder.geometries else {}),
         "stamps": [encoder.writer.column(c) for c in stamps.T],
         "details": contents.details,
-        "named": encoder.writer.column(np.array(named, np.int64)),
+        "named": encoder.writer.column(np.array(file_codes, np.int64)),
     }
     if contents.chunk_table:
         chunk_indexes = gather_chunk_indexes(_tables(contents.arrays))
@@ -207,7 +207,7 @@ def _load(path: str, how: Opening) -> LoadedIndex:
             decoder.tables = StoredChunkIndexes(reader, document["chunks"], files, decoder.stamps)
         arrays = tuple(map(decoder.array, document["arrays"]))
         details, generation = document["details"], reader.generation
-        named = [files[i] for i in reader.column(document["named"]).tolist()]
+        named_files = [files[i] for i in reader.column(document["named"]).tolist()]
     if generation is None or not isinstance(details, dict):
         raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
@@ -221,7 +221,7 @@ def _load(path: str, how: Opening) -> LoadedIndex:
         with later.opened(), later.index_errors():
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
-    return LoadedIndex(arrays, details, named, generation, structures, others)
+    return LoadedIndex(arrays, details, named_files, generation, structures, others)
 
 
 def find_convention(structure: Structure) -> Convention | None:

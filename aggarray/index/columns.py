@@ -63,17 +63,17 @@ def unplain(encoded: Any) -> Any:
     """Return the value that `plain` encoded."""
     if not isinstance(encoded, dict):
         return encoded
-    ((kind, content),) = encoded.items()
-    if kind == "mapping":
+    ((tag, content),) = encoded.items()
+    if tag == "mapping":
         return {k: unplain(v) for k, v in content}
-    if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(unplain(v) for v in content)
-    if kind == "texts":
+    if tag in ("tuple", "list"):
+        return (tuple if tag == "tuple" else list)(unplain(v) for v in content)
+    if tag == "texts":
         return np.array(content[1], np.dtypes.StringDType()).reshape(content[0])
-    if kind == "bytes":
+    if tag == "bytes":
         dtype, shape, data = content
         return np.frombuffer(bytes.fromhex(data), _dtype(dtype, _ATTRIBUTE_KINDS)).reshape(shape)[()]
-    return np.array(content, _dtype(kind))[()]
+    return np.array(content, _dtype(tag))[()]
 
 
 def _dtype(text: str, kinds: str = "biufcmM") -> np.dtype[Any]:

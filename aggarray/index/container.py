@@ -152,7 +152,7 @@ class Container:
             names[dimension] = name
             if new:
                 self.dataset.createDimension(name, size)
-        made = {}
+        variables = {}
         for name, key in keys.items():
             coordinate = array.coords[name]
             dimensions = tuple(names[d] for d in coordinate.dimensions)
@@ -164,8 +164,8 @@ class Container:
                 names[name] = variable
             if new:
                 write = self._valued if self._by_value(coordinate) else self.aggregated
-                made[name] = write(coordinate, variable, dimensions)
-        for name, variable in made.items():
+                variables[name] = write(coordinate, variable, dimensions)
+        for name, variable in variables.items():
             variable.setncatts(attributes_of(array.coords[name], names))
         return names
 
@@ -199,22 +199,22 @@ class Container:
 
     def variable(self, name: str, dtype: Any, dimensions: Sequence[str], fill: Any = None) -> Any:
         """Create a netCDF4 variable whose values are written unchanged."""
-        made = self.dataset.createVariable(name, str if dtype.kind in "TO" else dtype, tuple(dimensions), fill_value=fill)
-        made.set_auto_maskandscale(False)
-        return made
+        created = self.dataset.createVariable(name, str if dtype.kind in "TO" else dtype, tuple(dimensions), fill_value=fill)
+        created.set_auto_maskandscale(False)
+        return created
 
     def _valued(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
         """Write a variable by value."""
         values, mask = array._values_and_mask()
-        made = self.variable(
+        variable = self.variable(
             name,
             array.dtype,
             dimensions,
             array.fill_value if mask is not None and mask.any() and array.dtype.kind != "T" else None,
         )
         values = values.astype(object) if array.dtype.kind == "T" else values
-        made[...] = values if values.ndim else values.item()
-        return made
+        variable[...] = values if values.ndim else values.item()
+        return variable
 
 
 def _is_coordinate_variable(coordinate: MasterArray | None, name: str) -> bool:

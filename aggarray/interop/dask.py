@@ -56,19 +56,19 @@ def chunked(array: Any, chunks: Any = None) -> Chunks:
     ``chunks``: None for the partitions, else as dask takes them, by name or number of the dimension. Raises SelectionError
     for chunks that are invalid.
     """
-    own = partition_chunks(array)
+    partitions = partition_chunks(array)
     _check_sizes(chunks)
     if chunks is None:
-        return own
+        return partitions
     if isinstance(chunks, Mapping):
         unknown = [d for d in chunks if d not in array.dimensions and d not in range(array.ndim)]
         if unknown:
             hint = f"the array has {', '.join(array.dimensions)}"
             raise SelectionError(f"chunks={chunks!r}: no dimension {unknown[0]!r}", hint=hint)
         by_axis = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
-        chunks = tuple(own[axis] if by_axis.get(axis) is None else by_axis[axis] for axis in range(array.ndim))
+        chunks = tuple(partitions[axis] if by_axis.get(axis) is None else by_axis[axis] for axis in range(array.ndim))
     try:
-        sizes_by_axis = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=own)
+        sizes_by_axis = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=partitions)
     except (ValueError, TypeError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}") from error

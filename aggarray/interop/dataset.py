@@ -107,32 +107,32 @@ def alone(array: Any) -> DatasetGroup:
     return group
 
 
-def _with_common_attributes(one: Any, other: Any) -> Any:
+def _with_common_attributes(array: Any, other: Any) -> Any:
     """Return the first of two equal arrays with their common attributes."""
-    if one is other:
-        return one
-    attrs = common_attributes([one.attrs, other.attrs])
-    return one if len(attrs) == len(one.attrs) else replace(one, attrs=attrs)
+    if array is other:
+        return array
+    attrs = common_attributes([array.attrs, other.attrs])
+    return array if len(attrs) == len(array.attrs) else replace(array, attrs=attrs)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(array: Any, other: Any) -> bool:
     """Return whether two arrays have equal metadata and values.
 
     The metadata are dimensions, shape, dtype, units and calendar.
     Values are read only if the files differ.
     """
-    if one is other:
+    if array is other:
         return True
-    if any(getattr(one, key) != getattr(other, key) for key in ("dimensions", "shape", "dtype", "units", "calendar")):
+    if any(getattr(array, key) != getattr(other, key) for key in ("dimensions", "shape", "dtype", "units", "calendar")):
         return False
-    if one._known is None and other._known is None and fingerprint(one) == fingerprint(other):
+    if array._known is None and other._known is None and fingerprint(array) == fingerprint(other):
         return True
-    return equal(one.read(), other.read())
+    return equal(array.read(), other.read())
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(value: Any, other: Any) -> bool:
     """Return whether two values are equal; NaN equals NaN."""
-    first, second = np.asarray(one), np.asarray(other)
+    first, second = np.asarray(value), np.asarray(other)
     if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
         return False
     return np.array_equal(first, second, equal_nan=first.dtype.kind in "fcmM")

@@ -29,8 +29,8 @@ _KINDS = {".zarr": zarr_store.KINDS, ".nc": netcdf_file.KINDS, ".nc4": netcdf_fi
 class Extracted:
     """Result of `extract`.
 
-    ``variables``: their names, coordinates included; ``nbytes``: of their values;
-    ``resumed``: bytes of values that an earlier run had written; ``unchanged``: the result was up to date, nothing was written.
+    ``variables``: names, coordinates included; ``nbytes``: bytes of all values; ``resumed``: bytes that an earlier run had
+    written; ``unchanged``: the result was up to date, nothing was written.
     """
 
     path: str

@@ -118,8 +118,8 @@ def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLay
     """
     layout = ExtractLayout()
     container = _LayoutContainer(layout, kinds)
-    stated = {str(a.file_attrs.get("Conventions")) for a in arrays}
-    container.conventions = stated.pop() if len(stated) == 1 and stated != {"None"} else "CF-1.8"
+    conventions = {str(a.file_attrs.get("Conventions")) for a in arrays}
+    container.conventions = conventions.pop() if len(conventions) == 1 and conventions != {"None"} else "CF-1.8"
     left_out = container.write_all(arrays)
     if left_out:
         names = "; ".join(f"{name.removesuffix(',')}: {reason}" for name, reason in left_out[:3])

@@ -113,12 +113,12 @@ def _optional_filters(block: bytes, size: int) -> bytes:
     flags, width = block[5], 1 << (block[5] & 3)
     start = 6 + (16 if flags & 32 else 0) + (4 if flags & 16 else 0) + width
     end = start + int.from_bytes(block[start - width : start], "little")
-    header, stated = block[:end], _filter_message(_OPTIONAL, _OPTIONAL, size)
+    header, message = block[:end], _filter_message(_OPTIONAL, _OPTIONAL, size)
     others = [_filter_message(*flags, size) for flags in ((0, 0), (0, _OPTIONAL), (_OPTIONAL, 0))]
     if block[:5] != b"OHDR\2" or sum(map(header.count, others)) != 1:
         return b""
     for other in others:
-        header = header.replace(other, stated)
+        header = header.replace(other, message)
     return header + int(jenkins_lookup3(header)).to_bytes(4, "little")
 
 

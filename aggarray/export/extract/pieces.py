@@ -28,8 +28,7 @@ Position = tuple[int, ...]
 class Pieces:
     """Chunks of variables as files, with the names of Zarr version 3.
 
-    ``folder``: where they are;
-    ``spare``: an empty folder of the same file system, for files that are not complete.
+    ``folder``: that of the files; ``spare``: an empty folder of the same file system, for files that are not complete.
     """
 
     def __init__(self, folder: str, spare: str, encode: Encode) -> None:

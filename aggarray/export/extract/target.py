@@ -134,8 +134,8 @@ class ExtractTarget:
         except OSError as error:
             if error.strerror is None or isinstance(error, AggregationError):
                 raise
-            named = error.filename if isinstance(error.filename, str) else ""
-            where = named if named.startswith(self.part) else self.path
+            filename = error.filename if isinstance(error.filename, str) else ""
+            where = filename if filename.startswith(self.part) else self.path
             hint = "make space or change the permissions, and run it again: it resumes here"
             raise AggregationError(f"cannot be written: {error.strerror}", path=where, hint=hint) from error
 
@@ -208,7 +208,7 @@ def check_not_source(path: str, sources: Iterable[str]) -> None:
     A result that encloses a source is an error too.
     A hard link to a source counts as the same file. A result inside a source folder is an error too.
     """
-    own = {os.path.abspath(path), os.path.realpath(path)}
+    targets = {os.path.abspath(path), os.path.realpath(path)}
     state = os.stat(path) if os.path.isfile(path) else None
     for source in map(carrier, sources):
         if "://" in source:
@@ -216,7 +216,7 @@ def check_not_source(path: str, sources: Iterable[str]) -> None:
         # promise: extract-hard-link-source
         if state is not None and os.path.exists(source) and os.path.samestat(os.stat(source), state):
             raise AggregationError("is read itself", path=path, hint=_OTHER_NAME)
-        for origin, target in product({os.path.abspath(source), os.path.realpath(source)}, own):
+        for origin, target in product({os.path.abspath(source), os.path.realpath(source)}, targets):
             if origin == target:
                 raise AggregationError("is read itself", path=path, hint=_OTHER_NAME)
             if origin.startswith(f"{target}/"):

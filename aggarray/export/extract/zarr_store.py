@@ -31,7 +31,7 @@ def encode(values: np.ndarray) -> bytes:
 def _checked(packed: bytes) -> bytes:
     """Return a chunk with its checksum.
 
-    zstd stores values that hardly compress without protection.
+    Blosc stores values that hardly compress as they are, so that nothing else reveals damage to them.
     """
     import google_crc32c  # zarr-python needs it too
 

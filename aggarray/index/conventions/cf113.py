@@ -19,7 +19,7 @@ class _CF113:
     name = "CF-1.13"
 
     def recognises(self, structure: Structure) -> bool:
-        """Return whether a file has aggregation variables of CF-1.13 only."""
+        """Return whether a file has aggregation variables, all of CF-1.13."""
         variables = _aggregations(structure)
         return bool(variables) and not any(map(is_legacy, variables))
 

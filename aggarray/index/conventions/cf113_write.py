@@ -89,15 +89,15 @@ class CF113(Container):
         """Write a scalar aggregation variable, and those of its terms."""
         absent = bool((array._matrix.refs < 0).all())
         fill = array.dtype.type(_NETCDF_FILL) if array.dtype.kind == "f" else array.fill_value
-        own = _own_missing(array._matrix)
-        fill = fill if own is None or absent else own
+        own_fill = _own_missing(array._matrix)
+        fill = fill if own_fill is None or absent else own_fill
         missing = array.dtype.kind in "iu" and any(t.encoding.may_miss for t in array._matrix.references.templates)
-        declared = absent or own is not None or missing
-        made = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
-        made.aggregated_dimensions = " ".join(dimensions)
+        declared = absent or own_fill is not None or missing
+        variable = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
+        variable.aggregated_dimensions = " ".join(dimensions)
         terms = self._unique(array, name, fill) if absent else self._located(array, name)
-        made.aggregated_data = " ".join(f"{t}: {v}" for t, v in {"map": self._map(array._matrix, name), **terms}.items())
-        return made
+        variable.aggregated_data = " ".join(f"{t}: {v}" for t, v in {"map": self._map(array._matrix, name), **terms}.items())
+        return variable
 
     def _cells(self, matrix: Matrix) -> list[str]:
         return self._sizes("fragments", matrix.cells)
@@ -139,8 +139,8 @@ class CF113(Container):
             return self._table(f"{name}_map", [], np.array(1, np.int32))
         dtype = np.dtype(np.int32 if max(int(e[-1]) for e in matrix.edges) < 2**31 else np.int64)
         rows = np.full((len(sizes), max(map(len, sizes))), -1, dtype)
-        for row, own in zip(rows, sizes, strict=True):
-            row[: len(own)] = own
+        for row, lengths in zip(rows, sizes, strict=True):
+            row[: len(lengths)] = lengths
         return self._table(f"{name}_map", self._sizes("map", rows.shape), rows, dtype.type(-1))
 
     def _table(self, preferred: str, dimensions: Sequence[str], values: np.ndarray, fill: Any = None) -> str:

@@ -56,14 +56,14 @@ class _CFA04:
         Raises IndexFileError with the variable and the invalid value.
         """
         source = ForeignFile(structure, values, path_map)
-        made, matrices = {}, {}
+        variables, matrices = {}, {}
         for variable in filter(_is_aggregation, structure.variables):
             matrix = _VariableReader(source, variable).matrix()
             plain = ordinary(variable, matrix.dimensions, matrix.shape, _OWN)
             attrs = {k: v for k, v in plain.attrs.items() if not (k == "cf_role" and text_attribute(v) in _ROLES)}
-            made[variable.name], matrices[variable.name] = replace(plain, attrs=attrs), matrix
+            variables[variable.name], matrices[variable.name] = replace(plain, attrs=attrs), matrix
         private = {v.name for v in structure.variables if text_attribute(v.attrs.get("cf_role")) in _PRIVATE}
-        return ForeignArrays(source.rewritten(made, private), matrices)
+        return ForeignArrays(source.rewritten(variables, private), matrices)
 
 
 def _is_aggregation(variable: Variable) -> bool:
@@ -147,13 +147,13 @@ class _VariableReader:
     def _references(self, columns: _Columns, boxes: np.ndarray) -> References:
         builder = ReferenceBuilder()
         lengths = (boxes[:, :, 1] - boxes[:, :, 0]).tolist()
-        for number, (own, shape) in enumerate(columns.layouts):
+        for number, (dimensions, shape) in enumerate(columns.layouts):
             partition = self.json["Partitions"][number]
             if shape is None:
                 # Without a shape the sub-array has the shape of its location.
                 sizes = dict(zip(self.dimensions, lengths[number], strict=True))
-                shape = [sizes.get(d, 1) for d in own]
-            template = self._template((tuple(shape), own), partition, number)
+                shape = [sizes.get(d, 1) for d in dimensions]
+            template = self._template((tuple(shape), dimensions), partition, number)
             builder.add(template, *self._source_of(self._object(partition, "subarray", "data"), number))
         return builder.build()
 
@@ -196,39 +196,43 @@ class _VariableReader:
 
     def _add(self, columns: _Columns, partition: dict[str, Any], number: int) -> None:
         sub = self._object(partition, "subarray", "data")
-        named = self._list(partition, "pdimensions", number=number)
-        own = tuple(self.dimensions) if named is None else tuple(self.names.get(str(n), str(n)) for n in named)
+        pdimensions = self._list(partition, "pdimensions", number=number)
+        dimensions = (
+            tuple(self.dimensions) if pdimensions is None else tuple(self.names.get(str(n), str(n)) for n in pdimensions)
+        )
         shape = self._integers(sub, "shape", "pshape", number=number)
-        if len(set(own)) < len(own):
-            raise self.fault(f"pdimensions {shown(named)} repeat a dimension", number, "name each dimension once")
-        if shape is not None and (len(shape) != len(own) or min(shape, default=0) < 0):
-            what = f"sub-array of shape {shown(shape)} does not match the dimensions {own}"
+        if len(set(dimensions)) < len(dimensions):
+            raise self.fault(f"pdimensions {shown(pdimensions)} repeat a dimension", number, "name each dimension once")
+        if shape is not None and (len(shape) != len(dimensions) or min(shape, default=0) < 0):
+            what = f"sub-array of shape {shown(shape)} does not match the dimensions {dimensions}"
             raise self.fault(what, number, "give pdimensions")
-        part = self._part(partition.get("part"), own, shape, number)
-        extents = {d: _length(p) for d, p in part.items()} or dict(zip(own, shape or (), strict=False))
-        wrong = [d for d in own if d not in self.dimensions and extents.get(d, 1) != 1]
+        part = self._part(partition.get("part"), dimensions, shape, number)
+        extents = {d: _length(p) for d, p in part.items()} or dict(zip(dimensions, shape or (), strict=False))
+        wrong = [d for d in dimensions if d not in self.dimensions and extents.get(d, 1) != 1]
         if wrong:
             what = f"pdimensions {shown(wrong)} are not dimensions of the array"
             raise self.fault(what, number, "only dimensions of size 1 may be added")
-        expected = [-1 if shape is None and d in own else extents.get(d, 1) for d in self.dimensions]
+        expected = [-1 if shape is None and d in dimensions else extents.get(d, 1) for d in self.dimensions]
         box = self._location(partition, expected, number)
         columns.boxes.append(box)
         columns.extents.append(expected)
         columns.parts.append(part)
-        columns.layouts.append((own, shape))
+        columns.layouts.append((dimensions, shape))
 
-    def _part(self, written: Any, own: tuple[str, ...], shape: Any, number: int) -> dict[str, slice | np.ndarray]:
+    def _part(self, written: Any, dimensions: tuple[str, ...], shape: Any, number: int) -> dict[str, slice | np.ndarray]:
         """Return the part of a sub-array by dimension, empty for all of it."""
         try:
             part = parse_part(written)
-            if part and (shape is None or len(part) != len(own)):
-                raise PartError("does not match the sub-array", f"give one item for each of {own}, and the sub-array's shape")
+            if part and (shape is None or len(part) != len(dimensions)):
+                raise PartError(
+                    "does not match the sub-array", f"give one item for each of {dimensions}, and the sub-array's shape"
+                )
             for indices, size in zip(part, shape or (), strict=False):
                 if _length(indices) and (indices.stop if isinstance(indices, slice) else int(indices[-1]) + 1) > size:
                     raise PartError(f"is out of range for the sub-array's shape {shown(shape)}")
         except PartError as error:
             raise self.fault(f"part {shown(written)} {error}", number, error.hint) from error
-        return dict(zip(own, part, strict=False))
+        return dict(zip(dimensions, part, strict=False))
 
     def _location(self, partition: dict[str, Any], expected: list[int], number: int) -> list[list[int]]:
         location = self._list(partition, "location", number=number)
@@ -275,7 +279,7 @@ class _VariableReader:
 
     def _template(self, layout: tuple[tuple[int, ...], tuple[str, ...]], partition: dict[str, Any], number: int) -> Template:
         """Return the template of a sub-array, one object for equal ones."""
-        shape, own = layout
+        shape, dimensions = layout
         units, calendar = (
             next((partition[k] for k in keys if isinstance(partition.get(k), str) and partition[k].strip()), None)
             for keys in (("punits", "units"), ("pcalendar", "calendar"))
@@ -285,14 +289,14 @@ class _VariableReader:
         reversed_ |= {
             d for d, f in self._object(partition, "pdirections").items() if bool(f) != bool(self.forward.get(d, True))
         }
-        if not reversed_ <= set(own):
+        if not reversed_ <= set(dimensions):
             what = f"reverse {shown(sorted(reversed_))} names other dimensions than the sub-array's"
-            raise self.fault(what, number, f"name dimensions of {own}")
-        key = (shape, own, frozenset(reversed_), units, calendar)
+            raise self.fault(what, number, f"name dimensions of {dimensions}")
+        key = (shape, dimensions, frozenset(reversed_), units, calendar)
         if key not in self._templates:
             calendar = normal_calendar(units, calendar or units_of(self.variable)[1])
-            forward = tuple(d not in reversed_ for d in own)
-            unresolved = unresolved_template(shape, own, self.decoding, self.steps)
+            forward = tuple(d not in reversed_ for d in dimensions)
+            unresolved = unresolved_template(shape, dimensions, self.decoding, self.steps)
             self._templates[key] = replace(unresolved, directions=forward, units=units, calendar=calendar)
         return self._templates[key]
 

@@ -73,8 +73,8 @@ def _variable(array: MasterArray, folder: str | None) -> ScalarVariable:
     attrs |= {k: v for k, v in (("units", array.units), ("calendar", array.calendar)) if v is not None}
     if array.dtype.kind in "iu" and array.fill_value != default_fill(array.dtype):
         attrs["_FillValue"] = array.dtype.type(array.fill_value)
-    own = {"cf_role": "cfa_variable", "cfa_dimensions": " ".join(array.dimensions), "cfa_array": json.dumps(text)}
-    return ScalarVariable(str(array.name), array.dtype, {**attrs, **own})
+    aggregation = {"cf_role": "cfa_variable", "cfa_dimensions": " ".join(array.dimensions), "cfa_array": json.dumps(text)}
+    return ScalarVariable(str(array.name), array.dtype, {**attrs, **aggregation})
 
 
 def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
@@ -162,6 +162,6 @@ class CFA04(Container):
         names = dict(zip(array.dimensions, dimensions, strict=True))
         written = _variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
         attrs = dict(written.attrs)
-        made = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
-        made.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})
-        return made
+        variable = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
+        variable.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})
+        return variable

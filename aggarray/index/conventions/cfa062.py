@@ -38,9 +38,9 @@ def _terms(source: ForeignFile, variable: Variable) -> Terms:
     if roles["map"] not in names or len(names) < len(written):
         hint = "give location, file and address, or location and value, each once"
         raise source.fault(variable, f"aggregated_data has the terms {shown(list(written))}", hint)
-    found = {term: source.find(name, variable) for term, name in names.items()}
+    variables = {term: source.find(name, variable) for term, name in names.items()}
     used = {r: term_variable(source, variable, term, names[term]) for r, term in roles.items() if term in names}
-    others = tuple(v for term, v in found.items() if v is not None and term not in roles.values())
+    others = tuple(v for term, v in variables.items() if v is not None and term not in roles.values())
     terms = (used["map"], used.get("uris"), used.get("identifiers"), used.get("unique_values"))
     return Terms(*terms, loose=True, others=others)
 

@@ -92,9 +92,9 @@ def array_of_matrix(array: MasterArray, matrix: Matrix) -> MasterArray:
     for axis, forward in enumerate(array.directions):
         if forward != matrix.directions[axis]:
             matrix = relabel(matrix, axis)
-    own, references = array._matrix.references.templates[0].last_step, matrix.references
-    if own != array._step:  # bounds in other units than their coordinate
-        steps = [replace(t, steps=(*t.steps, own)) for t in references.templates]
+    step, references = array._matrix.references.templates[0].last_step, matrix.references
+    if step != array._step:  # bounds in other units than their coordinate
+        steps = [replace(t, steps=(*t.steps, step)) for t in references.templates]
         matrix = replace(matrix, references=references.with_templates(steps))
     return replace(array, _matrix=matrix, _known=None)
 
@@ -256,12 +256,12 @@ def unresolved_template(
     return Template(shape, dimensions, forward, None, None, plain, "unknown", steps=steps, declared=True, names=dimensions)
 
 
-def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, ...], own: tuple[str, ...]) -> Variable:
+def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, ...], prefixes: tuple[str, ...]) -> Variable:
     """Return an aggregation variable as an ordinary one.
 
-    Attributes that begin with a prefix of ``own`` are left out.
+    Attributes that begin with one of ``prefixes`` are left out.
     """
-    attrs = {k: v for k, v in variable.attrs.items() if not k.startswith(own)}
+    attrs = {k: v for k, v in variable.attrs.items() if not k.startswith(prefixes)}
     return replace(variable, dimensions=dimensions, shape=shape, attrs=attrs, values=None)
 
 

@@ -112,14 +112,14 @@ def foreign(source: ForeignFile, aggregations: dict[str, tuple[Variable, Terms]]
 
     The variables of their terms are dropped.
     """
-    made, matrices = {}, {}
+    variables, matrices = {}, {}
     dropped: set[str] = set()
     for name, (variable, terms) in aggregations.items():
         layout = _layout(source, variable, terms.map)
         matrices[name] = _matrix(source, layout, terms)
-        made[name] = ordinary(variable, layout.dimensions, matrices[name].shape, _OWN)
+        variables[name] = ordinary(variable, layout.dimensions, matrices[name].shape, _OWN)
         dropped.update(terms.served())
-    return ForeignArrays(source.rewritten(made, dropped), matrices)
+    return ForeignArrays(source.rewritten(variables, dropped), matrices)
 
 
 def _layout(source: ForeignFile, variable: Variable, map_variable: Variable) -> _FragmentLayout:
@@ -281,16 +281,16 @@ def _references(
     ``columns``: file names, which of them exist, variable names.
     """
     uris, has_uri, names = columns
-    variable, own = layout.variable, source.structure.uri
+    variable, index_path = layout.variable, source.structure.uri
     distinct, uri = _distinct(np.where(has_uri, uris, "")[rows])
     resolved = iter(source.resolve_all(variable, [u for u in distinct if u]))
-    paths = [next(resolved) if u else own for u in distinct]
+    paths = [next(resolved) if u else index_path for u in distinct]
     if names.ndim:
         distinct_names, name = _distinct(names[rows])
     else:
         distinct_names, name = names.reshape(1).tolist(), np.zeros(len(rows), np.int64)
     variables = [n.removeprefix("/") for n in distinct_names]
-    inside = np.array([p == own for p in paths], bool)[uri]
+    inside = np.array([p == index_path for p in paths], bool)[uri]
     source.check_own(variable, [variables[i] for i in np.unique(name[inside]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
     codes = [column.astype(np.int32) for column in (uri, name, template)]
@@ -338,8 +338,8 @@ def _unique_values(source: ForeignFile, layout: _FragmentLayout, term: Variable)
     values = source.stored(variable, term).reshape(cells)
     values.flags.writeable = False
     forward = (True,) * len(cells)
-    own = source.encoding(variable, term)
-    template = Template(cells, layout.dimensions, forward, *units_of(variable), own, steps=layout.steps)
+    encoding = source.encoding(variable, term)
+    template = Template(cells, layout.dimensions, forward, *units_of(variable), encoding, steps=layout.steps)
     count = prod(cells)
     first = np.zeros(1, np.int32)
     references = References((), (), (template,), (values,), first - 1, first, first)
