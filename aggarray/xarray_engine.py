@@ -1,4 +1,4 @@
-"""How does xarray open files and indexes by aggarray? By the engine ``aggarray``, which xarray finds among its entry points.
+"""The xarray engine ``aggarray``, registered as an entry point.
 
 ``xarray.open_dataset("archive.nca", engine="aggarray")``: a path, a glob, a folder, a list of these, or an index.
 """
@@ -19,75 +19,93 @@ from aggarray.interop.xarray_store import DECODERS, dataset_of
 from aggarray.opening.sources import open as open_source
 from aggarray.scan.discovery import Source
 
-#: What the engine takes beside what decoding does: see `aggarray.open`; ``select``: attributes that arrays must have;
-#: ``group``: which dataset of several.
+#: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have.
 OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
 
 
 class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
-    """Opens many files, or an index of them, as one lazy dataset, or as a tree where arrays do not share a grid."""
+    """Opens many files, or an index of them, as one lazy dataset.
+
+    Arrays that do not share a grid are a tree.
+    """
 
     description = "Open many netCDF, HDF5 and Zarr files, or an index of them, as one dataset"
     open_dataset_parameters = ("filename_or_obj", *DECODERS, "group", *OPTIONS)
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Tell whether this is an index: of aggarray, or a CF aggregation file of another program; never plain data."""
+        """Return whether this is an index of aggarray or a CF aggregation file.
+
+        False for plain data.
+        """
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
         try:
             path = local_path(filename_or_obj)
             if not os.path.exists(path):
                 return False
-            return index.stored_generation(path) is not None or index.kind_of(scan(path)) is not None
+            return index.stored_generation(path) is not None or index.find_convention(scan(path)) is not None
         except AggarrayError:
             return False
 
-    def open_dataset(self, filename_or_obj: Source, *, group: str | None = None, **given: Any) -> Dataset:
+    def open_dataset(self, filename_or_obj: Source, *, group: str | None = None, **options: Any) -> Dataset:
         """Return the one dataset of a source.
 
-        ``given``: how to decode, as `xarray.open_dataset` says; ``select``, a mapping of attributes that the arrays must
+        ``options``: how to decode, as for `xarray.open_dataset`; ``select``, a mapping of attributes that the arrays must
         have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
         storage_options.
-        ``group``: the path of one of several datasets. AggregationError names the datasets where there are several.
+        ``group``: the path of one of several datasets. Raises AggregationError that lists the datasets if there are several.
         """
-        decoders, groups = _opened(filename_or_obj, given)
+        decoders, groups = _open_groups(filename_or_obj, options)
         if group is None and len(groups) > 1:
-            raise AggregationError(_several(filename_or_obj, groups))
+            raise _several_datasets(filename_or_obj, groups)
         return dataset_of(_group(groups, group or next(iter(groups))), **decoders)
 
-    def open_groups_as_dict(self, filename_or_obj: Source, *, group: str | None = None, **given: Any) -> dict[str, Dataset]:
-        """Return all datasets of a source, or that of one group, by their path; arguments as of `open_dataset`."""
-        decoders, groups = _opened(filename_or_obj, given)
-        chosen = groups if group is None else {ROOT: _group(groups, group)}
-        return {path: dataset_of(one, **decoders) for path, one in chosen.items()}
+    def open_groups_as_dict(self, filename_or_obj: Source, *, group: str | None = None, **options: Any) -> dict[str, Dataset]:
+        """Return the datasets of a source by path, all or that of one group.
 
-    def open_datatree(self, filename_or_obj: Source, **given: Any) -> DataTree:
-        """Return all datasets of a source as a tree; arguments as of `open_dataset`."""
-        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **given))
+        Arguments: as for `open_dataset`.
+        """
+        decoders, groups = _open_groups(filename_or_obj, options)
+        selected = groups if group is None else {ROOT: _group(groups, group)}
+        return {path: dataset_of(member, **decoders) for path, member in selected.items()}
+
+    def open_datatree(self, filename_or_obj: Source, **options: Any) -> DataTree:
+        """Return the datasets of a source as a tree.
+
+        Arguments: as for `open_dataset`.
+        """
+        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
-def _opened(source: Source, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, DatasetGroup]]:
-    """Return the arguments that are about decoding, and the arrays of a source in groups by path."""
-    options = {key: value for key, value in given.items() if key not in DECODERS}
+def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, DatasetGroup]]:
+    """Return the options of decoding, and the groups of a source by path."""
+    options = {key: value for key, value in arguments.items() if key not in DECODERS}
     unknown = [key for key in options if key not in OPTIONS]
     if unknown:
-        raise AggregationError(f"engine aggarray: no option {unknown[0]!r}; there is {', '.join(OPTIONS)} and group")
+        hint = f"the options are {', '.join(OPTIONS)} and group"
+        raise AggregationError(f"engine aggarray has no option {unknown[0]!r}", hint=hint)
     if hasattr(source, "read") or not isinstance(source, str | os.PathLike | Iterable) or isinstance(source, bytes | Mapping):
-        raise AggregationError(f"engine aggarray: a {type(source).__name__} cannot be opened: give a path, or a list of paths")
+        hint = "give a path, or a list of paths"
+        raise AggregationError(f"engine aggarray cannot open a {type(source).__name__}", hint=hint)
     select = options.pop("select", None) or {}
     if not isinstance(select, Mapping):
-        raise AggregationError(f"select={select!r}: give a mapping of attributes, such as {{'source_id': 'CESM2'}}")
+        hint = "give a mapping of attributes, such as {'source_id': 'CESM2'}"
+        raise AggregationError(f"select={select!r} is not a mapping", hint=hint)
     agg = open_source(source, **options)
-    found = agg.select(**select) if select else agg
-    if select and not found.arrays:
-        raise NotFoundError(f"{_named(source)}: no array with {dict(select)!r}; there is {', '.join(agg.names) or 'none'}")
-    decoders = {key: value for key, value in given.items() if key in DECODERS}
-    return decoders, _split(found.arrays, given.get("drop_variables") or ())
+    selected = agg.select(**select) if select else agg
+    if select and not selected.arrays:
+        hint = f"the arrays are {', '.join(agg.names) or 'none'}"
+        raise NotFoundError(f"no array has {dict(select)!r}", path=_source_text(source), hint=hint)
+    decoders = {key: value for key, value in arguments.items() if key in DECODERS}
+    return decoders, _group_arrays(selected.arrays, arguments.get("drop_variables") or ())
 
 
-def _split(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, DatasetGroup]:
-    """Return arrays in groups by path; those that will be dropped do not count where they are in the way of others."""
+def _group_arrays(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, DatasetGroup]:
+    """Return arrays in groups by path.
+
+    Variables that xarray will drop are left out if they prevent a single dataset.
+    """
     groups = datasets(arrays)
     names = {dropped} if isinstance(dropped, str) else set(dropped)
     if len(groups) == 1 or not names:
@@ -97,19 +115,19 @@ def _split(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, Dat
 
 def _group(groups: Mapping[str, DatasetGroup], path: str) -> DatasetGroup:
     """Return a group by its path, with or without slashes around it."""
-    found = groups.get(path.strip("/") or ROOT)
-    if found is None:
-        raise NotFoundError(f"no group {path!r}: there is {', '.join(map(repr, groups))}")
-    return found
+    group = groups.get(path.strip("/") or ROOT)
+    if group is None:
+        raise NotFoundError(f"no group {path!r}", hint=f"the groups are {', '.join(map(repr, groups))}")
+    return group
 
 
-def _several(source: Source, groups: Mapping[str, DatasetGroup]) -> str:
-    held = [f"{path!r} ({', '.join(variable_name(a) for a in one.arrays[:3])})" for path, one in groups.items()]
-    listed = "; ".join(held[:8]) + ("; ..." if len(held) > 8 else "")
-    way = "give one as group=, choose arrays by variables=[...] or select={...}, or use xarray.open_datatree"
-    return f"{_named(source)}: {len(groups)} datasets, which do not share names and grid: {listed}: {way}"
+def _several_datasets(source: Source, groups: Mapping[str, DatasetGroup]) -> AggregationError:
+    texts = [f"{path!r} ({', '.join(variable_name(a) for a in group.arrays[:3])})" for path, group in groups.items()]
+    listed = "; ".join(texts[:8]) + ("; ..." if len(texts) > 8 else "")
+    hint = "give one as group=, choose arrays by variables=[...] or select={...}, or use xarray.open_datatree"
+    what = f"{len(groups)} datasets, which do not share names and grid: {listed}"
+    return AggregationError(what, path=_source_text(source), hint=hint)
 
 
-def _named(source: Source) -> str:
-    """Return a source in a word."""
+def _source_text(source: Source) -> str:
     return str(source) if isinstance(source, str | os.PathLike) else f"{len(list(source))} sources"

@@ -1,1 +1,1 @@
-"""Aggregations written for other programs: kerchunk references, extracts to netCDF-4 and Zarr."""
+"""Exports: kerchunk references, and extracts to netCDF-4 and Zarr."""

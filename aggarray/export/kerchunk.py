@@ -1,7 +1,7 @@
-"""How does an aggregation look to readers of kerchunk references: which keys, which files, which ranges?
+"""Kerchunk references to the stored chunks of an aggregation.
 
-Arrays stay in their files; coordinates, and arrays in memory, are held in the references. Version 2 of Zarr's metadata, version
-1 of kerchunk's JSON, or Parquet tables as fsspec reads them.
+Data arrays stay in their files. The references hold coordinates, and arrays in memory, by value. The metadata is that of
+Zarr version 2; the references are JSON of version 1 of kerchunk, or Parquet tables as fsspec reads them.
 """
 
 import base64
@@ -21,13 +21,13 @@ from aggarray.arrays.ragged_variables import unrolled
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
-from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, chunk_places, layout_of, refuse
+from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refuse, stored_chunks
 from aggarray.formats.base import basename
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.generation import replace_index
 from aggarray.storage.atomic import replace_atomically, write_errors
 
-#: What numcodecs calls the codecs that it undoes as HDF5 and Zarr mean them; shuffle is told its size.
+#: Codecs that numcodecs decodes as HDF5 and Zarr do, by filter name; shuffle also needs its element size.
 _CODECS: Mapping[str, Mapping[str, Any]] = {
     "deflate": {"id": "zlib", "level": 1},
     "gzip": {"id": "gzip", "level": 1},
@@ -37,118 +37,123 @@ _CODECS: Mapping[str, Mapping[str, Any]] = {
     "bz2": {"id": "bz2", "level": 1},
     "fletcher32": {"id": "fletcher32"},
 }
-#: References in a Parquet table, as kerchunk has it.
+#: References per Parquet table, as in kerchunk.
 RECORD = 10_000
-#: Coordinates of more bytes stay in their files, if they can.
+#: Coordinates of more bytes stay in their files if possible.
 _LARGE = 1 << 20
 
-#: What the references of an array are, by key within it: text, or file, offset and size.
+#: References of an array by key: text, or file, offset and size.
 Refs = dict[str, Any]
 
 
 def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     """Return kerchunk references (version 1) to arrays and their coordinates.
 
-    AggregationError, naming array, partition and reason, where the values cannot stay as they are in their files.
+    Raises AggregationError, with array, partition and reason, if the values cannot be read from their files as stored.
     """
     refs: Refs = {".zgroup": _text({"zarr_format": 2}), ".zattrs": _text(_plain(common_attributes(arrays)))}
     written: dict[str, tuple[MasterArray, Refs]] = {}
     flat = list(map(unrolled, arrays))
-    known = {name: one for array in flat for name, one in array.coords.items()}
+    coordinates = {name: variable for array in flat for name, variable in array.coords.items()}
     for array in flat:
-        for name, one in {**array.coords, array.name or "": array}.items():
-            own = _array(one if one is array else _with_bounds(one, known), coordinate=one is not array)
-            before = written.get(name)
-            if not _is_key(name) or (before is not None and before[1] != own):
-                raise AggregationError(_clash(name, array, before))
-            if before is None:
-                written[name] = one, own
+        for name, variable in {**array.coords, array.name or "": array}.items():
+            is_data = variable is array
+            refs_of_variable = _array_refs(variable if is_data else _with_bounds(variable, coordinates), not is_data)
+            previous = written.get(name)
+            if not _is_valid_name(name) or (previous is not None and previous[1] != refs_of_variable):
+                raise _name_error(name, array, previous)
+            if previous is None:
+                written[name] = variable, refs_of_variable
                 refs.update(_groups(name))
-                refs.update({f"{name}/{key}": value for key, value in own.items()})
-    _check_sizes([one for one, _ in written.values()])
+                refs.update({f"{name}/{key}": value for key, value in refs_of_variable.items()})
+    _check_sizes([variable for variable, _ in written.values()])
     return {"version": 1, "refs": refs}
 
 
-def _with_bounds(coordinate: MasterArray, known: Mapping[str, MasterArray]) -> MasterArray:
-    """Return a coordinate with its bounds beside it, so that its attributes name them."""
-    bounds = {name: known[name] for name in bounds_named(coordinate) if name in known}
+def _with_bounds(coordinate: MasterArray, coordinates: Mapping[str, MasterArray]) -> MasterArray:
+    """Return a coordinate whose attributes refer to its bounds."""
+    bounds = {name: coordinates[name] for name in bounds_named(coordinate) if name in coordinates}
     return replace(coordinate, coords=bounds) if bounds else coordinate
 
 
-def _is_key(name: str) -> bool:
-    """Tell whether a name is one in a Zarr store: no part of it is empty, or hidden, or leads elsewhere."""
+def _is_valid_name(name: str) -> bool:
+    """Return whether a name is valid in a Zarr store.
+
+    No component may be empty or begin with a dot.
+    """
     return all(part and not part.startswith(".") for part in name.split("/"))
 
 
-def _clash(name: str, array: MasterArray, before: tuple[MasterArray, Refs] | None) -> str:
-    if before is None:
-        return f"{array.name}: {name!r} is no name in a Zarr store: no kerchunk reference; give it another"
-    text = f"{array.name}: another {name!r} than that of shape {before[0].shape}"
-    return f"{text}: one set of references has one of a name: select one of the arrays"
+def _name_error(name: str, array: MasterArray, previous: tuple[MasterArray, Refs] | None) -> AggregationError:
+    if previous is None:
+        what = f"no kerchunk references: {name!r} is not a valid name in a Zarr store"
+        return AggregationError(what, variable=array.name, hint="rename it")
+    what = f"no kerchunk references: {name!r} differs from that of shape {previous[0].shape}"
+    return AggregationError(what, variable=array.name, hint="names must be unique; select one of the arrays")
 
 
 def _check_sizes(arrays: Sequence[MasterArray]) -> None:
     sizes: dict[str, tuple[int, str]] = {}
     for array in arrays:
         for dimension, size in zip(array.dimensions, array.shape, strict=True):
-            known, other = sizes.setdefault(dimension, (size, array.name or ""))
-            if known != size:
-                text = f"{array.name}: {size} of dimension {dimension!r}, of which {other} has {known}"
-                raise AggregationError(f"{text}: one set of references has one size: select one of the arrays")
+            expected, other = sizes.setdefault(dimension, (size, array.name or ""))
+            if expected != size:
+                what = f"no kerchunk references: size {size} of dimension {dimension!r}, which has size {expected} in {other}"
+                raise AggregationError(what, variable=array.name, hint="select one of the arrays")
 
 
 def _groups(name: str) -> Refs:
-    """Return the groups above a name with slashes."""
+    """Return the references of the parent groups of a variable."""
     parts = name.split("/")[:-1]
     return {f"{'/'.join(parts[: i + 1])}/.zgroup": _text({"zarr_format": 2}) for i in range(len(parts))}
 
 
-def _array(array: MasterArray, coordinate: bool) -> Refs:
+def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
     by_value = in_memory(array._matrix) or (coordinate and array.nbytes <= _LARGE)
     if coordinate and not by_value:
         with suppress(AggregationError):
-            return _located(array)
-    return _held(array) if by_value or coordinate else _located(array)
+            return _stored_refs(array)
+    return _inline_refs(array) if by_value or coordinate else _stored_refs(array)
 
 
 # Arrays that stay in their files
 
 
-def _located(array: MasterArray) -> Refs:
-    layout = layout_of(array)
+def _stored_refs(array: MasterArray) -> Refs:
+    layout = find_chunk_grid(array)
     _check_filters(array, layout)
     refs = _metadata(array, layout.dtype, (layout.chunk, layout.filters), layout.fill, _packing(layout.encoding))
     for piece in layout.pieces:
-        refs.update(_places(array, layout, piece))
+        refs.update(_piece_refs(array, layout, piece))
     return refs
 
 
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
-    """Refuse filters that numcodecs does not undo, or not in this order.
+    """Raise AggregationError for filters that numcodecs does not decode.
 
-    numcodecs shuffles whole elements only. HDF5 leaves the bytes of an incomplete last one in place.
+    The order matters: numcodecs shuffles whole elements only, HDF5 leaves the bytes of an incomplete last element in place.
     """
     first = layout.pieces[0]
     size: int | None = math.prod(first.table.chunk) * first.table.dtype.itemsize
     for position, step in enumerate(layout.filters):
         if step.name != "shuffle" and step.name not in _CODECS:
-            refuse(array, first, f"stored with {step.name}, for which references have no codec")
+            refuse(array, first, f"filter {step.name} has no codec in numcodecs")
         # promise: kerchunk-filter-order
         if step.name == "shuffle" and (size is None or size % int(step.parameters[0])):
             before = ", ".join(f.name for f in layout.filters[:position]) or "no filter"
             what = f"shuffle of elements of {step.parameters[0]} bytes after {before}"
-            left = "a varying number of" if size is None else size
-            refuse(array, first, f"{what}, which leaves {left} bytes: numcodecs shuffles whole elements only")
+            length = "a varying number of" if size is None else size
+            refuse(array, first, f"{what}, which gives {length} bytes (numcodecs shuffles whole elements only)")
         size = None if size is None else codecs()[step.name].grown(size, step.parameters)
 
 
-def _places(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
-    """Return the references of one partition; chunks of a store that are not there are not stored."""
-    table, found = piece.table, Refs()
-    for place, number, offset, size in chunk_places(layout, piece):
-        key = ".".join(map(str, place)) or "0"
+def _piece_refs(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
+    """Return the references of one partition, without missing chunks."""
+    table, refs = piece.table, Refs()
+    for position, number, offset, size in stored_chunks(layout, piece):
+        key = ".".join(map(str, position)) or "0"
         if table.inline and number in table.inline:
-            found[key] = _base64(table.inline[number])
+            refs[key] = _base64(table.inline[number])
             continue
         uri = piece.uri
         if table.names is not None:
@@ -157,16 +162,16 @@ def _places(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
             if uri is not name and "://" not in uri and not os.path.exists(uri):
                 check_missing_pieces(array, layout, piece)
                 continue
-        found[key] = [uri] if (offset, size) == (0, 0) else [uri, offset, size]
-    return found
+        refs[key] = [uri] if (offset, size) == (0, 0) else [uri, offset, size]
+    return refs
 
 
 def _packing(encoding: Encoding) -> dict[str, Any]:
-    """Return the attributes that say how stored values are decoded, but for the fill value."""
+    """Return the attributes that decode stored values, without the fill value."""
     missing = [*encoding.missing[1:], *([np.nan] if encoding.missing_nan and encoding.missing else [])]
     bounds = encoding.valid if encoding.valid != (None, None) else encoding.valid_unpacked
     unsigned = None if encoding.viewed == encoding.stored else str(encoding.viewed.kind == "u").lower()
-    found = {
+    packing = {
         "scale_factor": encoding.scale_factor,
         "add_offset": encoding.add_offset,
         "missing_value": missing or None,
@@ -174,20 +179,20 @@ def _packing(encoding: Encoding) -> dict[str, Any]:
         "valid_max": bounds[1],
         "_Unsigned": unsigned,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in packing.items() if value is not None}
 
 
-# Arrays that the references hold
+# Arrays that the references hold by value
 
 
-def _held(array: MasterArray) -> Refs:
+def _inline_refs(array: MasterArray) -> Refs:
     values, mask = array._values_and_mask()
     values = np.asarray(values)
     if values.dtype.kind == "T":
         width = max((len(v) for v in values.ravel().tolist()), default=1)
         values = values.astype(f"<U{max(width, 1)}")
     absent = mask is not None and bool(np.any(mask))
-    fill = _free(array, values[~mask]) if mask is not None and absent and values.dtype.kind in "iufc" else None
+    fill = _unused_value(array, values[~mask]) if mask is not None and absent and values.dtype.kind in "iufc" else None
     if mask is not None and absent and values.dtype.kind in "biufc":
         values = np.where(mask, array.fill_value if fill is None else fill, values).astype(values.dtype)
     refs = _metadata(array, values.dtype, (tuple(max(n, 1) for n in values.shape), ()), fill, {})
@@ -196,17 +201,20 @@ def _held(array: MasterArray) -> Refs:
     return refs
 
 
-def _free(array: MasterArray, real: np.ndarray) -> Any:
-    """Return a value for missing that no other element has: the array's own if it can be."""
+def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
+    """Return a value for missing elements that no other element has.
+
+    It is the array's own if possible.
+    """
     if array.dtype.kind not in "iu" or not (real == array.fill_value).any():
         return array.fill_value
     limits = np.iinfo(array.dtype)
     taken = set(np.unique(real).tolist())
-    free = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
-    if free is None:
-        text = f"all values of {array.dtype} occur, and none is left to mean missing"
-        raise AggregationError(f"{array.name}: {text}: no kerchunk reference; read it with astype('float64')")
-    return array.dtype.type(free)
+    unused = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
+    if unused is None:
+        what = f"no kerchunk references: every value of {array.dtype} occurs, so that none can mean missing"
+        raise AggregationError(what, variable=array.name, hint="convert it with astype('float64')")
+    return array.dtype.type(unused)
 
 
 # Metadata
@@ -245,12 +253,12 @@ def _codec(filter_: Filter) -> dict[str, Any]:
 
 def _fill(value: Any) -> Any:
     """Return a fill value as Zarr's JSON has it."""
-    found = None if value is None else np.asarray(value).item()
-    if isinstance(found, complex):
-        return [_fill(found.real), _fill(found.imag)]
-    if isinstance(found, float) and not np.isfinite(found):
-        return "NaN" if np.isnan(found) else "Infinity" if found > 0 else "-Infinity"
-    return found
+    scalar = None if value is None else np.asarray(value).item()
+    if isinstance(scalar, complex):
+        return [_fill(scalar.real), _fill(scalar.imag)]
+    if isinstance(scalar, float) and not np.isfinite(scalar):
+        return "NaN" if np.isnan(scalar) else "Infinity" if scalar > 0 else "-Infinity"
+    return scalar
 
 
 def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,19 +281,19 @@ def _base64(data: bytes) -> str:
 
 
 def write(references: Mapping[str, Any], path: str) -> None:
-    """Write references as JSON or, by the name's end (.parq, .parquet), as Parquet; what was there stays until all is."""
+    """Write references as JSON or Parquet, by the suffix; atomically."""
     if path.endswith(".json"):
         with replace_index(path, None) as (temporary, _), open(temporary, "w", encoding="utf-8") as file:
             json.dump(references, file)
     elif path.endswith((".parq", ".parquet")):
         _write_tables(references["refs"], os.path.realpath(path))
     else:
-        raise AggregationError(f"{path}: give a path that ends in .json, .parq or .parquet")
+        raise AggregationError("not a name of references", path=path, hint="give a path that ends in .json, .parq or .parquet")
 
 
 def _write_tables(refs: Mapping[str, Any], path: str) -> None:
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ".zmetadata")):
-        raise IndexFileError(f"{path}: there is something that is no set of references: give another path")
+        raise IndexFileError("exists and is not a set of references", path=path, hint="give another path")
     with write_errors(path), replace_atomically(path, folder=True) as temporary:
         _fill_folder(refs, temporary)
 
@@ -293,12 +301,12 @@ def _write_tables(refs: Mapping[str, Any], path: str) -> None:
 def _fill_folder(refs: Mapping[str, Any], folder: str) -> None:
     names = (".zarray", ".zgroup", ".zattrs")
     entries = {key: json.loads(value) for key, value in refs.items() if basename(key) in names}
-    own: dict[str, dict[str, Any]] = {}
+    chunks_of: dict[str, dict[str, Any]] = {}
     for key, value in refs.items():
         if key not in entries:
             name, _, chunk = key.rpartition("/")
-            own.setdefault(name, {})[chunk] = value
-    for name, chunks in own.items():
+            chunks_of.setdefault(name, {})[chunk] = value
+    for name, chunks in chunks_of.items():
         meta = entries[f"{name}/.zarray"]
         grid = [-(-n // c) for n, c in zip(meta["shape"], meta["chunks"], strict=True)]
         os.makedirs(os.path.join(folder, name))
@@ -315,16 +323,17 @@ def _write_table(rows: Sequence[Any], path: str) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise AggregationError("Parquet needs pyarrow: pip install 'aggarray[kerchunk]', or give a path in .json") from error
-    placed = [row if isinstance(row, list) else None for row in rows]
+        hint = "pip install 'aggarray[kerchunk]', or give a path that ends in .json"
+        raise AggregationError("Parquet needs pyarrow", hint=hint) from error
+    located = [row if isinstance(row, list) else None for row in rows]
     table = pyarrow.table(
         {
-            "path": pyarrow.array([row and row[0] for row in placed], pyarrow.string()),
-            "offset": pyarrow.array([row[1] if row and len(row) > 1 else 0 for row in placed], pyarrow.int64()),
-            "size": pyarrow.array([row[2] if row and len(row) > 1 else 0 for row in placed], pyarrow.int64()),
+            "path": pyarrow.array([row and row[0] for row in located], pyarrow.string()),
+            "offset": pyarrow.array([row[1] if row and len(row) > 1 else 0 for row in located], pyarrow.int64()),
+            "size": pyarrow.array([row[2] if row and len(row) > 1 else 0 for row in located], pyarrow.int64()),
             "raw": pyarrow.array([base64.b64decode(r[7:]) if isinstance(r, str) else None for r in rows], pyarrow.binary()),
         }
     )
-    with open(path, "wb") as file:  # by itself pyarrow keeps the file open after an error
+    with open(path, "wb") as file:  # pyarrow itself does not close the file after an error
         # promise: parquet-descriptor-closed
         parquet.write_table(table, file, compression="zstd")

@@ -1,7 +1,7 @@
-"""Can the values of an array stay in their files and yet be one Zarr array: are its partitions whole chunks of one kind?
+"""Stored chunks of an array as the grid of one Zarr array.
 
-A Zarr array has one dtype, one chain of codecs, one fill value and one grid of chunks from its origin on. `layout_of` says what
-these are for an array, or why there are none. Chunks without codecs may be cut into smaller ones, contiguous in the file.
+A Zarr array has one dtype, one chain of codecs, one fill value and one grid of chunks. `find_chunk_grid` returns those of an
+array, or raises an error with the reason. Chunks without codecs may be cut into smaller ones that are contiguous in the file.
 """
 
 import math
@@ -23,15 +23,16 @@ from aggarray.partition.plan import Indices, part_of
 from aggarray.read.chunk_index import find_chunk_index, gather_chunk_indexes
 from aggarray.read.library import raise_named
 
-#: So many references at most are made of an array by cutting chunks without codecs.
-_MOST = 10_000_000
-_WAY_OUT = "write the values by `aggarray extract`, or open the files by aggarray"
+#: Most references of an array whose chunks are cut.
+_MAX_REFERENCES = 10_000_000
+_HINT = "write the values with `aggarray extract`, or open the files with aggarray"
 
 
 class GridPiece(NamedTuple):
-    """One partition: its file, where it begins in the master and in its sub-array, its shape there, its stored chunks.
+    """One partition: its file, position, shape and chunks.
 
-    All per dimension of the master; one that the sub-array lacks has side 1. ``whole``: up to the sub-array's end.
+    ``at``: its origin in the master; ``start``: its origin in its sub-array.
+    All tuples have one item per dimension of the master; a dimension that the sub-array lacks has side and size 1.
     """
 
     uri: str
@@ -47,7 +48,10 @@ class GridPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """The one grid of chunks that all pieces share; ``fill``: what chunks that are not stored hold, None where all are."""
+    """The grid of chunks that all pieces share.
+
+    ``fill``: the value of missing chunks, None if all are stored.
+    """
 
     pieces: Sequence[GridPiece]
     dtype: np.dtype[Any]
@@ -57,54 +61,59 @@ class ChunkGrid:
     fill: Any
 
 
-def layout_of(array: MasterArray) -> ChunkGrid:
-    """Return how an array is laid out in its files. AggregationError says why it is no Zarr array as it lies there."""
+def find_chunk_grid(array: MasterArray) -> ChunkGrid:
+    """Return the grid of the stored chunks of an array.
+
+    Raises AggregationError if they form none.
+    """
     pieces = list(_pieces(array))
     if not pieces:
-        raise AggregationError(f"{array.name}: kerchunk references: none of its partitions is a file; {_WAY_OUT}")
+        raise AggregationError("no kerchunk references: none of its partitions is a file", variable=array.name, hint=_HINT)
     first = pieces[0]
     for piece in pieces[1:]:
-        _alike(array, first, piece)
+        _compare(array, first, piece)
     chunk = _chunk_of(array, pieces)
     fill = _fill_of(array, pieces)
     return ChunkGrid(pieces, first.table.dtype, chunk, first.table.filters, first.template.encoding, fill)
 
 
-def chunk_places(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yield the chunks of a piece that are stored: place in the master's grid, number in the table, offset, size.
+def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
+    """Yield the stored chunks of a piece.
 
-    Offset and size 0: the whole file. Chunks of the table are cut where those of the layout are smaller.
+    Each is a position in the master's grid, its number in the table, offset and size.
+    Offset and size 0 mean the whole file. Chunks of the table are cut if those of the layout are smaller.
     """
-    chunk, own, table = layout.chunk, piece.sides, piece.table
-    grid = grid_of(piece.sizes, own)
+    chunk, sides, table = layout.chunk, piece.sides, piece.table
+    grid = grid_of(piece.sizes, sides)
     strides = [math.prod(grid[d + 1 :]) for d in range(len(grid))]
-    within = [math.prod(own[d + 1 :]) for d in range(len(own))]
-    cut = chunk != own
+    inner_strides = [math.prod(sides[d + 1 :]) for d in range(len(sides))]
+    cut = chunk != sides
     size = math.prod(chunk) * table.dtype.itemsize
     counts = [-(-n // c) for n, c in zip(piece.shape, chunk, strict=True)]
     for step in product(*map(range, counts)):
         origin = [s + i * c for s, i, c in zip(piece.start, step, chunk, strict=True)]
-        number = sum(o // side * stride for o, side, stride in zip(origin, own, strides, strict=True))
+        number = sum(o // side * stride for o, side, stride in zip(origin, sides, strides, strict=True))
         offset = int(table.offsets[number])
         if offset < 0:
             continue
-        place = tuple(a // c + i for a, c, i in zip(piece.at, chunk, step, strict=True))
+        position = tuple(a // c + i for a, c, i in zip(piece.at, chunk, step, strict=True))
         if cut:
-            skipped = sum(o % side * w for o, side, w in zip(origin, own, within, strict=True))
-            yield place, number, offset + skipped * table.dtype.itemsize, size
+            skipped = sum(o % side * w for o, side, w in zip(origin, sides, inner_strides, strict=True))
+            yield position, number, offset + skipped * table.dtype.itemsize, size
         else:
-            yield place, number, offset, int(table.sizes[number])
+            yield position, number, offset, int(table.sizes[number])
 
 
 def refuse(array: MasterArray, piece: GridPiece, what: str) -> NoReturn:
-    """Raise AggregationError that names the array, the partition, its file, and the way out."""
-    raise AggregationError(f"{array.name}: partition {piece.cell} ({piece.uri}): {what}: no kerchunk reference; {_WAY_OUT}")
+    """Raise AggregationError for a partition, with a hint."""
+    text = f"no kerchunk references: partition {piece.cell} ({piece.uri}): {what}"
+    raise AggregationError(text, variable=array.name, hint=_HINT)
 
 
 def _pieces(array: MasterArray) -> Iterator[GridPiece]:
     matrix, access = array._matrix, array._access
     references = matrix.references
-    known = {(e.uri, e.variable): e.chunks for e in gather_chunk_indexes([(references, access)])}
+    gathered = {(e.uri, e.variable): e.chunks for e in gather_chunk_indexes([(references, access)])}
     for number in np.flatnonzero(matrix.refs >= 0).tolist():
         row, cell = int(matrix.refs[number]), tuple(int(i) for i in np.unravel_index(number, matrix.cells))
         uri, template = references.uri_of(row), references.template_of(row)
@@ -112,58 +121,59 @@ def _pieces(array: MasterArray) -> Iterator[GridPiece]:
         shape = tuple(int(e[i + 1]) - a for e, i, a in zip(matrix.edges, cell, at, strict=True))
         ones = (1,) * len(at)
         if uri is None:
-            raise AggregationError(f"{array.name}: partition {cell} is in memory: no kerchunk reference; {_WAY_OUT}")
+            what = f"no kerchunk references: partition {cell} is in memory"
+            raise AggregationError(what, variable=array.name, hint=_HINT)
         bare = GridPiece(uri, cell, at, ones, shape, ones, ones, _NO_CHUNKS, template)
-        _conforms(array, bare)
+        _check_conformed(array, bare)
         variable = references.variables[int(references.variable[row])]
-        table = known.get((uri, variable))
+        table = gathered.get((uri, variable))
         if table is None or table.names is not None:
             try:
-                found = find_chunk_index(references, row, access)
+                index = find_chunk_index(references, row, access)
             except AggarrayError as error:
                 raise_named(error, uri, variable)
-            if found is None:
-                refuse(array, bare, "a codec or a way of storing that only its library reads")
-            table = found[0]
+            if index is None:
+                refuse(array, bare, "a codec or storage layout that only its library reads")
+            table = index[0]
         part = dict(zip(template.dimensions, part_of(matrix, cell, template), strict=True))
-        yield _placed(array, bare._replace(table=table), part)
+        yield _with_part(array, bare._replace(table=table), part)
 
 
 _NO_CHUNKS = ChunkIndex((), (), np.dtype("u1"), (), np.uint8(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def _conforms(array: MasterArray, piece: GridPiece) -> None:
-    """Refuse a piece whose values take arithmetic, or another order, to become those of the array."""
+def _check_conformed(array: MasterArray, piece: GridPiece) -> None:
+    """Refuse a piece whose values need conversion or reordering."""
     template, matrix = piece.template, array._matrix
     if template.steps:
-        refuse(array, piece, "values converted by to_units, astype or an aggregation variable")
+        refuse(array, piece, "values are converted by to_units, astype or an aggregation variable")
     if not conversion_between(template, array._step).identity:
         ours, theirs = (" ".join(filter(None, (o.units, o.calendar))) or "none" for o in (array, template))
-        refuse(array, piece, f"units {theirs!r} where the array has {ours!r}")
+        refuse(array, piece, f"units {theirs!r} differ from the array's {ours!r}")
     order = [d for d in matrix.dimensions if d in template.dimensions]
     if order != list(template.dimensions):
-        refuse(array, piece, f"dimensions {template.dimensions} where the array has {matrix.dimensions}")
+        refuse(array, piece, f"dimensions {template.dimensions} differ from the array's {matrix.dimensions}")
     forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
-    for name, own in zip(template.dimensions, template.directions, strict=True):
-        if own != forward[name]:
-            ways = ["increasing" if way else "decreasing" for way in (own, forward[name])]
-            refuse(array, piece, f"{name!r} {ways[0]} where the array has it {ways[1]}")
+    for name, direction in zip(template.dimensions, template.directions, strict=True):
+        if direction != forward[name]:
+            words = ["increasing" if increases else "decreasing" for increases in (direction, forward[name])]
+            refuse(array, piece, f"{name!r} is {words[0]}, but {words[1]} in the array")
     if template.encoding.dtype != array.dtype:
-        refuse(array, piece, f"values of {template.encoding.dtype} where the array has {array.dtype}")
+        refuse(array, piece, f"dtype {template.encoding.dtype} differs from the array's {array.dtype}")
 
 
-def _placed(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]) -> GridPiece:
-    """Return a piece with what it shows of its sub-array, in the dimensions of the array."""
+def _with_part(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]) -> GridPiece:
+    """Return a piece with its part, in the dimensions of the array."""
     if piece.table.masks is not None and piece.table.masks.any():
-        refuse(array, piece, "chunks for which a filter was skipped when they were written")
+        refuse(array, piece, "chunks were written with a filter skipped")
     sides = dict(zip(piece.template.dimensions, piece.table.chunk, strict=True))
     sizes = dict(zip(piece.template.dimensions, piece.table.shape, strict=True))
     start = []
     for name in array.dimensions:
-        shown = part.get(name, slice(0, 1, 1))
-        if not isinstance(shown, slice) or (shown.step or 1) != 1:
-            refuse(array, piece, f"a part of {name!r} that leaves elements out")
-        start.append(int(shown.start))
+        indices = part.get(name, slice(0, 1, 1))
+        if not isinstance(indices, slice) or (indices.step or 1) != 1:
+            refuse(array, piece, f"its part of {name!r} is not contiguous")
+        start.append(int(indices.start))
     return piece._replace(
         start=tuple(start),
         sides=tuple(sides.get(d, 1) for d in array.dimensions),
@@ -171,17 +181,17 @@ def _placed(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]) -
     )
 
 
-def _alike(array: MasterArray, first: GridPiece, piece: GridPiece) -> None:
-    """Refuse a piece that is stored in another way than the first."""
+def _compare(array: MasterArray, first: GridPiece, piece: GridPiece) -> None:
+    """Refuse a piece that is stored differently from the first."""
     for what, find in _STORED.items():
-        here, there = find(piece), find(first)
-        if here != there:
-            refuse(array, piece, f"{what} {_shown(here)} where {first.uri} has {_shown(there)}")
+        value, expected = find(piece), find(first)
+        if value != expected:
+            refuse(array, piece, f"{what} {_text(value)}, but {_text(expected)} in {first.uri}")
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", ".join(map(_shown, value)) or "none"
+        return ", ".join(map(_text, value)) or "none"
     return f"{value.name}{list(value.parameters)}" if isinstance(value, Filter) else str(value)
 
 
@@ -191,88 +201,99 @@ def _missing(piece: GridPiece) -> str:
 
 
 _STORED: Mapping[str, Any] = {
-    "stored values of": lambda p: p.table.dtype.str,
+    "stored dtype": lambda p: p.table.dtype.str,
     "codecs": lambda p: p.table.filters,
-    "a packing with scale_factor and add_offset": lambda p: (p.template.encoding.scale_factor, p.template.encoding.add_offset),
+    "scale_factor and add_offset": lambda p: (p.template.encoding.scale_factor, p.template.encoding.add_offset),
     "missing values and valid bounds": _missing,
-    "values seen as": lambda p: p.template.encoding.viewed.str,
+    "values viewed as": lambda p: p.template.encoding.viewed.str,
 }
 
 
 def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the shape of the chunks, cut smaller where there are no codecs; AggregationError where there is none."""
+    """Return the shape of the chunks, cut smaller if there are no codecs.
+
+    Raises AggregationError if there is none.
+    """
     first = pieces[0]
-    problem = next((found for piece in pieces if (found := _misfit(array, first, piece)) is not None), None)
+    problem = next((misfit for piece in pieces if (misfit := _misfit(array, first, piece)) is not None), None)
     if problem is None:
         return first.sides
     if any(piece.table.filters for piece in pieces) or any(piece.table.inline for piece in pieces):
         refuse(array, *problem)
     chunk = _cut(array, pieces)
     count = math.prod(grid_of(array.shape, chunk))
-    if count > _MOST:
-        refuse(array, problem[0], f"{problem[1]}; cut to fit, that would be {count} chunks of {chunk}")
+    if count > _MAX_REFERENCES:
+        refuse(array, problem[0], f"{problem[1]}, and cutting them to fit would give {count} chunks of {chunk}")
     return chunk
 
 
 def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[GridPiece, str] | None:
-    """Return in what a piece does not lie on the grid of chunks of the first, None where it does."""
+    """Return why a piece is not on the grid of the first piece's chunks.
+
+    None if it is.
+    """
     if piece.sides != first.sides:
-        return piece, f"chunks of {piece.sides} where {first.uri} has {first.sides}"
+        return piece, f"chunks of {piece.sides}, but {first.sides} in {first.uri}"
     for d, name in enumerate(array.dimensions):
         side, end = piece.sides[d], piece.at[d] + piece.shape[d]
         if piece.at[d] % side or piece.start[d] % side:
-            return piece, f"it begins at {piece.at[d]} of {name!r} (at {piece.start[d]} of the file's) with chunks of {side}"
+            return piece, f"it begins at {piece.at[d]} of {name!r} (at {piece.start[d]} in the file) with chunks of {side}"
         if end % side and end != array.shape[d]:
             return piece, f"it ends at {end} of {name!r} with chunks of {side}"
     return None
 
 
 def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the largest chunk that divides all pieces, and the chunks that these have, into contiguous ranges of bytes."""
+    """Return the largest chunk that divides all pieces and their chunks.
+
+    Each chunk is a contiguous range of bytes in its file.
+    """
     columns = zip(*((p.at, p.start, p.shape, p.sides) for p in pieces), strict=True)
     common = [[math.gcd(*numbers) for numbers in zip(*rows, strict=True)] for rows in columns]
     steps = [max(1, math.gcd(*each)) for each in zip(*common, strict=True)] if array.ndim else []
-    # Padding at the edges of stored chunks is no part of what the array shows: the array's end must be one of a chunk.
+    # The padding of edge chunks is not part of the array: the array must end at the end of a chunk.
     axis = len(steps)
     while axis and all(piece.sides[axis - 1] == steps[axis - 1] for piece in pieces):
         axis -= 1
-    kept = tuple(steps[axis:])
-    return (*(1,) * max(0, axis - 1), *steps[max(0, axis - 1) : axis], *kept)
+    return (*(1,) * max(0, axis - 1), *steps[max(0, axis - 1) :])
 
 
 def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
-    """Return what chunks that are not stored hold, None where all are; it has to mean missing, or readers take it so."""
+    """Return the fill value of missing chunks, None if all are stored.
+
+    Readers of references take it for missing, so that it must mean missing in the files too.
+    """
     encoding = pieces[0].template.encoding
     declared = encoding.missing[0] if encoding.missing else None
     if declared is None and (encoding.missing_nan or encoding.stored.kind == "f"):
         declared = encoding.stored.type(np.nan)
     if declared is not None:
         declared = np.asarray(declared).view(encoding.stored)[()]
-    stated = bool(encoding.missing) or encoding.missing_nan
+    needed = bool(encoding.missing) or encoding.missing_nan
     if (array._matrix.refs < 0).any():
         if declared is None:
-            text = "some of its partitions are missing, and no stored value means that"
-            raise AggregationError(f"{array.name}: {text}: no kerchunk reference; {_WAY_OUT}")
-        stated = True
+            what = "no kerchunk references: some of its partitions are missing, and no stored value means missing"
+            raise AggregationError(what, variable=array.name, hint=_HINT)
+        needed = True
     for piece in pieces:
         if len(piece.table.offsets) and (piece.table.offsets < 0).any():
             if not _same(piece.table.fill, declared):
-                refuse(array, piece, f"chunks that are not stored, so {piece.table.fill}, where {declared} means missing")
-            stated = True
-        # Which chunks of a store are there is seen when they are referred to: see `check_missing_pieces`.
-        stated = stated or (piece.table.names is not None and _same(piece.table.fill, declared))
-    return declared if stated else None
+                refuse(array, piece, f"chunks that are not stored are {piece.table.fill}, but {declared} means missing")
+            needed = True
+        # Missing chunks of a store are found only when references are made: see `check_missing_pieces`.
+        needed = needed or (piece.table.names is not None and _same(piece.table.fill, declared))
+    return declared if needed else None
 
 
 def check_missing_pieces(array: MasterArray, layout: ChunkGrid, piece: GridPiece) -> None:
-    """Refuse a chunk of a store that was never written, unless it reads as the same through the references.
+    """Refuse a missing chunk unless it reads the same through references.
 
-    Without a fill value, which would mean missing, it reads as 0.
+    References without a fill value read a missing chunk as 0.
     """
     fill, written = piece.table.fill, layout.fill
     if not (fill == 0 if written is None else _same(fill, written)):
-        shown = "0 is read" if written is None else f"{written} means missing"
-        refuse(array, piece, f"chunks that are not stored, so {fill}, where {shown}")
+        effect = "references read them as 0" if written is None else f"{written} means missing"
+        refuse(array, piece, f"chunks that are not stored are {fill}, but {effect}")
 
 
 def _same(fill: Any, declared: Any) -> bool:

@@ -1,7 +1,7 @@
-"""How is an aggregation kept in a file, and found again without touching a data file?
+"""Index files: saved aggregations, opened without reading a data file.
 
-An index is a CF-1.13 aggregation file (`cf113_write`) with the same aggregation, lossless, in a group ``aggarray`` of it
-(`store`, `encode`, `records`). Saving writes beside and renames (`atomic`).
+An index is an aggregation file of CF-1.13 or CFA-0.4, with the same aggregation, without loss, in its group ``aggarray``
+(`store`, `columns`, `records`). A save replaces the file atomically.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values
 from aggarray.index.generation import replace_index
 from aggarray.index.netcdf import created
 from aggarray.index.records import pack, unpack
-from aggarray.index.store import GROUP, Reader, Writer, stored_generation
+from aggarray.index.store import GROUP, SAVE_AGAIN, Reader, Writer, stored_generation
 from aggarray.index.uris import NOWHERE, Files, PathMap, check_roots, home_of, path_map, real_path, written
 from aggarray.partition.matrix import References
 from aggarray.read.chunk_index import gather_chunk_indexes
@@ -38,7 +38,7 @@ __all__ = [
     "IndexContents",
     "LoadedIndex",
     "Opening",
-    "kind_of",
+    "find_convention",
     "load",
     "may_be_replaced",
     "path_map",
@@ -47,34 +47,37 @@ __all__ = [
     "stored_generation",
 ]
 
-#: What a saved index may look like to other software.
+#: The conventions in which other software may read a saved index.
 CONVENTIONS = ("CF-1.13", "CFA-0.4")
 
 
 class _Ours:
-    """The kind of an index that `save` wrote, whatever it looks like to other software."""
+    """Indexes that `save` wrote, in any convention."""
 
     name = GROUP
 
     def recognises(self, structure: Structure) -> bool:
-        """Tell whether a file has our group."""
-        return kind_of(structure) is self
+        """Return whether a file has the group of an index of aggarray."""
+        return find_convention(structure) is self
 
     def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
-        """Refuse: `load` reads it."""
-        raise IndexFileError(f"{structure.uri}: an index of this library; open it by itself")
+        """Raise IndexFileError: `load` reads such a file."""
+        raise IndexFileError("is an index of aggarray", path=structure.uri, hint="open it on its own")
 
 
 OURS = _Ours()
 
 
-#: So many files that were named by hand, or by another program's index, are looked at when an index is saved.
+#: Most files without a known state whose state is read when an index is saved.
 _FEW_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How an index is opened: which of its files may be read, and where they are if not where it says."""
+    """Options of opening an index.
+
+    ``access``: the files that may be read; ``path_map``: where they were moved.
+    """
 
     access: Access = ANYWHERE
     path_map: PathMap = NOWHERE
@@ -82,11 +85,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class IndexContents:
-    """What an index holds.
+    """Contents of an index.
 
-    ``arrays``; ``structures``: what the scan found in each file; ``others``: arrays that were joined but no scan gave;
-    ``details``: JSON that its owner understands, in which files are numbers into ``files``; ``chunk_table``: whether it is
-    noted where the chunks of the files are stored, which are asked where nobody has yet.
+    ``structures``: the scanned structure of each file; ``others``: joined arrays that no scan returned; ``details``: JSON of
+    the caller, in which numbers refer to ``files``; ``chunk_table``: whether the index stores the chunk indexes of the files,
+    which are read if they are not known yet.
     """
 
     arrays: Sequence[MasterArray]
@@ -99,7 +102,7 @@ class IndexContents:
 
 @dataclass(frozen=True, slots=True)
 class LoadedIndex:
-    """An index that was opened; ``structures`` and ``others`` are read when they are called."""
+    """An opened index; ``structures`` and ``others`` are read lazily."""
 
     arrays: tuple[MasterArray, ...]
     details: Mapping[str, Any]
@@ -112,10 +115,11 @@ class LoadedIndex:
 def save(
     path: str, contents: IndexContents, convention: str = "CF-1.13", relative: bool = True, expected: int | None = None
 ) -> tuple[list[tuple[str, str]], int]:
-    """Write an index; ``expected``: the generation that it updates, None to write whatever is there.
+    """Write an index; return the arrays left out, and its generation.
 
-    Returns (name, reason) of what the convention cannot express, which lies in our group alone, and the generation written.
-    Raises IndexFileError where the index was saved by somebody else since, or cannot be written.
+    ``expected``: the generation that is updated, None to overwrite any. What the convention cannot express, as (name, reason),
+    is stored in the group of aggarray only. Raises IndexFileError if another process modified the index, or if it cannot be
+    written.
     """
     path, home = os.path.realpath(path), home_of(path)
     encoder = Encoder(Writer())
@@ -139,16 +143,16 @@ def save(
 
 
 def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Lay out everything but the arrays; return the two documents that say where it lies."""
+    """Encode everything except the arrays; return the two JSON documents."""
     for structure in contents.structures:
         code = encoder.files.setdefault(structure.uri, len(encoder.files))
         if structure.stamp is not None:
             encoder.stamps[code] = structure.stamp
-    others = [encoder.array(a) for a in contents.others]
-    named = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
+    encoded_others = [encoder.array(a) for a in contents.others]
+    file_codes = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
     stamps = np.full((len(encoder.files), 3), -1, np.int64)
     if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
-        # Files that no scan of ours has seen: what they are like now.
+        # Files that were not scanned: their present state.
         for uri, code in encoder.files.items():
             if code not in encoder.stamps and "://" not in uri:
                 with contextlib.suppress(OSError):
@@ -156,22 +160,25 @@ def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any
     if encoder.stamps:
         stamps[list(encoder.stamps)] = list(encoder.stamps.values())
     document = {
-        "others": others,
+        "others": encoded_others,
         "templates": encoder.templates,
         "attributes": encoder.attributes,
         **({"geometries": encoder.geometries} if encoder.geometries else {}),
         "stamps": [encoder.writer.column(c) for c in stamps.T],
         "details": contents.details,
-        "named": encoder.writer.column(np.array(named, np.int64)),
+        "named": encoder.writer.column(np.array(file_codes, np.int64)),
     }
     if contents.chunk_table:
-        found = gather_chunk_indexes(_tables(contents.arrays))
-        document["chunks"] = pack_chunk_indexes(found, encoder.files, encoder.stamps, encoder.writer)
+        chunk_indexes = gather_chunk_indexes(_tables(contents.arrays))
+        document["chunks"] = pack_chunk_indexes(chunk_indexes, encoder.files, encoder.stamps, encoder.writer)
     return document, pack(contents.structures, encoder.files, encoder.writer)
 
 
 def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]]:
-    """Yield the tables of sub-arrays that reading will open files for: values that the index holds itself need none."""
+    """Yield the tables of sub-arrays whose files are opened by reads.
+
+    Arrays that the index holds by value need no file.
+    """
     for array in arrays:
         if array._known is None:
             yield array._matrix.references, array._access
@@ -179,69 +186,78 @@ def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]
 
 
 def load(path: str, how: Opening) -> LoadedIndex:
-    """Open an index; no data file is touched. Raises IndexFileError for a damaged one, and for files outside the roots."""
+    """Open an index without reading a data file.
+
+    Raises IndexFileError if it is damaged, or refers to files outside the roots.
+    """
     with how.access.reach():
-        return _loaded(path, how)
+        return _load(path, how)
 
 
-def _loaded(path: str, how: Opening) -> LoadedIndex:
+def _load(path: str, how: Opening) -> LoadedIndex:
     path, home = real_path(path), home_of(path)
     reader = Reader(path)
-    with reader.opened(), reader.blaming():
+    with reader.opened(), reader.index_errors():
         document = reader.document()
         files = Files(reader.texts(document["files"]), home, how.path_map)
         if how.access.roots is not None:
             check_roots(files, how.access.roots, path)
         decoder = Decoder(reader, document, files, how.access)
-        if "chunks" in document:  # indexes of old have none
+        if "chunks" in document:  # early indexes have none
             decoder.tables = StoredChunkIndexes(reader, document["chunks"], files, decoder.stamps)
         arrays = tuple(map(decoder.array, document["arrays"]))
         details, generation = document["details"], reader.generation
-        named = [files[i] for i in reader.column(document["named"]).tolist()]
+        named_files = [files[i] for i in reader.column(document["named"]).tolist()]
     if generation is None or not isinstance(details, dict):
-        raise IndexFileError(f"{path}: a damaged index (no generation); save it anew from the data files")
+        raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
     def structures() -> list[Structure]:
         later = Reader(path, generation, reader.reach)
-        with later.opened(), later.blaming():
+        with later.opened(), later.index_errors():
             return unpack(later.document("records"), files, later)
 
     def others() -> list[MasterArray]:
         later = Reader(path, generation, reader.reach)
-        with later.opened(), later.blaming():
+        with later.opened(), later.index_errors():
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
-    return LoadedIndex(arrays, details, named, generation, structures, others)
+    return LoadedIndex(arrays, details, named_files, generation, structures, others)
 
 
-def kind_of(structure: Structure) -> "Convention | None":
-    """Return the convention of a file's structure, `OURS` for an index of ours, None for plain data."""
+def find_convention(structure: Structure) -> Convention | None:
+    """Return the convention of an index, None for plain data.
+
+    `OURS` for an index of aggarray.
+    """
     return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
 
 
 def may_be_replaced(path: str) -> bool:
-    """Tell whether an index may be saved over what is there: over an index of any kind, and over an empty file."""
+    """Return whether a save may replace a file.
+
+    True for an index of any convention, and for an empty file.
+    """
     if stored_generation(path) is not None:
         return True
     try:
         if os.path.isfile(path) and os.path.getsize(path) == 0:
             return True
-        return os.path.isfile(path) and kind_of(scan(path)) is not None
+        return os.path.isfile(path) and find_convention(scan(path)) is not None
     except (AggarrayError, FileNotFoundError):
         return False
 
 
-def read_foreign(structure: Structure, kind: Convention, how: Opening) -> ForeignArrays:
-    """Read an index that another program wrote; its fragments are opened when they are first read.
+def read_foreign(structure: Structure, convention: Convention, how: Opening) -> ForeignArrays:
+    """Read an index of another program, without opening its fragments.
 
-    Raises IndexFileError naming the variable and the value at fault, and for files outside the roots.
+    Raises IndexFileError with the variable and the invalid value, and for files outside the roots.
     """
 
     def values(name: str) -> np.ndarray:
         variable = next(v for v in structure.variables if v.name == name)
         handle = open_file(structure.uri)
         try:
-            # What the index says may lie in other files, which may be read or not as any.
+            # Values of the index may be stored in other files, to which the roots apply too.
             for path in getattr(handle, "elsewhere", lambda name: ())(name):
                 # promise: foreign-index-roots
                 how.access.check_named(path, structure.uri)
@@ -249,8 +265,8 @@ def read_foreign(structure: Structure, kind: Convention, how: Opening) -> Foreig
         finally:
             handle.close()
 
-    found = kind.read(structure, values, how.path_map)
+    arrays = convention.read(structure, values, how.path_map)
     if how.access.roots is not None:
-        for matrix in found.matrices.values():
+        for matrix in arrays.matrices.values():
             check_roots(matrix.references.uris, how.access.roots, structure.uri)
-    return found
+    return arrays

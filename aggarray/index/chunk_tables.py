@@ -1,7 +1,8 @@
-"""Where are the chunks of the files of an index stored? Kept where it is known, so that no library has to be asked again.
+"""Chunk indexes of the files of an index.
 
-Files alike share a layout (shape, chunk shape, dtype, filters); offsets and sizes of all are columns, read at the first
-question. A table counts only as long as its file has the size and the time that it had.
+They are stored so that no file is parsed again.
+Files of the same layout (shape, chunk shape, dtype, filters) share it. The offsets and sizes of all files are columns, read
+on the first request. A chunk index is valid only while its file has the recorded size and time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,32 +20,33 @@ from aggarray.read.chunk_index import CachedChunkIndex
 
 
 def pack_chunk_indexes(
-    known: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
+    indexes: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
 ) -> dict[str, Any]:
-    """Encode chunk tables; ``files``: {path: number}, ``stamps``: {number: bytes, time, checksum}.
+    """Encode chunk indexes.
 
-    Tables of other files, and of files that are not what their stamp says, are left out.
+    ``files``: {path: number}; ``stamps``: {number: bytes, time, checksum}. Chunk indexes of other files, and of files that
+    differ from their stamp, are left out.
     """
     layouts: dict[str, int] = {}
-    shown: list[Any] = []
+    encoded: list[Any] = []
     rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
-    for uri, variable, state, table in known:
+    for uri, variable, state, table in indexes:
         code = files.get(uri)
         stamp = None if code is None else stamps.get(code)
         if code is None or stamp is None or (stamp[1], stamp[0]) != state[:2] or table.names is not None:
             continue
         layout = [plain(table.shape), plain(table.chunk), table.dtype.str, plain(table.fill)]
         layout.append([[f.name, *map(plain, f.parameters)] for f in table.filters])
-        number = layouts.setdefault(repr(layout), len(shown))
-        if number == len(shown):
-            shown.append(layout)
+        number = layouts.setdefault(repr(layout), len(encoded))
+        if number == len(encoded):
+            encoded.append(layout)
         rows[code, variable] = (number, table)
     column, tables = writer.column, [table for _, table in rows.values()]
     names = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in rows))}
     masks = [np.zeros(len(t.offsets), np.int64) if t.masks is None else t.masks for t in tables]
     joined = [[t.offsets for t in tables], [t.sizes for t in tables], masks]
     return {
-        "layouts": shown,
+        "layouts": encoded,
         "names": list(names),
         "variable": column(np.array([names[name] for _, name in rows], np.int64)),
         "file": column(np.array([code for code, _ in rows], np.int64)),
@@ -54,7 +56,7 @@ def pack_chunk_indexes(
     }
 
 
-#: No chunk of HDF5 has more bytes, decoded.
+#: Largest decoded chunk of HDF5 in bytes.
 _LARGEST = (1 << 32) - 1
 
 #: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
@@ -62,81 +64,87 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ..
 
 
 class StoredChunkIndexes:
-    """The chunk tables of an index, read when the first one is asked for."""
+    """Chunk indexes of an index, read on the first request."""
 
-    def __init__(self, reader: Reader, found: Mapping[str, Any], files: Sequence[str], stamps: np.ndarray | None) -> None:
-        self._reader, self._found, self._files, self._stamps = reader, found, files, stamps
+    def __init__(self, reader: Reader, specs: Mapping[str, Any], files: Sequence[str], stamps: np.ndarray | None) -> None:
+        self._reader, self._specs, self._files, self._stamps = reader, specs, files, stamps
         self._rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] | None = None
         self._columns: list[np.ndarray] = []
         self._layouts: list[Layout] = []
-        #: Bytes stored in all chunks before each.
+        #: Stored bytes of all chunks before each.
         self._before = np.zeros(1, np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # sub-arrays are pickled with the sizes of theirs alone
+        return type(None), ()  # pickled sub-arrays keep only the sizes of their chunks
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunks of a variable of a file, None where they are not known of it with this time and size."""
+        """Return the chunk index of a variable of a file.
+
+        None unless the file had this time and size.
+        """
         row = self._loaded().get((uri, variable))
         return None if row is None or row[0] != scanned else self._table(row)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the bytes that the chunks of a variable take in a file, -1 where they are not known of it as it was."""
+        """Return the stored bytes of a variable in a file.
+
+        -1 unless the file had this time and size.
+        """
         row = self._loaded().get((uri, variable))
         return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
 
     def _loaded(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
         if self._rows is None:
             try:
-                with self._reader.opened(), self._reader.blaming():
+                with self._reader.opened(), self._reader.index_errors():
                     self._rows = self._load()
             except (IndexFileError, MissingFileError):
                 if stored_generation(self._reader.path) == self._reader.generation:
                     raise
-                self._rows = {}  # the index has gone or been saved anew: the files know
+                self._rows = {}  # the index was removed or saved again: chunk indexes are read from the files
         return self._rows
 
     def _load(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
-        column, found = self._reader.column, self._found
-        file, layout, count, variable = (column(found[name]) for name in ("file", "layout", "count", "variable"))
-        offsets, sizes, masks = self._columns = [column(spec) for spec in found["columns"]]
+        column, specs = self._reader.column, self._specs
+        file, layout, count, variable = (column(specs[name]) for name in ("file", "layout", "count", "variable"))
+        offsets, sizes, masks = self._columns = [column(spec) for spec in specs["columns"]]
         if any(len(c) and c.min() < least for c, least in ((offsets, -1), (sizes, 0), (masks, 0))):
-            raise ValueError("chunks at negative offsets, or of negative sizes")
+            raise ValueError("negative offset or size of a chunk")
         starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         self._before = np.concatenate([[0], np.cumsum(np.where(offsets >= 0, sizes, 0))])
-        self._layouts = [_layout(layout) for layout in found["layouts"]]
+        self._layouts = [_layout(layout) for layout in specs["layouts"]]
         grids = [prod(grid_of(shape, chunk)) for shape, chunk, *_ in self._layouts]
         if not (len(file) == len(layout) == len(count) == len(variable)):
-            raise ValueError("chunk tables of different numbers")
+            raise ValueError("columns of chunk tables differ in length")
         if any(len(c) != starts[-1] for c in self._columns) or any(n != grids[k] for n, k in zip(count, layout, strict=True)):
-            raise ValueError("chunk tables of other sizes than their layouts")
+            raise ValueError("size of a chunk table does not match its layout")
         rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] = {}
         if self._stamps is None:  # an index without files
             return rows
-        names = [str(name) for name in found["names"]]
-        for code, kind, start, number, name in zip(
+        names = [str(name) for name in specs["names"]]
+        for code, number_of_layout, start, chunks, name in zip(
             *(c.tolist() for c in (file, layout, starts[:-1], count, variable)), strict=True
         ):
             size, time, _ = self._stamps[code].tolist()
-            rows[self._files[code], names[name]] = ((time, size), kind, start, start + number)
+            rows[self._files[code], names[name]] = ((time, size), number_of_layout, start, start + chunks)
         return rows
 
     def _table(self, row: tuple[tuple[int, int], int, int, int]) -> ChunkIndex:
-        _, kind, start, stop = row
+        _, layout, start, stop = row
         offsets, sizes, masks = (c[start:stop] for c in self._columns)
-        return ChunkIndex(*self._layouts[kind], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
+        return ChunkIndex(*self._layouts[layout], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
 
 
-def _layout(found: Any) -> Layout:
-    """Return a layout that an index has; ValueError where no variable is stored that way."""
-    shape, chunk, dtype, fill, filters = found
+def _layout(spec: Any) -> Layout:
+    """Return a layout from an index; ValueError if it is invalid."""
+    shape, chunk, dtype, fill, filters = spec
     shape, chunk = unplain(shape), unplain(chunk)
     if len(shape) != len(chunk) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"chunks of shape {chunk} of {shape}")
+        raise ValueError(f"chunks of shape {chunk} in shape {shape}")
     if not all(type(n) is int and n >= 1 for n in chunk):
         raise ValueError(f"chunks of shape {chunk}")
     steps = tuple(Filter(str(name), tuple(map(unplain, parameters))) for name, *parameters in filters)
-    kind = plain_dtype(dtype)
-    if kind.kind not in "iuf" or (steps and prod(chunk) * kind.itemsize > _LARGEST):
-        raise ValueError(f"chunks of shape {chunk} of {kind}")
-    return tuple(shape), tuple(chunk), kind, steps, unplain(fill)
+    dtype_of_values = plain_dtype(dtype)
+    if dtype_of_values.kind not in "iuf" or (steps and prod(chunk) * dtype_of_values.itemsize > _LARGEST):
+        raise ValueError(f"chunks of shape {chunk} of {dtype_of_values}")
+    return tuple(shape), tuple(chunk), dtype_of_values, steps, unplain(fill)

@@ -1,4 +1,7 @@
-"""Generations of an index: a number that each save raises, so that no process overwrites what another has saved."""
+"""Generation of an index: a number that each save increments.
+
+It prevents a process from overwriting what another process has saved.
+"""
 
 import contextlib
 import os
@@ -12,14 +15,14 @@ from aggarray.storage.atomic import replace_atomically, write_errors
 
 @contextlib.contextmanager
 def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
-    """Give (the path to write to, the generation to write) for the length of a block; afterwards the file is in its place.
+    """Give the path and generation to write for a block, then replace.
 
-    ``expected``: the generation that is updated, None to write whatever is there. Raises IndexFileError where the index has
-    another generation by now, or the folder cannot be written to. An error inside the block leaves the old file.
+    ``expected``: the generation that is updated, None to overwrite any. Raises IndexFileError if the index has another
+    generation by then, or the folder cannot be written to. An error inside the block leaves the old file.
     """
     path = os.path.realpath(path)
     if os.path.lexists(path) and not os.path.isfile(path):
-        raise IndexFileError(f"{path}: neither a file nor free: give another name for the index")
+        raise IndexFileError("exists and is not a file", path=path, hint="give another name for the index")
     before: list[int | None] = []
 
     def check() -> None:
@@ -27,12 +30,12 @@ def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
         _check_generation(path, before[0])
 
     with write_errors(path), replace_atomically(path, check) as temporary:
-        now = _generation(path)
+        current = _generation(path)
         if expected is not None:
             _check_generation(path, expected)
-        before.append(now)
-        # Never a number that another index of this path has had: arrays that travelled, or wait, know it by that.
-        yield temporary, time.time_ns() // 1_000_000 if now is None else now + 1
+        before.append(current)
+        # Never the generation of an earlier index at this path: pickled and lazy arrays identify the index by it.
+        yield temporary, time.time_ns() // 1_000_000 if current is None else current + 1
 
 
 def _generation(path: str) -> int | None:
@@ -40,10 +43,11 @@ def _generation(path: str) -> int | None:
 
 
 def _check_generation(path: str, expected: int | None) -> None:
-    """Raise IndexFileError where an index is not of the generation that is updated."""
-    now = _generation(path)
-    # Of an index that was deleted nothing can be lost.
+    """Raise IndexFileError unless an index has the generation that is updated."""
+    current = _generation(path)
+    # Replacing a deleted index loses nothing.
     # promise: index-concurrent-append
-    if os.path.lexists(path) and now != expected:
-        there = "it is no index any more" if now is None else f"generation {now} now, {expected or 'none'} then"
-        raise IndexFileError(f"{path}: saved by somebody else since it was opened ({there}): open it again and append to that")
+    if os.path.lexists(path) and current != expected:
+        change = "it is not an index now" if current is None else f"generation {current} now, {expected or 'none'} then"
+        what = f"modified by another process since it was opened ({change})"
+        raise IndexFileError(what, path=path, hint="open it again and append to that")

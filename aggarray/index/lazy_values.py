@@ -1,4 +1,4 @@
-"""What are the values of a coordinate that an index holds? Read when somebody asks, and then kept."""
+"""Values of coordinates in an index, read on first use."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -11,7 +11,7 @@ from aggarray.index.store import Reader
 
 
 class LazyValues(Sequence[Any]):
-    """A pair (values, mask or None), like the one that scanning gives, which is read on first use."""
+    """Pair (values, mask or None), as a scan returns it, read on first use."""
 
     __slots__ = ("_dtype", "_pair", "_reader", "_shape", "_spec")
 
@@ -20,18 +20,22 @@ class LazyValues(Sequence[Any]):
         self._pair: KnownValues | None = None
 
     def load(self) -> KnownValues:
-        """Return values and mask. Raises IndexFileError where the index has gone or been saved anew."""
+        """Return values and mask.
+
+        Raises IndexFileError if the index was removed or saved again.
+        """
         if self._pair is None:
-            with self._reader.opened(), self._reader.blaming():
+            with self._reader.opened(), self._reader.index_errors():
                 values = self._reader.value(self._spec[0])
                 mask = None
                 if self._spec[1] is not None:
                     bits = self._reader.value(self._spec[1])
                     if len(bits) != -(-prod(self._shape) // 8):
-                        raise ValueError(f"a mask of {len(bits)} bytes for values of shape {self._shape}")
+                        raise ValueError(f"mask of {len(bits)} bytes for values of shape {self._shape}")
                     mask = np.unpackbits(bits, count=prod(self._shape)).reshape(self._shape).astype(bool)
                 if values.shape != self._shape or values.dtype != self._dtype:
-                    raise ValueError(f"values of {values.dtype} and shape {values.shape}, not {self._dtype} and {self._shape}")
+                    actual = f"{values.dtype} of shape {values.shape}"
+                    raise ValueError(f"values are {actual}, not {self._dtype} of shape {self._shape}")
             self._pair = (values, mask)
         return self._pair
 

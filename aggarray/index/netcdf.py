@@ -1,9 +1,9 @@
-"""How does a netCDF-4 file get onto a disk that may be full, with a clear error and nothing left behind?
+"""Writing of netCDF-4 files to a disk that may be full.
 
-HDF5 does not close a file that it fails to write: its descriptor, and the space that it takes, are gone for the life of the
-process, and the error does not say what was wrong. So it is not told: it writes through a file that keeps the error for
-later, or, where netCDF-C opens the file itself, to nowhere once something has gone wrong. Should netCDF-C not close the file
-even so, a descriptor of an empty file is all that is lost.
+HDF5 does not close a file that it fails to write: the descriptor and the disk space are lost until the process ends, and its
+error does not name the cause. HDF5 therefore writes through a file object that keeps the first error. If netCDF-C opens the
+file itself, its descriptors are redirected to the null device after an error. If netCDF-C still does not close the file, only
+the descriptor of an empty file is lost.
 """
 
 import contextlib
@@ -14,28 +14,31 @@ from typing import Any
 
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 
-#: What is tried before anything is written: where there is not even so much space, netCDF-C would not close the file.
-_LEAST = 1 << 16
-#: What is tried to find out what was wrong: more than HDF5 writes at a time.
-_MOST = 1 << 24
+#: Bytes of a test write before anything else: with less space netCDF-C does not close the file.
+_MIN_SPACE = 1 << 16
+#: Bytes of a test write that finds the cause of an error: more than HDF5 writes at a time.
+_PROBE = 1 << 24
 
 
 @contextmanager
 def created(path: str) -> Iterator[Any]:
-    """Give an empty ``netCDF4.Dataset`` to fill for the length of a block; OSError says what went wrong with the disk."""
+    """Give an empty ``netCDF4.Dataset`` for the length of a block.
+
+    Raises OSError for disk errors.
+    """
     import netCDF4
 
     # promise: no-space-no-start
-    _try(path, "wb", _LEAST)
+    _write_zeros(path, "wb", _MIN_SPACE)
     with LIBRARY_LOCK:
         dataset = netCDF4.Dataset(path, "w", format="NETCDF4")
         try:
             yield dataset
-            dataset.sync()  # what goes wrong now leaves a dataset that can be closed yet
+            dataset.sync()  # an error here leaves a dataset that can still be closed
         except RuntimeError:
             try:
                 # promise: disk-full-error
-                _try(path, "r+b", _MOST)  # raises what the library has not told
+                _write_zeros(path, "r+b", _PROBE)  # raises the error that the library hides
             finally:
                 _close_nowhere(dataset, path)
             raise
@@ -45,21 +48,21 @@ def created(path: str) -> Iterator[Any]:
         dataset.close()
 
 
-def _try(path: str, mode: str, size: int) -> None:
-    """Write so many bytes more to a file that nobody needs."""
+def _write_zeros(path: str, mode: str, size: int) -> None:
+    """Append zeros to a file, to find out whether the disk has space."""
     with open(path, mode, buffering=0) as file:
         end = file.seek(0, os.SEEK_END) + size
-        while (left := end - file.tell()) > 0:
-            file.write(bytes(min(left, 1 << 20)))
+        while (remaining := end - file.tell()) > 0:
+            file.write(bytes(min(remaining, 1 << 20)))
 
 
 def _close_nowhere(dataset: Any, path: str) -> None:
-    """Close a dataset that is given up; what is still to be written goes nowhere, and the file takes no space."""
+    """Close a failed dataset without writing; its file is emptied."""
     with contextlib.ExitStack() as later:
         with contextlib.suppress(OSError):
             # promise: failed-write-frees-space
             os.truncate(path, 0)
-            # HDF5 knows files by their number: no other may get it as long as this one is open.
+            # HDF5 identifies files by inode: this descriptor keeps the inode from being reused.
             kept, nowhere = os.open(path, os.O_RDONLY | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             later.callback(os.close, nowhere)
             for number in _descriptors(path, kept):
@@ -69,31 +72,34 @@ def _close_nowhere(dataset: Any, path: str) -> None:
             os.close(kept)
 
 
-def _descriptors(path: str, but: int) -> list[int]:
-    """Return the descriptors of an open file, but for one."""
-    there, found = os.stat(path), []
+def _descriptors(path: str, excluded: int) -> list[int]:
+    """Return the descriptors of an open file, except one."""
+    state, descriptors = os.stat(path), []
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):
-            if int(name) != but and os.path.samestat(os.fstat(int(name)), there):
-                found.append(int(name))
-    return found
+            if int(name) != excluded and os.path.samestat(os.fstat(int(name)), state):
+                descriptors.append(int(name))
+    return descriptors
 
 
 @contextmanager
 def updated(path: str) -> Iterator[Any]:
-    """Give an ``h5py.File`` to write to for the length of a block; OSError says what went wrong with the disk."""
+    """Give a writable ``h5py.File`` for the length of a block.
+
+    Raises OSError for disk errors.
+    """
     with open(path, "r+b", buffering=0) as disk:
-        patient = _Patient(disk)
+        target = _ErrorKeepingFile(disk)
         try:
-            with LIBRARY_LOCK, h5py_file(patient, "r+") as file:
+            with LIBRARY_LOCK, h5py_file(target, "r+") as file:
                 yield file
         finally:
-            if patient.error is not None:
-                raise patient.error
+            if target.error is not None:
+                raise target.error
 
 
-class _Patient:
-    """A file that HDF5 writes to without ever being told of an error: that is kept until HDF5 has let go of the file."""
+class _ErrorKeepingFile:
+    """File that keeps its first write error until HDF5 has closed it."""
 
     def __init__(self, disk: Any) -> None:
         self._disk = disk
@@ -101,18 +107,18 @@ class _Patient:
         self.seek, self.tell, self.read, self.readinto = disk.seek, disk.tell, disk.read, disk.readinto
 
     def write(self, content: Any) -> int:
-        """Write all of it, if nothing has gone wrong yet."""
-        left = memoryview(content)
-        while len(left) and self.error is None:
+        """Write all bytes, unless an error occurred."""
+        remaining = memoryview(content)
+        while len(remaining) and self.error is None:
             try:
-                left = left[self._disk.write(left) :]
+                remaining = remaining[self._disk.write(remaining) :]
             except OSError as error:
                 # promise: disk-full-hdf5-closed
                 self.error = error
         return len(content)
 
     def truncate(self, size: int | None = None) -> None:
-        """Cut the file, or make it longer."""
+        """Set the size of the file, unless an error occurred."""
         if self.error is None:
             try:
                 self._disk.truncate(size)
@@ -120,4 +126,4 @@ class _Patient:
                 self.error = error
 
     def flush(self) -> None:
-        """Do nothing: nothing is kept back."""
+        """Do nothing: writes are not buffered."""

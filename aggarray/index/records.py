@@ -1,7 +1,7 @@
-"""What did the scan find in each file? Kept in an index, so that new files join as if all had been opened anew.
+"""Scanned structures of the files of an index, kept for `append`.
 
-A record is a `Structure`. Files alike share nearly everything: attributes, variables without their values, and values are
-tables of distinct items, and a file is a row of numbers into these.
+Similar files share attributes, variables without their values, and values: these are tables of distinct items, and each file is
+a row of numbers into them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class _Table:
 
 
 class _Packer:
-    """Packs structures into tables; attributes of one name and value are one item."""
+    """Encodes structures as tables of distinct items."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -41,11 +41,11 @@ class _Packer:
         self._by_identity: dict[int, int] = {}
 
     def attrs(self, attrs: Attributes) -> list[int]:
-        found = ((name, plain(value)) for name, value in attrs.items())
-        return [self.pairs.number(item if isinstance(item[1], str) else repr(item), item) for item in found]
+        pairs = ((name, plain(value)) for name, value in attrs.items())
+        return [self.pairs.number(item if isinstance(item[1], str) else repr(item), item) for item in pairs]
 
     def variable(self, variable: Variable) -> tuple[int, int]:
-        """Return the numbers of a variable without its values and of these."""
+        """Return the numbers of a variable without values, and of its values."""
         dtype = "text" if variable.dtype.kind == "T" else variable.dtype.str
         head = [variable.name, dtype, list(variable.shape), list(variable.dimensions), self.attrs(variable.attrs)]
         head += [] if variable.scopes is None else [list(variable.scopes)]
@@ -54,12 +54,12 @@ class _Packer:
     def _value(self, values: np.ndarray | None) -> int:
         if values is None:
             return _NO_VALUES
-        known = self._by_identity.get(id(values))
-        if known is None:
+        number = self._by_identity.get(id(values))
+        if number is None:
             spec = self.writer.value(values)
-            known = self._by_identity[id(values)] = self.values.number(repr(spec), spec)
+            number = self._by_identity[id(values)] = self.values.number(repr(spec), spec)
             self._alive.append(values)
-        return known
+        return number
 
 
 def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writer) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
         if s.groups or s.skipped
     }
     column = writer.column
-    # Dimensions that no variable has count where samples name their instance.
+    # Dimensions without a variable matter if samples refer to their instance.
     indexed = (n for n, s in enumerate(structures) if s.sizes and any("instance_dimension" in v.attrs for v in s.variables))
     sizes = {str(n): dict(structures[n].sizes or {}) for n in indexed}
     return {
@@ -84,7 +84,7 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
         "format": column(np.array([formats.number(s.format, s.format) for s in structures], np.int64)),
         "formats": formats.items,
         "stamps": [column(c) for c in np.array([s.stamp or (-1, 0, 0) for s in structures], np.int64).reshape(-1, 3).T],
-        "counts": [column(np.array([len(r) for r in found], np.int64)) for found in (rows, attrs)],
+        "counts": [column(np.array([len(r) for r in columns], np.int64)) for columns in (rows, attrs)],
         "variables": [column(c) for c in flat.T],
         "attrs": column(np.array([n for row in attrs for n in row], np.int64)),
         "pairs": packer.pairs.items,
@@ -94,59 +94,62 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
     }
 
 
-def unpack(found: Mapping[str, Any], files: Sequence[str], reader: Reader) -> list[Structure]:
-    """Return the structures that `pack` was given; what files share they share in memory too."""
+def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> list[Structure]:
+    """Return the structures that `pack` encoded.
+
+    Shared items are shared in memory.
+    """
     column = reader.column
-    pairs = [(name, unplain(value)) for name, value in found["pairs"]]
+    pairs = [(name, unplain(value)) for name, value in encoded["pairs"]]
     if not all(isinstance(name, str) for name, _ in pairs):
-        raise ValueError("attributes that are not named by text")
-    values = [reader.value(spec) for spec in found["values"]]
-    heads = [_variable(head, pairs) for head in found["heads"]]
-    full: dict[tuple[int, int], Variable] = {}
+        raise ValueError("name of an attribute is not text")
+    values = [reader.value(spec) for spec in encoded["values"]]
+    heads = [_variable(head, pairs) for head in encoded["heads"]]
+    distinct: dict[tuple[int, int], Variable] = {}
     variables = []
-    for pair in zip(*(column(c).tolist() for c in found["variables"]), strict=True):
-        if pair not in full:
-            full[pair] = _with(heads[pair[0]], None if pair[1] == _NO_VALUES else values[pair[1]])
-        variables.append(full[pair])
-    attrs = [pairs[n] for n in column(found["attrs"]).tolist()]
-    stamps = np.stack([column(c) for c in found["stamps"]], axis=-1).tolist()
-    counts = (column(c).tolist() for c in found["counts"])
-    columns = zip(column(found["file"]).tolist(), column(found["format"]).tolist(), stamps, *counts, strict=True)
-    structures, begin, first = [], 0, 0
-    for number, (file, kind, stamp, count, many) in enumerate(columns):
-        groups, skipped = found["others"].get(str(number), ((), ()))
+    for pair in zip(*(column(c).tolist() for c in encoded["variables"]), strict=True):
+        if pair not in distinct:
+            distinct[pair] = _with_values(heads[pair[0]], None if pair[1] == _NO_VALUES else values[pair[1]])
+        variables.append(distinct[pair])
+    attrs = [pairs[n] for n in column(encoded["attrs"]).tolist()]
+    stamps = np.stack([column(c) for c in encoded["stamps"]], axis=-1).tolist()
+    counts = (column(c).tolist() for c in encoded["counts"])
+    columns = zip(column(encoded["file"]).tolist(), column(encoded["format"]).tolist(), stamps, *counts, strict=True)
+    structures, first_variable, first_attr = [], 0, 0
+    for number, (file, format_number, stamp, variable_count, attr_count) in enumerate(columns):
+        groups, skipped = encoded["others"].get(str(number), ((), ()))
         structures.append(
             Structure(
                 files[file],
-                found["formats"][kind],
-                dict(attrs[first : first + many]),
-                tuple(variables[begin : begin + count]),
+                encoded["formats"][format_number],
+                dict(attrs[first_attr : first_attr + attr_count]),
+                tuple(variables[first_variable : first_variable + variable_count]),
                 {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
                 tuple((name, reason) for name, reason in skipped),
-                found.get("sizes", {}).get(str(number)),
+                encoded.get("sizes", {}).get(str(number)),
                 stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
             )
         )
-        begin, first = begin + count, first + many
+        first_variable, first_attr = first_variable + variable_count, first_attr + attr_count
     return structures
 
 
 def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:
     name, dtype, shape, dimensions, attrs, *scopes = head
     if not isinstance(name, str) or len(shape) != len(dimensions) or not all(isinstance(d, str) for d in dimensions):
-        raise ValueError(f"a variable {name!r} of dimensions {dimensions!r}")
+        raise ValueError(f"variable {name!r} of dimensions {dimensions!r}")
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
-        raise ValueError(f"a variable {name!r} of shape {shape!r}")
-    kind: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
-    if (kind.hasobject and kind.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"variable {name!r} of shape {shape!r}")
+    stored_dtype: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
+    if (stored_dtype.hasobject and stored_dtype.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")
-    if not all(len(each) == len(shape) and all(isinstance(s, str) for s in each) for each in scopes):
+    if not all(len(items) == len(shape) and all(isinstance(s, str) for s in items) for items in scopes):
         raise ValueError(f"variable {name!r} of shape {shape!r} in groups {scopes!r}")
-    within = tuple(scopes[0]) if scopes else None
-    return Variable(name, kind, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs), scopes=within)
+    groups = tuple(scopes[0]) if scopes else None
+    return Variable(name, stored_dtype, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs), scopes=groups)
 
 
-def _with(head: Variable, values: np.ndarray | None) -> Variable:
+def _with_values(head: Variable, values: np.ndarray | None) -> Variable:
     if values is not None and values.shape != head.shape:
         raise ValueError(f"values of shape {values.shape} for variable {head.name!r} of shape {head.shape}")
     return head if values is None else replace(head, values=values)

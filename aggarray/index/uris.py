@@ -1,7 +1,7 @@
-"""How are the files of an index named in it, and found again: beside the index, elsewhere, or nowhere else than allowed?
+"""URI references to the files of an index, and their resolution.
 
-Written are URI references (RFC 3986, CF section 2.8.2): relative ones against the index's own folder, absolute ones with
-their scheme. `Files` turns them into paths when somebody asks.
+References (RFC 3986, CF section 2.8.2) are relative to the folder of the index, or absolute with a scheme. `Files` resolves
+them lazily.
 """
 
 import functools
@@ -12,51 +12,53 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote
 
-from aggarray.errors import AggregationError, IndexFileError
+from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.formats import local_path
 from aggarray.index.store import Texts
 from aggarray.storage.access import is_below
 from aggarray.storage.remote import canonical, is_remote, origin, parent, resolve
 
-#: Characters of a path that stand for themselves in a URI.
+#: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
 _PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
 
 
 def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
-    """Return the URI references of files: relative to a folder, or absolute. Those of remote files stay as they are.
+    """Return the URI references of files, relative to a folder or absolute.
+
+    URLs of remote files are returned unchanged.
 
     >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
     (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
     """
     leads = _Leads(folder, relative)
     text = "".join(paths)
-    if ":" not in text and _PLAIN.fullmatch(text):  # hundreds of thousands of plain names take no look each
+    if ":" not in text and _PLAIN.fullmatch(text):  # plain names need no further checks
         return [leads[head] + tail for head, _, tail in (path.rpartition("/") for path in paths)]
-    return [path if "://" in path else _written(path, leads) for path in paths]
+    return [path if "://" in path else _reference(path, leads) for path in paths]
 
 
-def _written(path: str, leads: "_Leads") -> str:
+def _reference(path: str, leads: "_Leads") -> str:
     head, _, tail = path.rpartition("/")
     lead = leads[head]
-    # What stands before a colon would be a scheme.
+    # Text before a colon would be read as a scheme.
     return ("./" if not lead and ":" in tail else lead) + _quoted(tail)
 
 
 class _Leads(dict[str, str]):
-    """What comes before the names of the files in a folder, worked out once for each."""
+    """Reference of each folder, followed by a slash, computed once."""
 
     def __init__(self, folder: str, relative: bool) -> None:
         self._folder, self._relative = folder, relative
 
     def __missing__(self, head: str) -> str:
-        way = os.path.relpath(head or "/", self._folder) if self._relative else head
-        if self._relative and way.startswith(".."):
-            # What leads out of a folder that was reached by a link is where the link points to.
-            way = os.path.relpath(_real(head or "/"), _real(self._folder))
-        lead = f"{_quoted(way)}/" if self._relative else f"file://{_quoted(way)}/"
-        lead = "" if way == "." and self._relative else lead
+        folder = os.path.relpath(head or "/", self._folder) if self._relative else head
+        if self._relative and folder.startswith(".."):
+            # A path out of a linked folder starts from the target of the link.
+            folder = os.path.relpath(_real(head or "/"), _real(self._folder))
+        lead = f"{_quoted(folder)}/" if self._relative else f"file://{_quoted(folder)}/"
+        lead = "" if folder == "." and self._relative else lead
         self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
         return lead
 
@@ -67,12 +69,15 @@ def _real(folder: str) -> str:
 
 
 def real_path(path: str) -> str:
-    """Return the path of an index, links resolved; an address as it is."""
+    """Return the path of an index with links resolved; a URL unchanged."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
 def home_of(path: str) -> str:
-    """Return the folder against which the names in an index are resolved; an index that is a link lies where that points to."""
+    """Return the folder that references of an index are relative to.
+
+    Links are resolved.
+    """
     if is_remote(path):
         return parent(path)
     return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
@@ -82,38 +87,40 @@ def _quoted(text: str) -> str:
     return quote_from_bytes(os.fsencode(text), safe=_SAFE)
 
 
-def is_url(written: str) -> bool:
-    """Tell whether a file name is a URI with a scheme; a colon alone makes none.
+def is_url(reference: str) -> bool:
+    """Return whether a file name is a URI with a scheme.
+
+    A colon alone is not enough.
 
     >>> is_url("file:/a.nc"), is_url("https://host/a.nc"), is_url("a:b.nc")
     (True, True, False)
     """
-    return _URL.match(written) is not None
+    return _URL.match(reference) is not None
 
 
-def resolve_uri(written: str, folder: str) -> str:
-    """Return the absolute path or URL that a file name in an index stands for.
+def resolve_uri(reference: str, folder: str) -> str:
+    """Return the absolute path or URL of a file name in an index.
 
-    ``folder``: the index's own. ``file:`` URIs become paths, other URIs stay; references are percent-decoded, unless only the
-    literal name exists; absolute paths stay as they are. FormatError for a ``file:`` URI of another host.
+    ``folder``: that of the index. ``file:`` URIs become paths, other URIs are kept. Relative references are percent-decoded
+    unless only the literal name exists. Absolute paths are kept. Raises FormatError for a ``file:`` URI of another host.
 
     >>> resolve_uri("../b%20c.nc", "/data/index"), resolve_uri("file:///data/a.nc", "/"), resolve_uri("s3://b/a.nc", "/")
     ('/data/b c.nc', '/data/a.nc', 's3://b/a.nc')
     """
-    url = _URL.match(written)
+    url = _URL.match(reference)
     if url is not None:
-        if not written.lower().startswith("file:"):
-            return canonical(written) or written
-        return os.path.normpath(local_path(written if url[1] == "//" else f"file://{written[5:]}"))
+        if not reference.lower().startswith("file:"):
+            return canonical(reference) or reference
+        return os.path.normpath(local_path(reference if url[1] == "//" else f"file://{reference[5:]}"))
     if is_remote(folder):
-        return resolve(written, folder)
-    folder = _real(folder) if written.startswith("../") else folder
-    literal = os.path.join(folder, written)
-    literal = os.path.normpath(literal) if "/." in literal or "//" in literal or written.startswith(".") else literal
-    if "%" not in written:
+        return resolve(reference, folder)
+    folder = _real(folder) if reference.startswith("../") else folder
+    literal = os.path.join(folder, reference)
+    literal = os.path.normpath(literal) if "/." in literal or "//" in literal or reference.startswith(".") else literal
+    if "%" not in reference:
         return literal
-    decoded = os.path.normpath(os.path.join(folder, unquote(written, errors="surrogateescape")))
-    if os.path.isabs(written):
+    decoded = os.path.normpath(os.path.join(folder, unquote(reference, errors="surrogateescape")))
+    if os.path.isabs(reference):
         return decoded if os.path.exists(decoded) and not os.path.exists(literal) else literal
     return literal if os.path.exists(literal) and not os.path.exists(decoded) else decoded
 
@@ -124,19 +131,20 @@ def _unquoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathMap:
-    """Prefixes that are replaced in URI references before these are resolved: (old, new), the longest old one first.
+    """Prefixes of URI references to replace before they are resolved.
 
-    A prefix ends where a name in the path ends. It is compared with a reference as it is written and, encoded characters
-    decoded, as a path. What replaces it is a folder, relative to the index's or absolute, or a URL.
+    ``pairs``: (old, new), longest old prefix first.
+    A prefix ends at the end of a path component. It is compared with a reference as written and, percent-decoded, as a path.
+    Its replacement is a folder, absolute or relative to that of the index, or a URL.
 
-    >>> moves({"/old": "/new"}).applied("file:///old/a.nc"), moves({"a": "b"}).applied("ab/c.nc")
+    >>> path_map({"/old": "/new"}).applied("file:///old/a.nc"), path_map({"a": "b"}).applied("ab/c.nc")
     ('file:///new/a.nc', 'ab/c.nc')
     """
 
     pairs: tuple[tuple[str, str], ...] = ()
 
     def applied(self, reference: str) -> str:
-        """Return a reference with the first prefix replaced that fits."""
+        """Return a reference with the first matching prefix replaced."""
         for old, new in self.pairs:
             for form in dict.fromkeys((reference, _path_of(reference))):
                 rest = _rest(form, old)
@@ -145,31 +153,35 @@ class PathMap:
         return reference
 
 
-#: Nothing is replaced.
+#: Map without replacements.
 NOWHERE = PathMap()
 
 
 def path_map(relocate: Mapping[str, str] | None) -> PathMap:
-    """Return what a user wishes to be replaced; AggregationError where it is no mapping of prefixes."""
-    given = {} if relocate is None else relocate
-    if not isinstance(given, Mapping):
-        raise AggregationError(f"relocate={relocate!r}: give {{old prefix: new prefix}}")
+    """Return the map of ``relocate``.
+
+    Raises AggregationError if it is not a mapping of prefixes.
+    """
+    prefixes = {} if relocate is None else relocate
+    if not isinstance(prefixes, Mapping):
+        raise AggregationError(f"relocate={relocate!r} is not a mapping", hint="give {old prefix: new prefix}")
     try:
-        pairs = [(os.fspath(old), os.fspath(new)) for old, new in given.items()]
+        pairs = [(os.fspath(old), os.fspath(new)) for old, new in prefixes.items()]
     except TypeError as error:
-        raise AggregationError(f"relocate={relocate!r}: give {{old prefix: new prefix}}, both text or paths") from error
+        hint = "give {old prefix: new prefix}, both text or paths"
+        raise AggregationError(f"relocate={relocate!r} has prefixes that are not text", hint=hint) from error
     return PathMap(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
 
 
 def _path_of(reference: str) -> str:
-    """Return a reference decoded: the path of a file, a URL as it is."""
+    """Return a reference as a decoded path; URLs are returned unchanged."""
     if _URL.match(reference) and not reference.lower().startswith("file:"):
         return reference
     return _unquoted(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE))
 
 
 def _rest(form: str, old: str) -> str | None:
-    """Return what follows a prefix, None where it is none."""
+    """Return the text after a prefix, None if the prefix does not match."""
     if not form.startswith(old):
         return None
     rest = form[len(old) :]
@@ -177,7 +189,7 @@ def _rest(form: str, old: str) -> str | None:
 
 
 def _joined(new: str, rest: str, encoded: bool) -> str:
-    """Put a new prefix before the rest; a path becomes a reference."""
+    """Return a reference made of a new prefix and the rest."""
     if not _URL.match(new):
         new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
     rest = rest if encoded else _quoted(rest)
@@ -187,16 +199,16 @@ def _joined(new: str, rest: str, encoded: bool) -> str:
 
 
 class Files(Sequence[str]):
-    """The files of an index: references as written, resolved one by one."""
+    """Files of an index: references, resolved lazily."""
 
-    __slots__ = ("_folder", "_moves", "references")
+    __slots__ = ("_folder", "_path_map", "references")
 
-    def __init__(self, references: Sequence[str], folder: str, moves: PathMap) -> None:
-        self.references, self._folder, self._moves = references, folder, moves
+    def __init__(self, references: Sequence[str], folder: str, path_map: PathMap) -> None:
+        self.references, self._folder, self._path_map = references, folder, path_map
 
     def take(self, rows: Sequence[int]) -> "Files":
-        """Return some of the files, in the order given."""
-        return Files([self.references[row] for row in rows], self._folder, self._moves)
+        """Return some of the files, in the order of ``rows``."""
+        return Files([self.references[row] for row in rows], self._folder, self._path_map)
 
     def __len__(self) -> int:
         return len(self.references)
@@ -207,13 +219,13 @@ class Files(Sequence[str]):
         return self._resolved(self.references[item])
 
     def _resolved(self, reference: str) -> str:
-        return resolve_uri(self._moves.applied(reference) if self._moves.pairs else reference, self._folder)
+        return resolve_uri(self._path_map.applied(reference) if self._path_map.pairs else reference, self._folder)
 
     def __iter__(self) -> Iterator[str]:
         text = self.references.text() if isinstance(self.references, Texts) else "".join(self.references)
-        if self._moves.pairs or "%" in text or ":" in text:
+        if self._path_map.pairs or "%" in text or ":" in text:
             return map(self._resolved, self.references)
-        # Plain names, all of them: each folder is resolved once.
+        # All names are plain: each folder is resolved once.
         folders = _Folders(self._folder)
         return (folders[head + slash] + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
 
@@ -222,7 +234,7 @@ class Files(Sequence[str]):
 
 
 class _Folders(dict[str, str]):
-    """What the folders in plain references resolve to, with the slash behind, worked out once for each."""
+    """Resolved folders of plain references, with a trailing slash."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -233,7 +245,10 @@ class _Folders(dict[str, str]):
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
-    """Raise IndexFileError for the first file that lies in none of the roots, links and ``..`` resolved."""
+    """Raise IndexFileError for the first file outside the roots.
+
+    Links and ``..`` are resolved.
+    """
     folders: dict[str, bool] = {}
     for path in files:
         head, _, tail = path.rpartition("/")
@@ -244,22 +259,25 @@ def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
                 folders[head] = is_below(f"{head}/-", roots)
             inside = folders[head]
         if not inside:
-            raise IndexFileError(
-                f"{index}: names {path}, which lies outside roots={list(roots)}; add its folder if you trust it"
-            )
+            what = f"refers to {path}, which is outside roots={list(roots)}"
+            raise ForbiddenPathError(what, path=index, hint="add its folder to the roots if you trust it")
 
 
 def checked_roots(roots: object) -> tuple[str, ...] | None:
-    """Return roots as resolved folders or URL prefixes; AggregationError where they are none."""
+    """Return roots as resolved folders or URL prefixes.
+
+    Raises AggregationError if they are invalid.
+    """
     if roots is None:
         return None
     try:
         items = [roots] if isinstance(roots, str | os.PathLike) else list(roots)  # type: ignore[call-overload]
         names = [os.fspath(item) for item in items]
     except TypeError as error:
-        raise AggregationError(f"roots={roots!r}: give a list of folders") from error
+        raise AggregationError(f"roots={roots!r} is not a list", hint="give a list of folders") from error
     if not all(isinstance(name, str) and name for name in names):
-        raise AggregationError(f"roots={roots!r}: give a list of folders, as text or paths")
+        hint = "give a list of folders, as text or paths"
+        raise AggregationError(f"roots={roots!r} has items that are not paths", hint=hint)
     return tuple(_root(name) for name in names)
 
 
@@ -268,11 +286,12 @@ def _root(name: str) -> str:
     return os.path.realpath(os.path.expanduser(local_path(name))) if address is None else address.rstrip("/")
 
 
-def near(named: Sequence[str], moves: PathMap) -> tuple[str, ...]:
-    """Return what files may be read from where no roots are given: where the user named files, or has them moved to.
+def near(paths: Sequence[str], path_map: PathMap) -> tuple[str, ...]:
+    """Return the default roots: the locations that the caller named.
 
-    Any local file, once a local one was named; remote ones from the same host or bucket.
+    Targets of ``path_map`` count too.
+    Any local file, if a local one was named; remote files of the same host or bucket.
     """
-    found = [origin(path) if is_remote(path) else "/" for path in named]
-    found += [_root(new) if canonical(new) is None else origin(str(canonical(new))) for _, new in moves.pairs if new]
-    return tuple(dict.fromkeys(found))
+    roots = [origin(path) if is_remote(path) else "/" for path in paths]
+    roots += [_root(new) if canonical(new) is None else origin(str(canonical(new))) for _, new in path_map.pairs if new]
+    return tuple(dict.fromkeys(roots))

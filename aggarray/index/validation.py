@@ -1,6 +1,6 @@
-"""Does what an index says hold together? A damaged or hostile one is found out when it is opened, not when it is read.
+"""Validation of the content of an index when it is opened.
 
-Everything here raises ValueError, which `Reader.blaming` turns into an IndexFileError.
+Damaged or hostile content raises ValueError here, which `Reader.index_errors` converts to IndexFileError.
 """
 
 from typing import Any
@@ -19,41 +19,41 @@ def _is_text(*items: Any) -> bool:
 
 
 def check_array(array: MasterArray) -> None:
-    """Raise ValueError unless the parameters of an array are of their kinds and its coordinates of its size."""
+    """Raise ValueError for invalid parameters or coordinates of an array."""
     if not _is_text(array.name, array.units, array.calendar):
-        raise ValueError("a name, units or a calendar that is no text")
+        raise ValueError("name, units or calendar is not text")
     fill = np.asarray(array.fill_value)
     if fill.ndim:
-        raise ValueError("a fill value that is not one value")
+        raise ValueError("fill value is not a scalar")
     try:
-        # As reading does it: text that looks like a number, or nothing at all, fills no place.
+        # As reads do: text that looks like a number is not a valid fill value.
         np.copyto(np.empty((), array.dtype), fill, casting="same_kind")
     except TypeError as error:
-        raise ValueError(f"a fill value that {array.dtype} does not hold") from error
+        raise ValueError(f"fill value out of range for {array.dtype}") from error
     sizes = dict(zip(array.dimensions, array.shape, strict=True))
     for name, coordinate in array.coords.items():
         pairs = zip(coordinate.dimensions, coordinate.shape, strict=True)
         if not isinstance(name, str) or any(sizes.get(d, n) != n for d, n in pairs):
-            raise ValueError(f"a coordinate {name!r} of another size than its array")
+            raise ValueError(f"size of coordinate {name!r} differs from that of its array")
 
 
 def check_geometry(geometry: Geometry) -> None:
-    """Raise ValueError unless the parts of the rows of a ragged array fit each other."""
+    """Raise ValueError for invalid rows of a ragged array."""
     for part in geometry.parts:
         cuts = part.cuts
         if cuts.ndim != 2 or cuts.shape[1:] != (3,) or len(cuts) < 2 or cuts[0].any() or (np.diff(cuts, axis=0) < 0).any():
-            raise ValueError("rows of files that do not follow each other")
+            raise ValueError("rows of files are not consecutive")
         _, runs, samples = cuts[-1].tolist()
         along = samples if part.counts is None else runs
         sizes = ((part.counts, runs), (part.index, along))
         if any(a is not None and (a.shape != (size,) or a.dtype.kind not in "iu") for a, size in sizes):
-            raise ValueError("row sizes or indices of another shape or dtype than their files have")
-        rows, places = np.diff(cuts[:, [0, 2]], axis=0).T
-        if part.present and (any(a.shape != (samples,) for a in part.present) or (places % np.maximum(rows, 1)).any()):
-            raise ValueError("rows whose samples have other places than their files")
+            raise ValueError("shape or dtype of row sizes or indices does not match the files")
+        rows, counts = np.diff(cuts[:, [0, 2]], axis=0).T
+        if part.present and (any(a.shape != (samples,) for a in part.present) or (counts % np.maximum(rows, 1)).any()):
+            raise ValueError("samples of rows do not match the files")
     chosen = geometry.chosen
     if not geometry.parts or (isinstance(chosen, np.ndarray) and len(chosen) and not _within(chosen, geometry.total)):
-        raise ValueError("rows that no file has")
+        raise ValueError("row number out of range")
 
 
 def _within(numbers: np.ndarray, size: int) -> bool:
@@ -61,29 +61,29 @@ def _within(numbers: np.ndarray, size: int) -> bool:
 
 
 def check_template(template: Template) -> None:
-    """Raise ValueError unless the parts of a template are of their kinds and of equal length."""
+    """Raise ValueError for an invalid template."""
     shape, names, forward = template.shape, template.dimensions, template.directions
     if not all(isinstance(items, tuple) for items in (shape, names, forward)) or not len(shape) == len(names) == len(forward):
-        raise ValueError("shape, dimensions and directions of a sub-array differ in number")
+        raise ValueError("shape, dimensions and directions of a sub-array differ in length")
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape) or not all(type(d) is bool for d in forward):
-        raise ValueError("a shape that is none, or directions that are not True or False")
+        raise ValueError("invalid shape or directions of a sub-array")
     if len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
-        raise ValueError("dimensions of a sub-array that are no names, each once")
-    stated = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
-    if not _is_text(*stated) or not isinstance(template.format, str):
-        raise ValueError("units, a calendar or a format that is no text")
+        raise ValueError("dimensions of a sub-array are not unique names")
+    texts = [template.units, template.calendar, *(text for s in template.steps for text in (s.units, s.calendar))]
+    if not _is_text(*texts) or not isinstance(template.format, str):
+        raise ValueError("units, calendar or format is not text")
     if not {template.temperature, *(s.temperature for s in template.steps)} <= {None, *KINDS}:
-        raise ValueError("a kind of temperature that there is not")
+        raise ValueError("unknown kind of temperature")
     if template.assumed is not None:
-        raise ValueError("a sub-array that is taken for something: nothing assumed gets into an index")
-    own: Any = template.names
+        raise ValueError("sub-array with an unverified signature, which an index never has")
+    declared_names: Any = template.names
     if (
         type(template.declared) is not bool
-        or not isinstance(own, tuple)
-        or (own and len(own) != len(names))
-        or not _is_text(*own)
+        or not isinstance(declared_names, tuple)
+        or (declared_names and len(declared_names) != len(names))
+        or not _is_text(*declared_names)
     ):
-        raise ValueError("a declaration of a sub-array that is none")
+        raise ValueError("invalid declaration of a sub-array")
     for encoding in (template.encoding, *(s.encoding for s in template.steps if s.encoding is not None)):
         _check_encoding(encoding)
 
@@ -93,37 +93,37 @@ def _check_encoding(encoding: Encoding) -> None:
     pairs: Any = (encoding.valid, encoding.valid_unpacked)
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise ValueError("a valid range that is no pair")
+            raise ValueError("valid range is not a pair")
         values += pair
     if not isinstance(encoding.missing, tuple) or not isinstance(encoding.missing_nan, bool):
-        raise ValueError("missing values that are no list")
+        raise ValueError("missing values are not a list")
     if any(v is not None and (isinstance(v, list | tuple | dict) or np.ndim(v)) for v in values):
-        raise ValueError("packing or a missing value that is not one value")
+        raise ValueError("packing or missing value is not a scalar")
     if any(v is not None and np.asarray(v).dtype.kind not in "biufcmMST" for v in values) or any(
         v is not None and np.asarray(v).dtype.kind not in "biuf" for v in values[:2]
     ):
-        raise ValueError("packing or a missing value that is no number")
+        raise ValueError("packing or missing value is not a number")
     factors = encoding.scale_factor, encoding.add_offset
     if not all(factor is None or isinstance(factor, np.generic) for factor in factors):
-        raise ValueError("packing by numbers that have no dtype")
+        raise ValueError("packing by numbers without a dtype")
     if encoding.packed and unpacked_dtype(encoding.viewed, *factors) != encoding.dtype:
-        raise ValueError("packing that makes values of another dtype")
+        raise ValueError("packing does not give the dtype of the values")
     if encoding.viewed.itemsize != encoding.stored.itemsize:
-        raise ValueError("values that are viewed as others of another size")
+        raise ValueError("values viewed as a dtype of another size")
 
 
 def check_partitions(matrix: Matrix) -> None:
-    """Raise ValueError unless the columns of a matrix fit each other and its sub-arrays."""
+    """Raise ValueError for inconsistent columns of a matrix."""
     check_matrix(matrix)
     references, count = matrix.references, len(matrix.refs)
     if not len(matrix.dimensions) == len(matrix.directions) == len(matrix.edges) or len(set(matrix.dimensions)) < len(
         matrix.edges
     ):
-        raise ValueError("dimensions, directions and edges differ in number")
+        raise ValueError("dimensions, directions and edges differ in length")
     if any(len(e) < 2 or e[0] != 0 or (np.diff(e) < (0 if len(e) == 2 else 1)).any() for e in matrix.edges):
-        raise ValueError("edges that do not increase from 0")
+        raise ValueError("edges do not increase from 0")
     if not len(references.uri) == len(references.variable) == len(references.template):
-        raise ValueError("columns of sub-arrays of different lengths")
+        raise ValueError("columns of sub-arrays differ in length")
     inside = references.uri < 0
     limits = (
         (references.uri, -1, len(references.uris)),
@@ -133,44 +133,44 @@ def check_partitions(matrix: Matrix) -> None:
         (matrix.refs, -1, len(references)),
     )
     if any(len(c) and not low <= c.min() <= c.max() < high for c, low, high in limits):
-        raise ValueError("a column that points beyond its table")
+        raise ValueError("row number out of range")
     if any(len(c) != count for c in (*matrix.parts.starts.values(), *matrix.parts.steps.values())):
-        raise ValueError("parts for another number of partitions")
+        raise ValueError("parts and partitions differ in number")
     if any((s <= -len(matrix.parts.picks)).any() for s in matrix.parts.steps.values() if (s <= 0).any()):
-        raise ValueError("parts that name no picks")
+        raise ValueError("number of a pick out of range")
     for row in np.flatnonzero(inside).tolist():
         values, template = references.memory[references.variable[row]], references.template_of(row)
         native = values.dtype if values.dtype.kind == "T" else values.dtype.newbyteorder("=")
         if values.shape != template.shape or native != template.encoding.stored:
-            raise ValueError("values in memory of another shape or dtype than their template")
+            raise ValueError("shape or dtype of values in memory does not match the template")
     if not all(isinstance(name, str) for name in references.variables):
-        raise ValueError("variables that are not named by text")
+        raise ValueError("name of a variable is not text")
     _check_extents(matrix)
 
 
 def _check_extents(matrix: Matrix) -> None:
-    """Raise ValueError for a cell that shows more than its sub-array has."""
+    """Raise ValueError for a partition that exceeds its sub-array."""
     sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in matrix.references.templates]
-    whole = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
-    if whole and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
-        return  # most are like this
+    single = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
+    if single and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
+        return  # the common case
     cells = np.flatnonzero(matrix.refs >= 0)
     index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
     numbers = matrix.references.template[matrix.refs[cells]]
     for axis, name in enumerate(matrix.dimensions):
         extent = np.diff(matrix.edges[axis])[index[axis]]
-        # A dimension that a sub-array lacks has size 1.
-        own = np.array([s.get(name, 1) for s in sizes], np.int64)[numbers]
+        # The size of a dimension that a sub-array lacks is 1.
+        size = np.array([s.get(name, 1) for s in sizes], np.int64)[numbers]
         start, step = (c[name][cells] if name in c else u for c, u in ((matrix.parts.starts, 0), (matrix.parts.steps, 1)))
         start, step = np.broadcast_to(start, extent.shape), np.broadcast_to(step, extent.shape)
-        # Divided, not multiplied: the numbers may be as large as they like.
-        beyond = (start < 0) | (start >= own) | ((step > 0) & ((own - 1 - start) // np.maximum(step, 1) < extent - 1))
-        if (beyond & (extent > 0)).any() or _pick_beyond(matrix, step, extent, own - start):
-            raise ValueError(f"a partition that shows more along {name} than its sub-array has")
+        # A division, because a product of large numbers would overflow.
+        beyond = (start < 0) | (start >= size) | ((step > 0) & ((size - 1 - start) // np.maximum(step, 1) < extent - 1))
+        if (beyond & (extent > 0)).any() or _pick_out_of_range(matrix, step, extent, size - start):
+            raise ValueError(f"partition exceeds its sub-array along {name}")
 
 
-def _pick_beyond(matrix: Matrix, steps: np.ndarray, extents: np.ndarray, room: np.ndarray) -> bool:
-    """Tell whether a cell picks positions that its sub-array lacks, or more than there are picks."""
+def _pick_out_of_range(matrix: Matrix, steps: np.ndarray, extents: np.ndarray, room: np.ndarray) -> bool:
+    """Return whether picks are too few, or out of range for the sub-array."""
     for number in np.unique(-steps[steps <= 0]).tolist():
         cells, picks = steps == -number, matrix.parts.picks[number]
         if (extents[cells] > len(picks)).any():

@@ -1,1 +1,1 @@
-"""How do other libraries see something that can be read? One module per library, imported only when used."""
+"""Master arrays in other libraries: dask, xarray, and the pickled form."""

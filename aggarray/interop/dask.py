@@ -1,6 +1,6 @@
-"""How does an array become a dask array? As one layer that knows how to name the block of every task, and lists none of them.
+"""Conversion of a master array to a dask array.
 
-This is the home of dask: whoever imports it needs the extra ``xarray``.
+The graph is one layer that computes the block of each task on demand. Importing this module needs the extra ``xarray``.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,15 @@ Chunks = tuple[tuple[int, ...], ...]
 
 
 class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
-    """Gives each task of a layer the block that it reads, when the task is made; ``told``: what tells it from others."""
+    """Block of each task of a layer, made with the task.
+
+    ``token`` identifies the layer.
+    """
 
     produces_tasks = False
 
-    def __init__(self, array: Any, chunks: Chunks, told: tuple[Any, ...]) -> None:
-        self.array, self.chunks, self._told = array, chunks, told
+    def __init__(self, array: Any, chunks: Chunks, token: tuple[Any, ...]) -> None:
+        self.array, self.chunks, self._told = array, chunks, token
         self.numblocks = tuple(map(len, chunks))
         self._starts = [np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist() for sizes in chunks]
 
@@ -37,7 +40,7 @@ class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
 
 
 def partition_chunks(array: Any) -> Chunks:
-    """Return the sizes of the partitions per dimension.
+    """Return the sizes of the partitions along each dimension.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a, b = SubArray.from_array([1.0, 2.0]), SubArray.from_array([3.0])
@@ -48,47 +51,51 @@ def partition_chunks(array: Any) -> Chunks:
 
 
 def chunked(array: Any, chunks: Any = None) -> Chunks:
-    """Return the sizes of chunks per dimension: None = the partitions, else as dask takes them, dimensions named or numbered.
+    """Return the sizes of the chunks along each dimension.
 
-    SelectionError for chunks that make no sense.
+    ``chunks``: None for the partitions, else as dask takes them, by name or number of the dimension. Raises SelectionError
+    for chunks that are invalid.
     """
-    own = partition_chunks(array)
+    partitions = partition_chunks(array)
     _check_sizes(chunks)
     if chunks is None:
-        return own
+        return partitions
     if isinstance(chunks, Mapping):
-        lost = [d for d in chunks if d not in array.dimensions and d not in range(array.ndim)]
-        if lost:
-            raise SelectionError(f"chunks={chunks!r}: no dimension {lost[0]!r}; the array has {', '.join(array.dimensions)}")
-        named = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
-        chunks = tuple(own[axis] if named.get(axis) is None else named[axis] for axis in range(array.ndim))
+        unknown = [d for d in chunks if d not in array.dimensions and d not in range(array.ndim)]
+        if unknown:
+            hint = f"the array has {', '.join(array.dimensions)}"
+            raise SelectionError(f"chunks={chunks!r}: no dimension {unknown[0]!r}", hint=hint)
+        by_axis = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
+        chunks = tuple(partitions[axis] if by_axis.get(axis) is None else by_axis[axis] for axis in range(array.ndim))
     try:
-        found = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=own)
+        sizes_by_axis = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=partitions)
     except (ValueError, TypeError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}") from error
-    return tuple(tuple(map(int, sizes)) for sizes in found)
+    return tuple(tuple(map(int, lengths)) for lengths in sizes_by_axis)
 
 
 def _check_sizes(chunks: Any) -> None:
-    """Refuse sizes of chunks that dask takes for something else, or divides by."""
-    given = chunks.values() if isinstance(chunks, Mapping) else chunks
-    for along in given if isinstance(chunks, tuple | list | Mapping) else (chunks,):
-        listed = isinstance(along, tuple | list)  # of which any may be empty, as dimensions may
+    """Raise SelectionError for sizes that dask misreads or divides by."""
+    items = chunks.values() if isinstance(chunks, Mapping) else chunks
+    for along in items if isinstance(chunks, tuple | list | Mapping) else (chunks,):
+        listed = isinstance(along, tuple | list)  # a listed chunk may be empty, as a dimension may
         for size in along if listed else (along,):
-            whole = isinstance(size, int | np.integer)
-            if isinstance(size, bool | np.bool_) or (whole and (size < (0 if listed else -1) or (size == 0 and not listed))):
-                raise SelectionError(f"chunks={chunks!r}: {size!r} is no size: give a number from 1 on, -1 for all, or 'auto'")
+            integer = isinstance(size, int | np.integer)
+            if isinstance(size, bool | np.bool_) or (integer and (size < (0 if listed else -1) or (size == 0 and not listed))):
+                hint = "give a positive integer, -1 for the whole dimension, or 'auto'"
+                raise SelectionError(f"chunks={chunks!r}: {size!r} is not a chunk size", hint=hint)
 
 
 def read_block(block: LazyBlock) -> np.ndarray:
-    """Read a block: what each task does."""
+    """Return the values of a block: the function of each task."""
     return block.read()
 
 
 def to_dask(array: Any, chunks: Any = None) -> Any:
-    """Return a master array as a dask array; no file is touched, and no task is made before dask asks for it.
+    """Return a master array as a dask array, lazily.
 
+    No file is opened and no task is made.
     ``chunks``: as `chunked` takes them.
 
     >>> from aggarray import MasterArray, SubArray

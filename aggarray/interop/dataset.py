@@ -1,6 +1,6 @@
-"""Which arrays can be variables of one dataset, and what do its variables say of each other?
+"""Groups of arrays that can be the variables of one dataset.
 
-Variables of a dataset share dimensions and coordinates: a name stands for one thing only. Pure: nothing here knows xarray.
+The variables of a dataset share dimensions and coordinates: a name stands for one thing. This module does not import xarray.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,78 +15,81 @@ from aggarray.errors import AggregationError, UnitsError
 from aggarray.formats.base import words
 from aggarray.interop.pickling import fingerprint
 
-#: The name of a variable that has none.
+#: Variable name of an array without a name.
 NAMELESS = "array"
 
 
 def variable_name(array: Any) -> str:
-    """Return the name of an array as a variable, without its group."""
+    """Return the variable name of an array, without its group."""
     return (array.name or NAMELESS).rpartition("/")[2] or NAMELESS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetGroup:
-    """Arrays that share dimensions and coordinates, and the variables of their dataset by name."""
+    """Arrays that share dimensions and coordinates.
+
+    ``variables``: those of their dataset, by name.
+    """
 
     arrays: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
 
     def joined(self, array: Any) -> "DatasetGroup | None":
-        """Return the group with one more array; None where that would lose something.
+        """Return the group with one more array, or None if they conflict.
 
-        None if another array has its name, or a dimension another size, or a coordinate other values.
+        A conflict: another array has the same name, a dimension has another size, or a coordinate has other values.
         """
         name = variable_name(array)
         if name in map(variable_name, self.arrays):
             return None
-        sizes = {d: n for one in self.variables.values() for d, n in zip(one.dimensions, one.shape, strict=True)}
-        found = dict(self.variables)
-        for key, one in {name: array, **{k: c for k, c in array.coords.items() if k != name}}.items():
-            if any(sizes.setdefault(d, n) != n for d, n in zip(one.dimensions, one.shape, strict=True)):
+        sizes = {d: n for variable in self.variables.values() for d, n in zip(variable.dimensions, variable.shape, strict=True)}
+        variables = dict(self.variables)
+        for key, variable in {name: array, **{k: c for k, c in array.coords.items() if k != name}}.items():
+            if any(sizes.setdefault(d, n) != n for d, n in zip(variable.dimensions, variable.shape, strict=True)):
                 return None
-            other = found.get(key)
-            if other is not None and not same(other, one):
+            present = variables.get(key)
+            if present is not None and not same(present, variable):
                 return None
-            found[key] = one if other is None else _agreed(other, one)
-        return DatasetGroup((*self.arrays, array), found)
+            variables[key] = variable if present is None else _with_common_attributes(present, variable)
+        return DatasetGroup((*self.arrays, array), variables)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """Return the attributes of all variables, units included.
+        """Return the attributes of every variable, units included.
 
-        Every coordinate that is not one of a dimension is named by the attribute ``coordinates`` of its arrays, whatever
-        names it in the files. Bounds do not repeat the units of their coordinate (CF 7.1).
+        The attribute ``coordinates`` of an array lists each of its coordinates that is not a coordinate variable, wherever the
+        files list them. Bounds do not repeat the units of their coordinate (CF section 7.1).
         """
-        attrs = {name: {**one.attrs, **_units(one)} for name, one in self.variables.items()}
+        attrs = {name: {**variable.attrs, **_units(variable)} for name, variable in self.variables.items()}
         for array in self.arrays:
-            named = auxiliary(array)
-            if named:
-                attrs[variable_name(array)]["coordinates"] = " ".join(named)
-        for one in self.variables.values():
-            for bounds in _named(one, "bounds", "climatology"):
-                if bounds in attrs and _units(self.variables[bounds]) == _units(one):
+            auxiliary_names = auxiliary(array)
+            if auxiliary_names:
+                attrs[variable_name(array)]["coordinates"] = " ".join(auxiliary_names)
+        for variable in self.variables.values():
+            for bounds in _names_in(variable, "bounds", "climatology"):
+                if bounds in attrs and _units(self.variables[bounds]) == _units(variable):
                     attrs[bounds] = {k: v for k, v in attrs[bounds].items() if k not in ("units", "calendar", "units_metadata")}
         return attrs
 
 
 def decodable_times(group: DatasetGroup) -> DatasetGroup:
-    """Return a group whose times are in units that xarray decodes."""
-    found = {}
+    """Return a group whose times have units that xarray decodes."""
+    variables = {}
     for name, array in group.variables.items():
         units = decodable(array.units) if is_reference_time(array.units) else array.units
-        with suppress(UnitsError):  # xarray refuses units that are not understood
-            found[name] = array if units == array.units else array.to_units(units)
-        found.setdefault(name, array)
-    return replace(group, variables=found)
+        with suppress(UnitsError):  # xarray rejects units that do not parse
+            variables[name] = array if units == array.units else array.to_units(units)
+        variables.setdefault(name, array)
+    return replace(group, variables=variables)
 
 
 def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
-    """Put each array into the first group that it goes into."""
+    """Return groups of arrays: each array joins the first group that it fits."""
     groups: list[DatasetGroup] = []
     for array in arrays:
         for number, group in enumerate(groups):
-            more = group.joined(array)
-            if more is not None:
-                groups[number] = more
+            extended = group.joined(array)
+            if extended is not None:
+                groups[number] = extended
                 break
         else:
             groups.append(alone(array))
@@ -94,42 +97,49 @@ def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
 
 
 def alone(array: Any) -> DatasetGroup:
-    """Return the group of one array; AggregationError where its coordinates do not fit it."""
+    """Return the group of one array.
+
+    Raises AggregationError if its coordinates do not fit it.
+    """
     group = DatasetGroup().joined(array)
     if group is None:
-        raise AggregationError(f"{variable_name(array)}: its coordinates have dimensions of other sizes: no dataset holds both")
+        raise AggregationError("its coordinates have dimensions of other sizes", variable=variable_name(array))
     return group
 
 
-def _agreed(one: Any, other: Any) -> Any:
-    """Return one of two arrays of equal values, with the attributes that both have."""
-    if one is other:
-        return one
-    attrs = common_attributes([one.attrs, other.attrs])
-    return one if len(attrs) == len(one.attrs) else replace(one, attrs=attrs)
+def _with_common_attributes(array: Any, other: Any) -> Any:
+    """Return the first of two equal arrays with their common attributes."""
+    if array is other:
+        return array
+    attrs = common_attributes([array.attrs, other.attrs])
+    return array if len(attrs) == len(array.attrs) else replace(array, attrs=attrs)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Tell whether two arrays have the same dimensions, dtype, units and values; these are read only where files differ."""
-    if one is other:
+def same(array: Any, other: Any) -> bool:
+    """Return whether two arrays have equal metadata and values.
+
+    The metadata are dimensions, shape, dtype, units and calendar.
+    Values are read only if the files differ.
+    """
+    if array is other:
         return True
-    if any(getattr(one, key) != getattr(other, key) for key in ("dimensions", "shape", "dtype", "units", "calendar")):
+    if any(getattr(array, key) != getattr(other, key) for key in ("dimensions", "shape", "dtype", "units", "calendar")):
         return False
-    if one._known is None and other._known is None and fingerprint(one) == fingerprint(other):
+    if array._known is None and other._known is None and fingerprint(array) == fingerprint(other):
         return True
-    return equal(one.read(), other.read())
+    return equal(array.read(), other.read())
 
 
-def equal(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same; NaN is NaN."""
-    first, second = np.asarray(one), np.asarray(other)
+def equal(value: Any, other: Any) -> bool:
+    """Return whether two values are equal; NaN equals NaN."""
+    first, second = np.asarray(value), np.asarray(other)
     if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
         return False
     return np.array_equal(first, second, equal_nan=first.dtype.kind in "fcmM")
 
 
 def common_attributes(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the attributes that all mappings have, of equal values.
+    """Return the attributes that all mappings have with equal values.
 
     >>> common_attributes([{"title": "a", "source": "b"}, {"title": "a", "source": "c"}])
     {'title': 'a'}
@@ -139,27 +149,33 @@ def common_attributes(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _units(array: Any) -> dict[str, str]:
-    """Return units and, of times, calendar."""
+    """Return the units and, for times, the calendar."""
     return {key: text for key in ("units", "calendar") if (text := getattr(array, key)) is not None}
 
 
-def _named(array: Any, *attributes: str) -> list[str]:
-    """Return the names in some attributes of an array, those of `grid_mapping` and `cell_measures` without their keys."""
+def _names_in(array: Any, *attributes: str) -> list[str]:
+    """Return the names that some attributes of an array list.
+
+    Keys, which end with a colon, are left out.
+    """
     return [w.rpartition("/")[2] for key in attributes for w in words(array.attrs.get(key)) if not w.endswith(":")]
 
 
 def auxiliary(array: Any) -> list[str]:
-    """Return the names of the coordinates of an array that are not those of a dimension: as it names them, then the others."""
-    every = (array, *array.coords.values())
-    others = {b for one in every for b in _named(one, "bounds", "climatology")} | set(_mappings(array))
-    others |= set(_named(array, "cell_measures"))
-    found = [name for name in array.coords if name not in others and name not in array.dimensions]
-    stated = [name for name in dict.fromkeys(_named(array, "coordinates")) if name in array.coords]
-    return [*stated, *(name for name in found if name not in stated)]
+    """Return the names of the coordinates that are not coordinate variables.
+
+    The names that the attribute ``coordinates`` lists come first.
+    """
+    variables = (array, *array.coords.values())
+    excluded = {b for variable in variables for b in _names_in(variable, "bounds", "climatology")} | set(_grid_mappings(array))
+    excluded |= set(_names_in(array, "cell_measures"))
+    names = [name for name in array.coords if name not in excluded and name not in array.dimensions]
+    listed = [name for name in dict.fromkeys(_names_in(array, "coordinates")) if name in array.coords]
+    return [*listed, *(name for name in names if name not in listed)]
 
 
-def _mappings(array: Any) -> list[str]:
-    """Return the grid mappings of an array, however they are written (CF 5.6)."""
-    return [w.rstrip(":").rpartition("/")[2] for w in words(array.attrs.get("grid_mapping")) if w.endswith(":")] or _named(
+def _grid_mappings(array: Any) -> list[str]:
+    """Return the names of the grid mappings of an array (CF section 5.6)."""
+    return [w.rstrip(":").rpartition("/")[2] for w in words(array.attrs.get("grid_mapping")) if w.endswith(":")] or _names_in(
         array, "grid_mapping"
     )

@@ -1,7 +1,7 @@
-"""Which arrays of an aggregation make one dataset, and where they do not, what tells the datasets apart?
+"""Division of an aggregation into datasets.
 
-All arrays are one dataset where their names differ and they share their grid. Otherwise the arrays of one model run, table and
-so on (the facets in which they differ) go together, then those of one grid. Nothing is left out.
+All arrays are one dataset if their names differ and they share their grid. Otherwise each combination of the facets in which
+they differ (model, run, table, ...) is a dataset, divided further by grid. No array is left out.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,14 @@ from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged_variables import unrolled
 from aggarray.interop.dataset import DatasetGroup, grouped, variable_name
 
-#: The path of the only dataset, or of that in no group of its file.
+#: Path of the only dataset, and of the dataset in the root group.
 ROOT = "/"
 
 
 def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
-    """Return the groups of arrays that make a dataset each, by their path in a tree; one at ``/`` where that is enough.
+    """Return the groups of arrays that form a dataset each, by path in a tree.
+
+    A single dataset has the path ``/``.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a, b = (SubArray.from_array([1.0] * n) for n in (2, 3))
@@ -25,63 +27,69 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     >>> list(datasets([array(a, "tas"), array(a, "pr")])), list(datasets([array(a, "tas"), array(b, "pr")]))
     (['/'], ['tas', 'pr'])
     """
-    found: dict[str, DatasetGroup] = {}
+    groups: dict[str, DatasetGroup] = {}
     arrays = [unrolled(array) for array in arrays]
-    for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
-        for path, group in _of_folder(inside).items():
-            found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group
-    return found or {ROOT: DatasetGroup()}
+    for folder, members in _group_by(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
+        for path, group in _divide_folder(members).items():
+            groups[_unused("/".join(part for part in (folder, path) if part) or ROOT, groups)] = group
+    return groups or {ROOT: DatasetGroup()}
 
 
-def _sorted(arrays: Sequence[MasterArray], keys: Sequence[str]) -> dict[str, list[MasterArray]]:
-    found: dict[str, list[MasterArray]] = {}
+def _group_by(arrays: Sequence[MasterArray], keys: Sequence[str]) -> dict[str, list[MasterArray]]:
+    groups: dict[str, list[MasterArray]] = {}
     for array, key in zip(arrays, keys, strict=True):
-        found.setdefault(key, []).append(array)
-    return found
+        groups.setdefault(key, []).append(array)
+    return groups
 
 
-def _of_folder(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
-    """Split the arrays of one group of the files."""
-    whole = grouped(arrays)
-    if len(whole) == 1:
-        return {"": whole[0]}
-    found: dict[str, DatasetGroup] = {}
-    for path, inside in _sorted(arrays, _facets(arrays)).items():
-        groups = grouped(inside)
+def _divide_folder(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
+    """Divide the arrays of one group of the files."""
+    ungrouped = grouped(arrays)
+    if len(ungrouped) == 1:
+        return {"": ungrouped[0]}
+    divided: dict[str, DatasetGroup] = {}
+    for path, members in _group_by(arrays, _facets(arrays)).items():
+        groups = grouped(members)
         names = _names(groups) if len(groups) > 1 else [""]
         for name, group in zip(names, groups, strict=True):
-            found[_unused("/".join(part for part in (path, name) if part), found)] = group
-    return found
+            divided[_unused("/".join(part for part in (path, name) if part), divided)] = group
+    return divided
 
 
 def _facets(arrays: Sequence[MasterArray]) -> list[str]:
-    """Return of every array the facets that differ, as a path; of those that tell the same arrays apart the first."""
-    once = {tuple(map(values.index, values)): values for _, values in reversed(differing_facets(arrays))}
-    parts = list(once.values())[::-1]
-    return ["/".join(_plain(values[n] or "none") for values in parts) for n in range(len(arrays))]
+    """Return the differing facets of each array as a path.
+
+    Of several facets that divide the arrays in the same way, the first is used.
+    """
+    distinct = {tuple(map(values.index, values)): values for _, values in reversed(differing_facets(arrays))}
+    columns = list(distinct.values())[::-1]
+    return ["/".join(_path_component(values[n] or "none") for values in columns) for n in range(len(arrays))]
 
 
 def _names(groups: Sequence[DatasetGroup]) -> list[str]:
-    """Name groups of the same facets: by an attribute that tells arrays of one name apart, else by their variables."""
+    """Return a name for each group of the same facets.
+
+    It is an attribute that tells arrays of one name apart, else the names of the variables.
+    """
     common = set.intersection(*({variable_name(a) for a in group.arrays} for group in groups))
     if not common:
         names = ["-".join(sorted(variable_name(a) for a in group.arrays)[:3]) for group in groups]
         return names if len(set(names)) == len(names) else [variable_name(group.arrays[0]) for group in groups]
-    alike = [next(a for a in group.arrays if variable_name(a) == min(common)) for group in groups]
-    for _, values in differing_attributes(alike):
+    namesakes = [next(a for a in group.arrays if variable_name(a) == min(common)) for group in groups]
+    for _, values in differing_attributes(namesakes):
         if len(set(values)) == len(values):
-            return [_plain(value or "none") for value in values]
-    return [_plain(label or variable_name(array)) for label, array in zip(labels(alike), alike, strict=True)]
+            return [_path_component(value or "none") for value in values]
+    return [_path_component(label or variable_name(array)) for label, array in zip(labels(namesakes), namesakes, strict=True)]
 
 
-def _plain(text: str) -> str:
-    """Return a text as one part of a path."""
+def _path_component(text: str) -> str:
+    """Return a text as one component of a path."""
     return text.replace("/", "_").strip(". ") or "none"
 
 
 def _unused(path: str, used: dict[str, DatasetGroup]) -> str:
-    """Return a path that no other group has: with a number where one has it."""
-    number, found = 2, path
-    while found in used:
-        number, found = number + 1, f"{path}_{number}"
-    return found
+    """Return a path that is not in use, with a number appended if needed."""
+    number, candidate = 2, path
+    while candidate in used:
+        number, candidate = number + 1, f"{path}_{number}"
+    return candidate

@@ -1,6 +1,6 @@
-"""Former names of modules and classes, by which pickles of earlier releases refer to them.
+"""Former names of modules and classes, for pickles of earlier releases.
 
-Their modules are empty: each name is looked up where it is now. `aggarray` finds them when an import fails.
+The modules of this finder are empty: each name is looked up in its present module. `aggarray` asks it after a failed import.
 """
 
 from functools import partial
@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-#: The present module of each former one that pickles name.
+#: The present module of each former module that pickles refer to.
 _MODULES = {
     "aggarray.access": "aggarray.storage.access",
     "aggarray.adapters.datasets": "aggarray.interop.dataset",
@@ -40,7 +40,7 @@ _MODULES = {
     "aggarray.stored_sizes": "aggarray.partition.stored_sizes",
     "aggarray.table": "aggarray.partition.matrix",
 }
-#: The present name of each class or function that was renamed, by former module and name.
+#: The present name of each renamed class or function, by former module and name.
 _RENAMED = {
     ("aggarray.adapters.datasets", "Group"): "DatasetGroup",
     ("aggarray.adapters.to_dask", "Blocks"): "DaskBlocks",
@@ -60,30 +60,30 @@ _RENAMED = {
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """Return how a former module, or the package that it was in, is imported; None for any other name.
+    """Return the spec of a former module or package, None for other names.
 
     >>> find_spec("aggarray.master.array").name
     'aggarray.master.array'
     >>> find_spec("aggarray.nothing") is None
     True
     """
-    known = name in _MODULES or any(former.startswith(f"{name}.") for former in _MODULES)
-    return ModuleSpec(name, _Loader(), is_package=True) if known else None
+    is_former = name in _MODULES or any(former.startswith(f"{name}.") for former in _MODULES)
+    return ModuleSpec(name, _Loader(), is_package=True) if is_former else None
 
 
 class _Loader(Loader):
-    """Loads a former module: a module whose names are those of the present one."""
+    """Loader of a former module: its attributes are those of the present one."""
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave the creation to the import system."""
+        """Use the default module creation of the import system."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Look each name up where it is now."""
-        vars(module)["__getattr__"] = partial(_present, module.__name__)
+        """Look up each attribute in the present module."""
+        vars(module)["__getattr__"] = partial(_look_up, module.__name__)
 
 
-def _present(former: str, name: str) -> Any:
-    """Return what a name of a former module stands for; AttributeError where there is no such name."""
+def _look_up(former: str, name: str) -> Any:
+    """Return the object of a former name; AttributeError if there is none."""
     if former not in _MODULES or name.startswith("__"):
         raise AttributeError(f"module {former!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[former]), _RENAMED.get((former, name), name))

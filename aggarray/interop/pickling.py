@@ -1,7 +1,7 @@
-"""What does another process need of an array, and which name tells its values from those of any other array?
+"""Pickled form of master arrays, and fingerprints of their values.
 
-A task that reads a block carries an array of an index as its place there, and of any other array no more than the pieces that
-the block needs.
+An array of an index is pickled as its path, generation and selection. A task that reads a block of any other array carries
+only the pieces that the block needs.
 """
 
 import pickle
@@ -17,12 +17,15 @@ Key = tuple[slice, ...]
 
 
 def from_index(array: Any) -> bool:
-    """Tell whether an array travels as its place in an index."""
+    """Return whether an array is pickled as a reference to an index."""
     return array._origin is not None and array._origin.describes(array._witness)
 
 
 def bare(array: Any) -> Any:
-    """Return an array as it is pickled best: as its place in an index, else with nothing but what reading needs."""
+    """Return an array in its smallest pickled form.
+
+    An array of an index is returned as it is. Other arrays lose the attributes and coordinates, which reading does not need.
+    """
     if from_index(array):
         return array
     matrix = replace(array._matrix, references=replace(array._matrix.references, tables=None))
@@ -31,13 +34,16 @@ def bare(array: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LazyBlock:
-    """A block of an array that is yet to be read; pickled, it holds what this block needs and nothing else."""
+    """Block of an array that is read later.
+
+    Its pickle holds only what the block needs.
+    """
 
     array: Any
     key: Key
 
     def read(self) -> np.ndarray:
-        """Return the values."""
+        """Return the values of the block."""
         return np.asarray(self.array.read(self.key))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -47,20 +53,20 @@ class LazyBlock:
 
 
 def _lazy_block(array: bytes, key: Key) -> LazyBlock:
-    return LazyBlock(_again(array), key)
+    return LazyBlock(_load_array(array), key)
 
 
 @lru_cache(maxsize=16)
-def _again(array: bytes) -> Any:
-    """Return an array that travelled to this process: made once for all its blocks."""
+def _load_array(array: bytes) -> Any:
+    """Return an unpickled array, shared by all its blocks in this process."""
     return pickle.loads(array)
 
 
 def fingerprint(array: Any) -> tuple[Any, ...]:
-    """Return what tells the values of an array from those of others: the same in every process, without reading any.
+    """Return a key of the values of an array, the same in every process.
 
-    Arrays of an index are told by its path and generation, others by their files, as these were when they were scanned, and
-    by what lies in memory.
+    No value is read. An array of an index is identified by the path and generation of the index, any other array by its files,
+    in the state in which they were scanned, and by its values in memory.
     """
     if from_index(array):
         origin = array._origin
@@ -73,7 +79,7 @@ def fingerprint(array: Any) -> tuple[Any, ...]:
 
 
 def _parts(array: Any) -> Iterator[bytes]:
-    """Yield, as bytes, all that the values of an array follow from."""
+    """Yield, as bytes, everything that determines the values of an array."""
     matrix = array._matrix.compact()
     references, parts = matrix.references, matrix.parts
     yield repr((array.dtype, array.units, array.calendar, array.fill_value, matrix.dimensions, matrix.directions)).encode()
@@ -81,14 +87,14 @@ def _parts(array: Any) -> Iterator[bytes]:
     yield "\0".join(map(str, (*references.uris, "", *references.variables))).encode("utf-8", "surrogateescape")
     columns = [*matrix.edges, matrix.refs, references.uri, references.variable, references.template, references.stamps]
     columns += [column for axes in (parts.starts, parts.steps) for name in sorted(axes) for column in (name, axes[name])]
-    known = () if array._known is None else array._known
-    for column in (*columns, *parts.picks, *references.memory, *known):
+    values_and_mask = () if array._known is None else array._known
+    for column in (*columns, *parts.picks, *references.memory, *values_and_mask):
         yield _bytes(column)
 
 
 def _bytes(column: Any) -> bytes:
     if not isinstance(column, np.ndarray):
         return repr(column).encode()
-    # The name of a dtype is slow to make, and short of nothing else but its fields.
+    # str(dtype) is slow, and dtype.str lacks only the fields of structured types.
     head = f"{column.dtype if column.dtype.kind == 'V' else column.dtype.str} {column.shape} ".encode()
     return head + (repr(column.tolist()).encode() if column.dtype.hasobject or column.dtype.kind == "T" else column.tobytes())

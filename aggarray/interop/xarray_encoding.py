@@ -1,7 +1,7 @@
-"""In which form does xarray get the values of an array: as they are stored, for xarray to decode, or as they are read?
+"""Form in which xarray gets the values of an array: as stored, or as read.
 
-Stored values with their packing and missing value say most, and come out of xarray as those of a single file do. They can be
-had where all pieces are stored alike. Otherwise values are conformed first, and a missing value stands where one is missing.
+Stored values, with their packing and missing value, keep the most information: xarray decodes them as those of a single
+file. They require that all pieces are stored alike. Otherwise values are conformed first and missing values are marked.
 """
 
 import os
@@ -19,11 +19,11 @@ from aggarray.storage.remote import is_remote
 
 @dataclass(frozen=True, slots=True)
 class XarrayForm:
-    """How the values of an array are handed over.
+    """How the values of an array are passed to xarray.
 
-    ``stored``: the common encoding of the pieces, where values are handed over as stored; ``dtype`` of what is handed over;
-    ``attrs``: what xarray has to be told; ``encoding``: how to write them back; ``whole``: every file was there, and nothing
-    can stand for values of one that goes.
+    ``dtype``: of the values; ``stored``: the common encoding of the pieces if the values are passed as stored; ``attrs``: the
+    attributes that xarray needs; ``encoding``: how xarray writes the values back; ``whole``: every file existed, and no value
+    can mark those of a file that disappears.
     """
 
     dtype: np.dtype[Any]
@@ -34,7 +34,10 @@ class XarrayForm:
 
 
 def form_of(array: Any, mask_and_scale: bool = True) -> XarrayForm:
-    """Return the form of an array; ``mask_and_scale``: whether xarray will resolve packing and missing values."""
+    """Return the form of an array.
+
+    ``mask_and_scale``: whether xarray will decode packing and missing values.
+    """
     holes = _has_holes(array)
     form = _form(array, mask_and_scale, holes)
     return replace(form, whole=array._access.missing == "fill" and not holes and form.dtype.kind not in "fc")
@@ -43,25 +46,25 @@ def form_of(array: Any, mask_and_scale: bool = True) -> XarrayForm:
 def _form(array: Any, mask_and_scale: bool, holes: bool) -> XarrayForm:
     common = _common(array)
     floating = array.dtype.kind in "fc"
-    wanted = array._known is None and (not floating or not mask_and_scale or (common is not None and common.packed))
-    if common is not None and wanted and _simple(common, holes):
+    as_stored_fits = array._known is None and (not floating or not mask_and_scale or (common is not None and common.packed))
+    if common is not None and as_stored_fits and _decodes_alike(common, holes):
         return XarrayForm(common.stored, common, _packing(common, holes))
     limits = _limits(array)
-    # Times are encoded by xarray, which takes an integer type for one of whole units.
-    again = _packing_again(common, holes) if mask_and_scale and not is_reference_time(array.units) else {}
-    if array.dtype.kind not in "iufc" or not (holes or any(t.unresolved or t.may_miss for t in _templates(array))):
-        return XarrayForm(array.dtype, attrs=limits, encoding=again)
+    # xarray encodes times itself; an integer dtype would make it round them to whole units.
+    repacking = _repacking(common, holes) if mask_and_scale and not is_reference_time(array.units) else {}
+    if array.dtype.kind not in "iufc" or not (holes or any(t.guessed or t.may_miss for t in _templates(array))):
+        return XarrayForm(array.dtype, attrs=limits, encoding=repacking)
     if floating and mask_and_scale:
-        # Missing values are NaN already: xarray need not look for them, only write them back.
-        return XarrayForm(array.dtype, attrs=limits, encoding=again or {"_FillValue": _fill(array)})
+        # Missing values are NaN already: xarray only needs the fill value to write them back.
+        return XarrayForm(array.dtype, attrs=limits, encoding=repacking or {"_FillValue": _fill(array)})
     if floating or not mask_and_scale or _unambiguous(array, array.fill_value):
         return XarrayForm(array.dtype, attrs={**limits, "_FillValue": array.fill_value})
-    # A real value may equal the one fill value that integers have: masked here, and promoted as xarray does.
+    # A real value may equal the fill value of the integers: masked here, and promoted as xarray does.
     return XarrayForm(np.dtype("f4" if array.dtype.itemsize <= 2 else "f8"), attrs=limits, encoding={"_FillValue": np.nan})
 
 
 def in_form(array: Any, form: XarrayForm) -> Any:
-    """Return the array whose values are those that are handed over."""
+    """Return the array that reads the values in a form."""
     if form.whole:
         array = replace(array, _access=replace(array._access, missing="raise"))
     if form.stored is not None:
@@ -70,7 +73,10 @@ def in_form(array: Any, form: XarrayForm) -> Any:
 
 
 def as_stored(array: Any, common: Encoding) -> Any:
-    """Return the array of what is stored: in the order of the master, but neither unpacked nor masked."""
+    """Return the array of the stored values, in the master's order.
+
+    They are neither unpacked nor masked.
+    """
     plain = encoding(common.stored, {})
     references = array._matrix.references
     templates = [replace(t, encoding=plain, units=None, calendar=None, temperature=None) for t in references.templates]
@@ -88,85 +94,98 @@ def _templates(array: Any) -> list[Any]:
 
 
 def _common(array: Any) -> Encoding | None:
-    """Return how all pieces are stored, if they are numbers that are stored alike and need no conversion."""
+    """Return the common encoding of the pieces, None if they have none.
+
+    They have none either if they need conversion, or are not numbers.
+    """
     templates = _templates(array)
     if not templates or any(t.declared or t.steps or t.encoding != templates[0].encoding for t in templates):
         return None
-    found = templates[0].encoding
+    shared = templates[0].encoding
     units = {(t.units, t.calendar) for t in templates}
-    numeric = found.stored.kind in "iufc" and found.dtype == array.dtype and units == {(array.units, array.calendar)}
-    return found if numeric else None
+    numeric = shared.stored.kind in "iufc" and shared.dtype == array.dtype and units == {(array.units, array.calendar)}
+    return shared if numeric else None
 
 
-def _simple(found: Encoding, holes: bool) -> bool:
-    """Tell whether xarray finds the same values missing: those equal to one at most, within no limits.
+def _decodes_alike(common: Encoding, holes: bool) -> bool:
+    """Return whether xarray finds the same values missing.
 
-    Holes need that one: what no piece says to be missing may be a real value of any of them.
+    It knows one missing value, and no limits.
+    An array with holes needs a declared missing value: any other value may be a real value of some piece.
     """
-    if holes and found.stored.kind in "iu" and not found.missing:
+    if holes and common.stored.kind in "iu" and not common.missing:
         return False
-    limited = any(bound is not None for bound in (*found.valid, *found.valid_unpacked))
-    return len(found.missing) + found.missing_nan <= 1 and not limited
+    limited = any(bound is not None for bound in (*common.valid, *common.valid_unpacked))
+    return len(common.missing) + common.missing_nan <= 1 and not limited
 
 
-def _packing_again(common: Encoding | None, holes: bool) -> dict[str, Any]:
-    """Return how to pack values that were unpacked here, as all pieces were packed; nothing where that would lose some."""
+def _repacking(common: Encoding | None, holes: bool) -> dict[str, Any]:
+    """Return the encoding that packs unpacked values as all pieces do.
+
+    It is empty if packing could lose values.
+    """
     if common is None or not common.packed or ((holes or common.may_miss) and not common.missing):
         return {}
     return {"dtype": common.stored, **_packing(common, holes)}
 
 
 def _packing(common: Encoding, holes: bool) -> dict[str, Any]:
-    """Return the attributes by which xarray decodes what is stored."""
+    """Return the attributes from which xarray decodes the stored values."""
     attrs = {"scale_factor": common.scale_factor, "add_offset": common.add_offset}
-    found = {key: value for key, value in attrs.items() if value is not None}
+    packing = {key: value for key, value in attrs.items() if value is not None}
     if common.viewed != common.stored:
-        found["_Unsigned"] = "true" if common.viewed.kind == "u" else "false"
+        packing["_Unsigned"] = "true" if common.viewed.kind == "u" else "false"
     if common.may_miss or holes:
-        found["_FillValue"] = _stored_fill(common)
-    return found
+        packing["_FillValue"] = _stored_fill(common)
+    return packing
 
 
 def _stored_fill(common: Encoding) -> Any:
-    """Return what stands for missing among stored values, holes included."""
+    """Return the stored value that marks missing values and holes."""
     if common.missing:
         return np.asarray(common.missing[0]).view(common.stored)[()]
     return default_fill(common.stored)
 
 
 def _fill(array: Any) -> Any:
-    """Return the missing value to write for floating values that are handed over as they are read."""
+    """Return the missing value to write for floating values."""
     templates = _templates(array)
     declared = {t.encoding.missing[:1] for t in templates}
     if len(declared) == 1 and () not in declared and all(t.encoding.dtype == array.dtype for t in templates):
-        ((found,),) = declared
-        return found if _unambiguous(array, found) else array.fill_value
+        ((fill,),) = declared
+        return fill if _unambiguous(array, fill) else array.fill_value
     return array.fill_value
 
 
 def _unambiguous(array: Any, fill: Any) -> bool:
-    """Tell whether a value can only mean missing: in every piece it does, and none is converted to it."""
+    """Return whether a value can only mean missing.
+
+    It must mean missing in every piece, and no value may be converted to it.
+    """
     if array._known is not None:
         values, mask = array._known
-        equal = values == fill
-        return not bool((equal if mask is None else equal & ~mask).any())
+        matches = values == fill
+        return not bool((matches if mask is None else matches & ~mask).any())
     return all(_only_missing(array, template, fill) for template in _templates(array))
 
 
 def _only_missing(array: Any, template: Any, fill: Any) -> bool:
-    found = template.encoding
-    same = found.dtype == array.dtype or (found.dtype.kind in "iu" and array.dtype.kind in "iu")
-    plain = same and not (template.declared or template.steps or found.packed)
-    if not plain or not conversion_between(template, array._step).identity:
+    stored = template.encoding
+    exact = stored.dtype == array.dtype or (stored.dtype.kind in "iu" and array.dtype.kind in "iu")
+    unconverted = exact and not (template.declared or template.steps or stored.packed)
+    if not unconverted or not conversion_between(template, array._step).identity:
         return False
-    if found.dtype.kind in "iu" and not np.iinfo(found.dtype).min <= fill <= np.iinfo(found.dtype).max:
+    if stored.dtype.kind in "iu" and not np.iinfo(stored.dtype).min <= fill <= np.iinfo(stored.dtype).max:
         return True
-    _, mask = found.decode(np.asarray([fill], found.dtype).view(found.stored))
+    _, mask = stored.decode(np.asarray([fill], stored.dtype).view(stored.stored))
     return mask is not None
 
 
 def _limits(array: Any) -> dict[str, Any]:
-    """Return the valid limits that all pieces declare: values beyond them are missing already, but a copy shall say so too."""
+    """Return the valid limits that all pieces declare.
+
+    Values beyond them are missing already, but a written copy needs them too.
+    """
     templates = _templates(array)
     same = len({(t.encoding.valid, t.encoding.packed, t.units, t.calendar, t.steps) for t in templates}) == 1
     if not same or templates[0].encoding.packed or templates[0].steps or templates[0].units != array.units:
@@ -176,7 +195,10 @@ def _limits(array: Any) -> dict[str, Any]:
 
 
 def _has_holes(array: Any) -> bool:
-    """Tell whether no file holds some of the values: those of a partition, or of a file that is gone and may be."""
+    """Return whether some values are in no file.
+
+    They are those of a missing partition, or of a missing file that may be filled.
+    """
     matrix = array._matrix
     if bool((matrix.refs < 0).any()):
         return True

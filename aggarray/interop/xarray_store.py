@@ -1,6 +1,7 @@
-"""How does xarray see master arrays? As a store of variables that it decodes as it decodes those of a single file.
+"""Master arrays as a data store of xarray.
 
-This is a home of xarray: whoever imports it needs the extra ``xarray``.
+xarray decodes the variables like those of one file.
+Importing this module needs the extra ``xarray``.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,10 @@ DECODERS = (
 
 
 class LazyValues(BackendArray):  # type: ignore[misc]
-    """The values of an array, read when xarray asks for some: by any thread, and in any process that it is pickled to."""
+    """Values of an array, read on access.
+
+    Thread-safe, and pickled as a reference to the array.
+    """
 
     def __init__(self, array: Any, form: XarrayForm) -> None:
         self._array, self.form, self.shape = array, form, array.shape
@@ -33,7 +37,7 @@ class LazyValues(BackendArray):  # type: ignore[misc]
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
-            return self._read(key.tuple)  # as it is: our keys mean the same, backward slices too
+            return self._read(key.tuple)  # master arrays take the same keys, backward slices too
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
@@ -48,7 +52,7 @@ class LazyValues(BackendArray):  # type: ignore[misc]
 
 
 class ArrayStore(AbstractDataStore):  # type: ignore[misc]
-    """Arrays that share a grid, with all that hangs on them, as xarray's backends see a file.
+    """Data store of arrays that share a grid, and their coordinates.
 
     ``masked``: which variables xarray will unpack and mask: all, none, or by name.
     """
@@ -62,20 +66,20 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
         return {name: self._variable(name, array, attrs[name]) for name, array in self.group.variables.items()}
 
     def get_attrs(self) -> dict[str, Any]:
-        """Return the file attributes that all arrays have in common."""
+        """Return the file attributes that all arrays share."""
         return common_attributes([array.file_attrs for array in self.group.arrays])
 
     def get_dimensions(self) -> dict[str, int]:
-        """Return the sizes of the dimensions."""
+        """Return the size of each dimension."""
         pairs = (zip(array.dimensions, array.shape, strict=True) for array in self.group.variables.values())
         return {dimension: size for pair in pairs for dimension, size in pair}
 
     def get_encoding(self) -> dict[str, Any]:
-        """Return nothing: there is no one file to write as."""
+        """Return an empty mapping: the arrays have no file encoding in common."""
         return {}
 
     def close(self) -> None:
-        """Do nothing: no file is open on behalf of a dataset."""
+        """Do nothing: a dataset keeps no file open."""
 
     def _variable(self, name: str, array: Any, attrs: Mapping[str, Any]) -> Variable:
         masked = self.masked.get(name, True) if isinstance(self.masked, Mapping) else self.masked
@@ -88,18 +92,24 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
 
 
 def preferred_chunks(array: Any) -> dict[str, Any]:
-    """Return the sizes of the partitions by dimension, one number where they are equal but for the last."""
-    found: dict[str, Any] = {}
+    """Return the sizes of the partitions by dimension.
+
+    Equal sizes, the last one possibly smaller, are one number.
+    """
+    chunks: dict[str, Any] = {}
     for dimension, edges in zip(array.dimensions, array._matrix.edges, strict=True):
         sizes = np.diff(edges)
         even = bool(sizes.size) and bool((sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0])
-        found[dimension] = int(sizes[0]) if even else tuple(sizes.tolist())
-    return found
+        chunks[dimension] = int(sizes[0]) if even else tuple(sizes.tolist())
+    return chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenGroups:
-    """What is handed to xarray in place of a file: groups of arrays by the path of their node."""
+class GroupSource:
+    """Groups of arrays by the path of their node.
+
+    xarray gets them in place of a file.
+    """
 
     groups: Mapping[str, DatasetGroup]
 
@@ -108,33 +118,38 @@ class GivenGroups:
 
 
 class ArraysEntrypoint(BackendEntrypoint):  # type: ignore[misc]
-    """Opens what is in this process already; files are the business of the engine ``aggarray``."""
+    """Backend for arrays of this process; the engine ``aggarray`` opens files."""
 
     open_dataset_parameters = ("filename_or_obj", *DECODERS)
     supports_groups = True
 
-    def open_dataset(self, filename_or_obj: GivenGroups, **decoders: Any) -> Dataset:
-        """Return the dataset of the one group."""
+    def open_dataset(self, filename_or_obj: GroupSource, **decoders: Any) -> Dataset:
+        """Return the dataset of the only group."""
         (group,) = filename_or_obj.groups.values()
         return dataset_of(group, **decoders)
 
-    def open_groups_as_dict(self, filename_or_obj: GivenGroups, **decoders: Any) -> dict[str, Dataset]:
+    def open_groups_as_dict(self, filename_or_obj: GroupSource, **decoders: Any) -> dict[str, Dataset]:
         """Return the datasets of all groups by path."""
         return {path: dataset_of(group, **decoders) for path, group in filename_or_obj.groups.items()}
 
-    def open_datatree(self, filename_or_obj: GivenGroups, **decoders: Any) -> DataTree:
+    def open_datatree(self, filename_or_obj: GroupSource, **decoders: Any) -> DataTree:
         """Return the datasets of all groups as a tree."""
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **decoders))
 
 
 def dataset_of(group: DatasetGroup, **decoders: Any) -> Dataset:
-    """Return a lazy dataset, decoded by xarray as ``decoders`` say (the arguments of ``xarray.open_dataset``)."""
+    """Return a lazy dataset, decoded by xarray.
+
+    ``decoders``: the arguments of ``xarray.open_dataset`` about decoding.
+    """
     store = ArrayStore(group, decoders.get("mask_and_scale", True))
     return StoreBackendEntrypoint().open_dataset(store, **decoders)
 
 
 def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
-    """Return an array with its coordinates; ``chunks`` as `xarray.open_dataset` takes them.
+    """Return an array with its coordinates as a DataArray.
+
+    ``chunks``: as `xarray.open_dataset` takes them.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = SubArray.from_array([1.0, 2.0], units="m")
@@ -142,13 +157,13 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
     >>> found.name, found.attrs, found.values.tolist()
     ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
     """
-    dataset = open_dataset(GivenGroups({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
+    dataset = open_dataset(GroupSource({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
     return dataset[variable_name(array)].rename(array.name)
 
 
 def to_datasets(groups: Mapping[str, DatasetGroup], chunks: Any = None) -> Dataset | DataTree:
-    """Return one dataset where there is one group, else a tree of them."""
-    given = GivenGroups(groups)
+    """Return one dataset for one group, else a tree of datasets."""
+    source = GroupSource(groups)
     if len(groups) == 1 and "/" in groups:
-        return open_dataset(given, engine=ArraysEntrypoint, chunks=chunks)
-    return open_datatree(given, engine=ArraysEntrypoint, chunks=chunks)
+        return open_dataset(source, engine=ArraysEntrypoint, chunks=chunks)
+    return open_datatree(source, engine=ArraysEntrypoint, chunks=chunks)

@@ -61,7 +61,7 @@ def classify_structures(
         if isinstance(result, AggarrayError):
             found.skipped.append(Skipped(path, None, skipped_file(path, result)))
             continue
-        kind = index.kind_of(result)
+        kind = index.find_convention(result)
         if kind is None:
             found.structures.append(result)
         elif path not in named:

@@ -21,7 +21,7 @@ def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress:
     """Return what files hold, in the order given: all of it verified, or some of it assumed, as the rules say."""
     if rules.trust == "verify":
         return scan_files(paths, processes, progress)
-    judges = IdentifyingAttributes(rules.identifying, lambda structure: index.kind_of(structure) is None)
+    judges = IdentifyingAttributes(rules.identifying, lambda structure: index.find_convention(structure) is None)
     return scan_trusting(paths, judges, processes, progress)
 
 

@@ -164,7 +164,7 @@ def test_a_folder_of_somebody_else_stays(folder: Path, capsys: pytest.CaptureFix
         (part / name).parent.mkdir(parents=True, exist_ok=True)
         (part / name).write_text("precious")
         status, _, err = run(capsys, "extract", folder / "data", "-o", folder / "y.nc")
-        assert status == 1 and "is a folder of something else" in err and (part / name).read_text() == "precious"
+        assert status == 1 and "is a folder with other content" in err and (part / name).read_text() == "precious"
         shutil.rmtree(part)
     part.mkdir()
     for name in ("lock", "extract.json"):

@@ -1,4 +1,4 @@
-"""Does what is extracted hold the values, and does a run that is killed end like one that was left alone?"""
+"""`extract`: values, resumed runs, and errors."""
 
 import fcntl
 import filecmp
@@ -27,8 +27,8 @@ from aggarray.partition import block_shapes
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
-#: Arrays of a few kilobytes are cut as large ones are.
-SMALL = {"WHOLE": 200, "_MIN_BYTES": 600, "_MAX_BYTES": 1200, "BLOCK": 5000}
+#: Arrays of a few kilobytes are chunked as large ones are.
+SMALL = {"WHOLE": 200, "_LITTLE": 600, "_MUCH": 1200, "BLOCK": 5000}
 SUFFIXES = ("nc", "zarr")
 
 
@@ -40,7 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def archive(folder: Path) -> list[str]:
-    """Write files of a variable with holes in it, the second with other units and a longitude that runs down."""
+    """Write files of a variable with holes, the second with other units and a decreasing longitude."""
     values = np.arange(6 * 9 * 14, dtype="f4").reshape(6, 9, 14)
     values[2, 3, :5] = 1e20
     attrs = {"units": "K", "standard_name": "air_temperature", "_FillValue": np.float32(1e20)}
@@ -62,7 +62,7 @@ def opened(path: Path) -> xr.Dataset:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_xarray_reads_what_it_selects_itself(tmp_path: Path, suffix: str) -> None:
+def test_xarray_reads_the_selected_values(tmp_path: Path, suffix: str) -> None:
     files = archive(tmp_path / "data")
     out = tmp_path / f"out.{suffix}"
     tas = aa.open(files)["tas"].sel(time=slice("2000-01-03", "2000-01-10"), lat=slice(-30, 20))
@@ -86,7 +86,7 @@ def test_xarray_reads_what_it_selects_itself(tmp_path: Path, suffix: str) -> Non
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_archive_of_samples(tmp_path: Path, sample_archive: Path, suffix: str) -> None:
+def test_sample_archive(tmp_path: Path, sample_archive: Path, suffix: str) -> None:
     tas = aa.open(sample_archive)["tas"]
     part = tas.sel(time=slice("2001-02", "2001-05")).sel(lon=100, method="nearest")
     extract(part, tmp_path / f"out.{suffix}")
@@ -143,19 +143,21 @@ def test_odd_shapes_and_kinds(tmp_path: Path, suffix: str) -> None:
         np.testing.assert_array_equal(found.hole.values[:100], np.arange(100))
 
 
-def test_zarr_takes_what_netcdf_has_no_type_for(tmp_path: Path) -> None:
+def test_dtypes_that_only_zarr_has(tmp_path: Path) -> None:
     for values in (np.array([True, False]), np.array([1 + 2j, np.nan])):
         array = made(values, ("x",))
         path = tmp_path / f"{values.dtype}.zarr"
         extract(array, path)
         np.testing.assert_array_equal(zarr.open_group(path, mode="r")["a"][:], values)
-        with pytest.raises(aa.AggregationError, match=f"out.nc: cannot be written: a: there is no type for {values.dtype}"):
+        with pytest.raises(
+            aa.AggregationError, match=f"out.nc: cannot be written: a: the format has no type for {values.dtype}"
+        ):
             extract(array, tmp_path / "out.nc")
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_names_that_clash_get_suffixes(tmp_path: Path, suffix: str) -> None:
+def test_conflicting_names_get_suffixes(tmp_path: Path, suffix: str) -> None:
     one = aa.open(write(tmp_path / "one.nc", cube([0, 1])))["tas"]
     two = aa.open(write(tmp_path / "two.nc", cube([5, 6, 7])))["tas"]
     extract([one, two], tmp_path / f"out.{suffix}")
@@ -165,7 +167,7 @@ def test_names_that_clash_get_suffixes(tmp_path: Path, suffix: str) -> None:
         assert found.tas_2.dims == ("time_2", "lat", "lon") and found.tas.dims == ("time", "lat", "lon")
 
 
-def test_files_of_the_user_are_not_touched(tmp_path: Path, sample_tiles: Path) -> None:
+def test_files_of_the_user_are_not_replaced(tmp_path: Path, sample_tiles: Path) -> None:
     value = aa.open(sample_tiles)["value"]
     folder = tmp_path / "thesis.zarr"
     folder.mkdir()
@@ -176,13 +178,13 @@ def test_files_of_the_user_are_not_touched(tmp_path: Path, sample_tiles: Path) -
     (tmp_path / "other.nc.part" / "thesis.tex").write_text("more work")
     shutil.copy(next(sample_tiles.glob("*.nc")), tmp_path / "data.nc")
     for name, exists, words in [
-        ("thesis.zarr", "overwrite", "is a folder of something else"),
-        ("file.zarr", "overwrite", "is a file, no Zarr store"),
+        ("thesis.zarr", "overwrite", "is a folder and not a Zarr store"),
+        ("file.zarr", "overwrite", "is a file and not a Zarr store"),
         ("folder.nc", "overwrite", "is a folder"),
-        ("other.nc", "raise", "other.nc.part: is a folder of something else"),
-        ("data.nc", "raise", "is there already"),
+        ("other.nc", "raise", "other.nc.part: is a folder with other content"),
+        ("data.nc", "raise", "exists already"),
         ("data.nc", "update", "was not extracted by aggarray"),
-        ("no/where.nc", "raise", "there is no folder"),
+        ("no/where.nc", "raise", "no folder"),
         ("out.grib", "raise", "ends with .zarr or .nc"),
         ("out.nc", "perhaps", "give 'raise', 'overwrite' or 'update'"),
     ]:
@@ -200,7 +202,7 @@ def test_files_of_the_user_are_not_touched(tmp_path: Path, sample_tiles: Path) -
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_overwriting_and_updating(tmp_path: Path, suffix: str) -> None:
+def test_overwrite_and_update(tmp_path: Path, suffix: str) -> None:
     files = archive(tmp_path / "data")
     tas, out = aa.open(files)["tas"], tmp_path / f"out.{suffix}"
     assert not is_extracted(tas, out)
@@ -226,9 +228,7 @@ def test_one_process_at_a_time(tmp_path: Path, sample_tiles: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_a_run_leaves_behind_is_used_by_the_same_one_only(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_same_extract_resumes(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tas, out = aa.open(archive(tmp_path / "data"))["tas"], tmp_path / f"out.{suffix}"
     calls = []
     read = layout.Variable.values
@@ -270,7 +270,7 @@ def test_no_more_than_a_block_is_read_at_a_time(tmp_path: Path, monkeypatch: pyt
     assert max(sizes) <= SMALL["BLOCK"] and len(sizes) >= tas.nbytes / SMALL["BLOCK"]
 
 
-#: Extracts once in a child for each number of a line on standard input, and kills it at its so many-th step in the folder.
+#: Extracts in a child process for each number on standard input, and kills it at the step of that number in the folder.
 KILLER = """
 import os, signal, sys
 import aggarray as aa
@@ -323,7 +323,7 @@ def attempt(process: subprocess.Popen[str], number: int) -> int:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_killed_anywhere_and_started_again_the_bytes_are_the_same(tmp_path: Path, suffix: str, killer: Any) -> None:
+def test_a_run_killed_anywhere_resumes_to_the_same_bytes(tmp_path: Path, suffix: str, killer: Any) -> None:
     archive(tmp_path / "data")
     undisturbed, out = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
     assert attempt(killer(tmp_path / "data", undisturbed), 0) == 0
@@ -335,7 +335,7 @@ def test_killed_anywhere_and_started_again_the_bytes_are_the_same(tmp_path: Path
         assert status == -signal.SIGKILL
         kills += 1
         if out.exists():
-            # Whole as soon as it has its name: what is left is to sweep up.
+            # The result is complete when it has its name; only the folder remains to be removed.
             assert files_below(out) == expected
         else:
             assert attempt(process, max(step - 3, 1)) in (0, -signal.SIGKILL)  # killed twice
@@ -364,7 +364,7 @@ def test_blocks_cover_every_element_once(shape: list[int], sides: list[int], mos
 
 
 @given(st.lists(st.integers(1, 10**5), max_size=4), st.lists(st.integers(1, 10**5), min_size=4, max_size=4), st.integers(1, 16))
-def test_chunks_are_of_a_size_that_suits(shape: list[int], stored: list[int], itemsize: int) -> None:
+def test_chunk_sizes(shape: list[int], stored: list[int], itemsize: int) -> None:
     found = block_shapes.chunk_like(shape, itemsize, stored[: len(shape)])
     nbytes = int(np.prod([itemsize, *found], dtype=object))
     assert all(1 <= side <= size for side, size in zip(found, shape, strict=True)) and nbytes <= block_shapes._MAX_BYTES
@@ -382,7 +382,7 @@ def test_netcdf_library_agrees_on_the_chunks(tmp_path: Path, small: None) -> Non
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("place", ["cmip6/CMIP/MIROC/MIROC6", "cmip6/CMIP/CCCR-IITM", "nemo", "ostia_monthly.nc"])
-def test_real_data_are_what_xarray_reads(shared_data: Path, tmp_path: Path, suffix: str, place: str) -> None:
+def test_xarray_reads_real_data(shared_data: Path, tmp_path: Path, suffix: str, place: str) -> None:
     source = shared_data / place
     folder = min((p.parent for p in source.rglob("*.nc")), default=source) if source.is_dir() else source
     files = sorted(map(str, folder.glob("*.nc"))) if folder.is_dir() else [str(source)]
@@ -398,7 +398,7 @@ def test_real_data_are_what_xarray_reads(shared_data: Path, tmp_path: Path, suff
 
 
 @pytest.mark.usefixtures("small")
-def test_filters_are_those_of_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_filters_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tas, create, odd = aa.open(archive(tmp_path / "data"))["tas"], netCDF4.Dataset.createVariable, [True]
 
     def creating(self: Any, name: str, *arguments: Any, **how: Any) -> Any:
@@ -409,14 +409,14 @@ def test_filters_are_those_of_the_chunks(tmp_path: Path, monkeypatch: pytest.Mon
     extract(tas, tmp_path / "again.nc")
     assert not odd and filecmp.cmp(tmp_path / "once.nc", tmp_path / "again.nc", shallow=False)
     odd[:] = [True] * 99
-    with pytest.raises(aa.AggregationError, match="has got the filters"):
+    with pytest.raises(aa.AggregationError, match="gave variable 'tas' the filters"):
         extract(tas, tmp_path / "never.nc")
     odd.clear()
     assert extract(tas, tmp_path / "never.nc").resumed == tas.nbytes
 
 
 def mandatory(path: str) -> None:
-    """Set the filters of all chunked variables mandatory, as some versions of netCDF-C do."""
+    """Make the filters of all chunked variables mandatory, as some versions of netCDF-C do."""
     with h5py.File(path) as file:
         found = [h5py.h5o.get_info(d.id).addr for d in file.values() if d.chunks]
     data = bytearray(Path(path).read_bytes())
@@ -431,8 +431,8 @@ def mandatory(path: str) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_filters_are_optional_whatever_the_library_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that goes on with chunks of another one does not fail over a flag, and ends with the same bytes."""
+def test_filters_are_optional_whatever_the_library_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that resumes with other flags than the first does not fail, and gives the same bytes."""
     tas, declare, flags = aa.open(archive(tmp_path / "data"))["tas"], netcdf_file._declare_file, []
     extract(tas, tmp_path / "once.nc")
 
@@ -445,13 +445,13 @@ def test_filters_are_optional_whatever_the_library_says(tmp_path: Path, monkeypa
     monkeypatch.setattr(netcdf_file, "_declare_file", declaring)
     extract(tas, tmp_path / "again.nc")
     assert flags == [[0, 0]] and filecmp.cmp(tmp_path / "once.nc", tmp_path / "again.nc", shallow=False)
-    monkeypatch.setattr(netcdf_file, "_evened", lambda *block: b"")
+    monkeypatch.setattr(netcdf_file, "_optional_filters", lambda *block: b"")
     extract(tas, tmp_path / "third.nc")
     np.testing.assert_array_equal(aa.open(tmp_path / "third.nc")["tas"][...], tas[...])
 
 
-def test_damage_to_a_store_is_told_wherever_it_is(tmp_path: Path) -> None:
-    """Noise is stored as it is, for nothing makes it smaller: a checksum tells of it, of small arrays and text too."""
+def test_damage_to_a_store_is_an_error_anywhere(tmp_path: Path) -> None:
+    """Noise is stored uncompressed; checksums protect it, small arrays and text."""
     values = np.random.default_rng(0).random((4, 300)).astype("f4")
     letters = np.array([b"one", b"two", b"three", b"four"], "S5").view("S1").reshape(4, 5)
     given = {"name": (("t", "n"), letters), "v": (("t", "x"), values, {"coordinates": "name"})}

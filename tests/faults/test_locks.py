@@ -307,7 +307,7 @@ def test_the_generation_is_compared_when_the_index_is_replaced(
         os.replace(other, index)
 
     monkeypatch.setattr(atomic, "_flush_all", meanwhile)
-    with pytest.raises(aa.IndexFileError, match="saved by somebody else"):
+    with pytest.raises(aa.IndexFileError, match="modified by another process"):
         ours.save(index)
     assert len(files_of(index)) == 2 and files[2] in files_of(index)
 
@@ -419,7 +419,7 @@ def test_links_in_the_folder_of_an_extract_are_not_followed(name: str, tmp_path:
     (other / "extract.json").write_text('{"fingerprint": "')
     place.mkdir()
     part.symlink_to(other)
-    with pytest.raises(aa.AggregationError, match=r"\.part: is a link"):
+    with pytest.raises(aa.AggregationError, match=r"\.part: is a symbolic link"):
         WRITERS[name](agg, place / name)
     assert [p.name for p in other.iterdir()] == ["extract.json"]
     part.unlink()
@@ -428,7 +428,7 @@ def test_links_in_the_folder_of_an_extract_are_not_followed(name: str, tmp_path:
         (part / "extract.json").write_text('{"fingerprint": "x"}')
         (part / inside).unlink(missing_ok=True)
         (part / inside).symlink_to(other / "extract.json" if "." in inside else other)
-        with pytest.raises(aa.AggregationError, match="is a folder of something else"):
+        with pytest.raises(aa.AggregationError, match="is a folder with other content"):
             WRITERS[name](agg, place / name)
         assert (other / "extract.json").read_text() == '{"fingerprint": "'
         for path in part.iterdir():

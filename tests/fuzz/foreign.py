@@ -16,7 +16,7 @@ import numpy as np
 import aggarray as aa
 from aggarray import index
 from aggarray.formats.base import Structure, Variable
-from aggarray.index.conventions.cfa04_parts import parsed_part
+from aggarray.index.conventions.cfa04_parts import parse_part
 from aggarray.index.conventions.foreign import convention_of
 from aggarray.index.validation import check_partitions
 from aggarray.opening.joining import foreign_arrays
@@ -173,7 +173,7 @@ def run_part(data: bytes) -> bool:
     parsed = loaded(data)
     for given in (text, parsed):
         try:
-            found = parsed_part(given)
+            found = parse_part(given)
         except ValueError as error:
             check("\n" not in str(error), "an error of several lines")
             continue

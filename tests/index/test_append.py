@@ -1,4 +1,4 @@
-"""Is appending the same as opening everything anew, with only the new files read, and with nobody's work lost?"""
+"""`append`: equal to opening everything again, reading only the new files."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
-from tests.support.index_files import files_below, kept, same
+from tests.support.index_files import files_below, same, save_and_open
 from tests.support.netcdf import LAT, NOLEAP, TAS, cube, field, write
 from tests.support.paths import ROOT
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of the files that are scanned, in order."""
+    """Return a list that receives the names of the scanned files, in order."""
     found: list[str] = []
     for one in formats.formats():
         kind = type(one)
@@ -36,16 +36,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def appended(index: Path, new: Any) -> aa.Aggregation:
-    """Append to an index as a user does, and open what was saved."""
+    """Append to an index, save it, and return it opened again."""
     aa.open(index).append(new).save(index)
     return aa.open(index)
 
 
 def check(folder: Path, old: list[str], new: list[str], **how: Any) -> aa.Aggregation:
-    """Compare an index of old files, to which new ones are appended, with all opened anew, before and after saving."""
+    """Compare an index with appended files with all files opened at once, before and after a save."""
     index = folder / "index.idx"
     wanted = aa.open([folder / n for n in sorted({*old, *new})], **how)
-    before = kept(aa.open([folder / n for n in old], **how), index)
+    before = save_and_open(aa.open([folder / n for n in old], **how), index)
     grown = before.append([folder / n for n in new])
     same(grown, wanted)
     grown.save(index)
@@ -58,22 +58,22 @@ FILES = [f"{n}.nc" for n in range(5)]
 
 
 @pytest.mark.parametrize("new", [[0], [4], [2], [0, 4], [1, 3], [0, 1, 2, 3]], ids=str)
-def test_before_between_after(tmp_path: Path, new: list[int], opened: list[str]) -> None:
+def test_files_before_between_and_after(tmp_path: Path, new: list[int], opened: list[str]) -> None:
     for number, name in enumerate(FILES):
         write(tmp_path / name, cube([number * 2, number * 2 + 1]))
     names = [FILES[n] for n in new]
-    kept(aa.open([tmp_path / n for n in FILES if n not in names]), tmp_path / "index.idx")
+    save_and_open(aa.open([tmp_path / n for n in FILES if n not in names]), tmp_path / "index.idx")
     opened.clear()
     grown = appended(tmp_path / "index.idx", [tmp_path / n for n in names])
     assert sorted(n for n in opened if n != "index.idx") == names
     same(grown, aa.open(tmp_path / "*.nc"))
 
 
-def test_a_whole_folder_is_given(tmp_path: Path, opened: list[str]) -> None:
-    """The files that are known are not opened again, whatever way they are named."""
+def test_known_files_of_a_folder_are_not_scanned_again(tmp_path: Path, opened: list[str]) -> None:
+    """The path may be a folder, a glob or a list."""
     for number in range(3):
         write(tmp_path / "data" / FILES[number], cube([number]))
-    agg = kept(aa.open(tmp_path / "data"), tmp_path / "index.idx")
+    agg = save_and_open(aa.open(tmp_path / "data"), tmp_path / "index.idx")
     write(tmp_path / "data" / FILES[3], cube([3]))
     opened.clear()
     grown = agg.append(tmp_path / "data")
@@ -85,7 +85,7 @@ def test_a_whole_folder_is_given(tmp_path: Path, opened: list[str]) -> None:
 
 
 def test_lat_and_time_at_once(tmp_path: Path) -> None:
-    """Tiles: holes appear and are filled."""
+    """Tiles along two dimensions; holes appear and are filled."""
     for t in range(3):
         for y in range(3):
             write(tmp_path / f"{t}{y}.nc", cube([t], lats=[y * 10.0, y * 10.0 + 5]))
@@ -106,7 +106,7 @@ def test_overlaps(tmp_path: Path, overlap: str, steps: list[float]) -> None:
     check(tmp_path, ["b.nc", "c.nc"], ["a.nc"], rules=rules)
 
 
-def test_repeats(tmp_path: Path) -> None:
+def test_duplicates(tmp_path: Path) -> None:
     for name, steps in (("a", [0, 1]), ("b", [2, 3]), ("c", [0, 1]), ("d", [0, 1]), ("e", [2, 3])):
         write(tmp_path / f"{name}.nc", cube(steps))
     names = [f"{c}.nc" for c in "abcde"]
@@ -114,8 +114,8 @@ def test_repeats(tmp_path: Path) -> None:
         check(tmp_path, [n for n in names if n not in new], new)
 
 
-def test_repeats_of_some_variables(tmp_path: Path) -> None:
-    """A file whose `tas` repeats another's serves its own `pr`."""
+def test_duplicates_of_some_variables(tmp_path: Path) -> None:
+    """A file whose `tas` is a duplicate still serves its own `pr`."""
     pr = (("time",), [1.0], {"units": "mm"})
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([0], pr=pr))
@@ -126,22 +126,22 @@ def test_repeats_of_some_variables(tmp_path: Path) -> None:
         check(tmp_path, [n for n in names if n not in new], new)
 
 
-def test_repeats_of_a_file_that_changes(tmp_path: Path) -> None:
-    """What a file repeats is written anew: it repeats nothing any more."""
+def test_a_duplicated_file_changes(tmp_path: Path) -> None:
+    """After a rewrite of the first file, the second is not a duplicate."""
     write(tmp_path / "a.nc", cube([0, 1]))
     write(tmp_path / "b.nc", cube([0, 1]))
     write(tmp_path / "c.nc", cube([2]))
-    agg = kept(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
+    agg = save_and_open(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
     assert len(agg.duplicates) == 1
     write(tmp_path / "a.nc", cube([3, 4]))
     same(agg.append(tmp_path / "a.nc"), aa.open(tmp_path / "*.nc"))
     same(appended(tmp_path / "index.idx", tmp_path / "*.nc"), aa.open(tmp_path / "*.nc"))
 
 
-def test_a_repeat_changes(tmp_path: Path) -> None:
+def test_a_duplicate_changes(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1]))
     write(tmp_path / "b.nc", cube([0, 1]))
-    agg = kept(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
+    agg = save_and_open(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
     write(tmp_path / "b.nc", cube([2, 3]))
     same(agg.append(tmp_path / "b.nc"), aa.open(tmp_path / "*.nc"))
 
@@ -165,20 +165,19 @@ def test_new_variables_datasets_and_grids(tmp_path: Path) -> None:
     assert again.names == ("pr",)
 
 
-def test_variables_that_were_not_kept(tmp_path: Path) -> None:
-    """An index of some variables stays one when files are appended."""
+def test_append_keeps_the_selection_of_variables(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0], pr=(("time",), [1.0], {"units": "mm"})))
     write(tmp_path / "b.nc", cube([1], pr=(("time",), [2.0], {"units": "mm"})))
     again = check(tmp_path, ["a.nc"], ["b.nc"], variables=["pr"])
     assert again.names == ("pr",)
-    some = kept(aa.open(tmp_path / "a.nc").select("tas"), tmp_path / "some.idx").append(tmp_path / "b.nc")
+    some = save_and_open(aa.open(tmp_path / "a.nc").select("tas"), tmp_path / "some.idx").append(tmp_path / "b.nc")
     assert some.names == ("tas",) and some["tas"].shape[0] == 2
 
 
 def test_a_file_that_grew_or_was_rewritten(tmp_path: Path, opened: list[str]) -> None:
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
-    agg = kept(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
+    agg = save_and_open(aa.open(tmp_path / "*.nc"), tmp_path / "index.idx")
     write(tmp_path / FILES[1], cube([1, 1.25, 1.5]))
     opened.clear()
     grown = agg.append(tmp_path / "*.nc")
@@ -189,7 +188,7 @@ def test_a_file_that_grew_or_was_rewritten(tmp_path: Path, opened: list[str]) ->
     same(appended(tmp_path / "index.idx", tmp_path / FILES[1]), wanted)
 
 
-def test_bad_files(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([1]))
     (tmp_path / "bad.nc").write_bytes(b"CDF\x01 and no more")
@@ -197,8 +196,8 @@ def test_bad_files(tmp_path: Path) -> None:
     check(tmp_path, ["a.nc"], ["b.nc", "bad.nc", "worse.nc"])
     check(tmp_path, ["a.nc", "bad.nc"], ["b.nc", "worse.nc"])
     check(tmp_path, ["a.nc", "bad.nc", "worse.nc"], ["b.nc"])
-    agg = kept(aa.open([tmp_path / "a.nc", tmp_path / "bad.nc"]), tmp_path / "index.idx")
-    # A bad file is listed, as in opening all of them anew; one that was bad before is still listed.
+    agg = save_and_open(aa.open([tmp_path / "a.nc", tmp_path / "bad.nc"]), tmp_path / "index.idx")
+    # Unreadable files are listed as by `open`, those of the index included.
     same(agg.append(tmp_path / "worse.nc"), aa.open([tmp_path / n for n in ("a.nc", "bad.nc", "worse.nc")]))
     same(agg.append(tmp_path / "bad.nc"), agg)
     with pytest.raises(aa.MissingFileError, match=r"nothing\.nc"):
@@ -207,16 +206,16 @@ def test_bad_files(tmp_path: Path) -> None:
         agg.append(f"{tmp_path}/nothing*.nc")
     with pytest.raises(aa.AggregationError):
         agg.append(5)
-    # It is mended.
+    # The file is repaired.
     write(tmp_path / "bad.nc", cube([5]))
     same(agg.append(tmp_path / "*.nc") if not (tmp_path / "worse.nc").unlink() else agg, aa.open(tmp_path / "*.nc"))
 
 
-def test_a_file_that_is_gone_stays_known(tmp_path: Path) -> None:
+def test_a_missing_file_stays_in_the_index(tmp_path: Path) -> None:
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
     wanted = aa.open(tmp_path / "*.nc")
-    agg = kept(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "index.idx")
+    agg = save_and_open(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "index.idx")
     os.rename(tmp_path / FILES[0], tmp_path / "away")
     grown = agg.append(tmp_path / FILES[2])
     same(grown, wanted, values=False)
@@ -225,10 +224,10 @@ def test_a_file_that_is_gone_stays_known(tmp_path: Path) -> None:
     same(aa.open(tmp_path / "index.idx"), wanted)
 
 
-def test_a_known_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_of_the_index_may_be_passed(tmp_path: Path) -> None:
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
-    agg = kept(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "index.idx")
+    agg = save_and_open(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "index.idx")
     (tmp_path / FILES[0]).unlink()
     with pytest.raises(aa.MissingFileError, match=r"0\.nc"):
         agg.append(tmp_path / FILES[0])
@@ -237,7 +236,7 @@ def test_a_known_file_that_is_gone_is_named(tmp_path: Path) -> None:
     assert [os.path.basename(s.file) for s in grown.skipped] == ["0.nc"]
 
 
-def test_rules_hold_for_what_is_appended(tmp_path: Path) -> None:
+def test_rules_apply_to_appended_files(tmp_path: Path) -> None:
     rules = aa.Rules(units={"tas": "degC"}, directions={"lat": False}, new_dimension=r"member=r(\d)", overlap="last")
     names = [f"r{m}_{t}.nc" for m in range(2) for t in range(3)]
     for name in names:
@@ -246,7 +245,7 @@ def test_rules_hold_for_what_is_appended(tmp_path: Path) -> None:
         check(tmp_path, [n for n in names if n not in new], new, rules=rules)
 
 
-def test_appending_to_what_was_never_saved(tmp_path: Path) -> None:
+def test_append_to_an_unsaved_aggregation(tmp_path: Path) -> None:
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
     agg = aa.open(tmp_path / FILES[1])
@@ -254,27 +253,27 @@ def test_appending_to_what_was_never_saved(tmp_path: Path) -> None:
     assert agg["tas"].shape[0] == 1
 
 
-def test_an_index_is_appended(tmp_path: Path) -> None:
+def test_append_an_index(tmp_path: Path) -> None:
     for t in range(4):
         write(tmp_path / FILES[t], cube([t]))
-    one = kept(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "one.idx")
+    one = save_and_open(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "one.idx")
     aa.open([tmp_path / FILES[2], tmp_path / FILES[3]]).save(tmp_path / "two.idx")
     both = one.append(tmp_path / "two.idx")
     same(both, aa.open(tmp_path / "*.nc"))
-    same(kept(both, tmp_path / "both.idx"), aa.open(tmp_path / "*.nc"))
-    # A file that both know counts once.
+    same(save_and_open(both, tmp_path / "both.idx"), aa.open(tmp_path / "*.nc"))
+    # A file of both indexes counts once.
     same(both.append(tmp_path / "two.idx"), both)
     same(both.append(tmp_path / "both.idx"), both)
     same(both.append(tmp_path / "one.idx").append(tmp_path / FILES[1]), both)
 
 
-def test_arrays_made_by_hand_stay(tmp_path: Path) -> None:
-    """What was put together by hand is not lost when files are appended, or when other rules are given."""
+def test_arrays_of_from_subarrays_are_kept(tmp_path: Path) -> None:
+    """Arrays that no scan returned survive an append, and other rules."""
     write(tmp_path / "a.nc", cube([0]))
     piece = aa.SubArray.from_array([1.0, 2.0], dimensions=("x",))
     mine = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("x",), name="mine")
     index = tmp_path / "index.idx"
-    for agg in (aa.Aggregation((mine,)), kept(aa.Aggregation((mine,)), index)):
+    for agg in (aa.Aggregation((mine,)), save_and_open(aa.Aggregation((mine,)), index)):
         grown = agg.append(tmp_path / "a.nc")
         assert sorted(grown.names) == ["mine", "tas"]
         assert grown["mine"][...].tolist() == [1.0, 2.0]
@@ -286,8 +285,8 @@ def test_arrays_made_by_hand_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("saves", [1, 3])
-def test_appending_again_and_again(tmp_path: Path, saves: int) -> None:
-    """To one object that is saved each time, without opening the index anew."""
+def test_repeated_appends_to_one_object(tmp_path: Path, saves: int) -> None:
+    """The object is saved after each append, and never opened again."""
     agg = None
     for t in range(6):
         write(tmp_path / FILES[0].replace("0", str(t)), cube([t], lat=(("lat",), [1.0, 2.0, 3.0], LAT)))
@@ -300,15 +299,14 @@ def test_appending_again_and_again(tmp_path: Path, saves: int) -> None:
     same(aa.open(tmp_path / "index.idx"), agg)
 
 
-def test_large_coordinates_outlive_their_index(tmp_path: Path) -> None:
-    """Coordinates are read when somebody asks: after the index was saved over by its own aggregation, too."""
+def test_lazy_coordinates_survive_a_save_over_their_index(tmp_path: Path) -> None:
     lats = np.arange(20_000) / 1000.0
     for t in range(2):
         write(tmp_path / FILES[t], cube([t], lats=lats, lons=(0.0,)))
-    first = kept(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
+    first = save_and_open(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     grown = first.append(tmp_path / FILES[1])
     grown.save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved anew since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved again since it was opened .*open it again"):
         first["tas"].coords["lat"][...]
     for agg in (grown, aa.open(tmp_path / "index.idx")):
         np.testing.assert_array_equal(agg["tas"].coords["lat"][...], lats)
@@ -337,12 +335,12 @@ def test_random_splits(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
     cut = data.draw(st.integers(first, count))
     how = {"rules": aa.Rules(overlap=data.draw(st.sampled_from(["refuse", "first", "last"])))}
     index = folder / "index.idx"
-    agg = kept(aa.open([folder / n for n in sorted(order[:first])], **how), index)
+    agg = save_and_open(aa.open([folder / n for n in sorted(order[:first])], **how), index)
     for part in (order[first:cut], order[cut:]):
         if part:
             agg = agg.append([folder / n for n in part])
             if data.draw(st.booleans()):
-                agg = kept(agg, index)
+                agg = save_and_open(agg, index)
     same(agg, aa.open([folder / n for n in names], **how))
 
 
@@ -388,10 +386,10 @@ def test_two_processes_append_at_once(tmp_path: Path) -> None:
         writer.stdin.flush()
     said = [writer.communicate(timeout=60)[0] for writer in writers]
     assert sum(s == "saved\n" for s in said) == 1
-    assert sum("saved by somebody else" in s and "open it again" in s and "index.idx" in s for s in said) == 2
+    assert sum("modified by another process" in s and "open it again" in s and "index.idx" in s for s in said) == 2
     winner = next(t for t, s in zip((1, 2, 3), said, strict=True) if s == "saved\n")
     same(aa.open(index), aa.open([tmp_path / FILES[0], tmp_path / FILES[winner]]))
-    # Who was told does it again, and nothing is lost.
+    # The process that got the error appends again, and nothing is lost.
     for t in (1, 2, 3):
         appended(index, tmp_path / FILES[t])
     same(aa.open(index), aa.open(tmp_path / "*.nc"))
@@ -403,19 +401,19 @@ def test_an_index_replaced_meanwhile(tmp_path: Path, how: str) -> None:
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
     index = tmp_path / "index.idx"
-    mine = kept(aa.open(tmp_path / FILES[0]), index)
+    mine = save_and_open(aa.open(tmp_path / FILES[0]), index)
     grown = mine.append(tmp_path / FILES[1])
     if how == "saved":
         aa.open(index).append(tmp_path / FILES[2]).save(index)
     elif how == "copied":
-        # Somebody else's work, made elsewhere: by chance it may have the same number of generations.
+        # An index of another process, made elsewhere, that may have the same number of saves.
         shutil.copy(index, tmp_path / "other.idx")
         appended(tmp_path / "other.idx", tmp_path / FILES[2])
         os.replace(tmp_path / "other.idx", index)
     else:
         shutil.copy(tmp_path / FILES[2], index)
     before = index.read_bytes()
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved by somebody else since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: modified by another process since it was opened .*open it again"):
         grown.save(index)
     assert index.read_bytes() == before
     grown.save(tmp_path / "mine.idx")
@@ -423,14 +421,14 @@ def test_an_index_replaced_meanwhile(tmp_path: Path, how: str) -> None:
 
 
 def test_another_index_of_the_same_generation(tmp_path: Path) -> None:
-    """Replaced by an index that was saved as often: the number is the same, the work is not."""
+    """An index replaced by another one that was saved equally often."""
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
     index = tmp_path / "index.idx"
-    mine = kept(aa.open(tmp_path / FILES[0]), index).append(tmp_path / FILES[1])
+    mine = save_and_open(aa.open(tmp_path / FILES[0]), index).append(tmp_path / FILES[1])
     index.unlink()
     aa.open([tmp_path / FILES[0], tmp_path / FILES[2]]).save(index)
-    with pytest.raises(aa.IndexFileError, match="saved by somebody else"):
+    with pytest.raises(aa.IndexFileError, match="modified by another process"):
         mine.save(index)
 
 
@@ -443,7 +441,7 @@ def test_an_index_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     same(aa.open(tmp_path / "index.idx"), aa.open(tmp_path / "a.nc"))
 
 
-def test_leftovers_of_a_killed_writer_go_away(tmp_path: Path) -> None:
+def test_remains_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     agg = aa.open(tmp_path / "a.nc")
     (tmp_path / ".in[d]ex.nc.0123abcd.tmp").write_bytes(b"half")
@@ -455,8 +453,7 @@ def test_leftovers_of_a_killed_writer_go_away(tmp_path: Path) -> None:
     assert files_below(tmp_path) == [".index.nc.0123abcd.tmp", ".other.nc.0123abcd.tmp", "a.nc", "in[d]ex.nc"]
 
 
-def test_a_link_is_followed(tmp_path: Path) -> None:
-    """Saving to a link replaces what it points to."""
+def test_a_save_to_a_link_replaces_its_target(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.nc", cube([0]))
     (tmp_path / "real").mkdir()
     (tmp_path / "link.nc").symlink_to("real/index.nc")
@@ -479,10 +476,10 @@ def faulty(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("call", ["rename", "write"])
-def test_a_save_that_fails_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     for t in range(2):
         write(tmp_path / FILES[t], cube([t]))
-    agg = kept(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
+    agg = save_and_open(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     if call == "write":
         monkeypatch.setattr("aggarray.index.container.Container.write_all", faulty(os.replace))
     else:
@@ -494,15 +491,15 @@ def test_a_save_that_fails_leaves_the_old_index(tmp_path: Path, monkeypatch: pyt
     assert [n for n in files_below(tmp_path) if n.startswith(".")] == []
 
 
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
+def test_a_pipe_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "file.nc", cube([0]))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(aa.IndexFileError, match="pipe: neither a file nor free"):
+    with pytest.raises(aa.IndexFileError, match="pipe: exists and is not a file"):
         aa.open(tmp_path / "file.nc").save(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("where", ["no/such/index.nc", "file.nc/index.nc", ""])
-def test_places_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
+def test_paths_that_cannot_be_written(tmp_path: Path, where: str) -> None:
     write(tmp_path / "file.nc", cube([0]))
     agg = aa.open(tmp_path / "file.nc")
     with pytest.raises(aa.AggarrayError):
@@ -512,14 +509,14 @@ def test_places_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
     assert files_below(tmp_path) == ["file.nc"]
 
 
-def test_values_of_an_index_that_was_saved_anew_meanwhile(tmp_path: Path) -> None:
-    """Long coordinates are read when somebody asks: those of the index that was opened, or none."""
-    times = np.linspace(0.0, 1.0, 20_000) ** 2  # no even progression, which needs no room
+def test_lazy_values_of_an_index_saved_again_meanwhile(tmp_path: Path) -> None:
+    """Long coordinates are read lazily from the index that was opened, or raise an error."""
+    times = np.linspace(0.0, 1.0, 20_000) ** 2  # not an arithmetic progression, which needs no space
     write(tmp_path / "a.nc", {"t": (("t",), times, {"units": "m"}), "v": (("t",), times.astype("f4"))})
     write(tmp_path / "b.nc", {"t": (("t",), times * 2, {"units": "m"}), "v": (("t",), times.astype("f4"))})
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.idx")
     mine = aa.open(tmp_path / "index.idx")["v"]
     aa.open(tmp_path / "b.nc").save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved anew since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved again since it was opened .*open it again"):
         mine.coords["t"][:]
     assert np.array_equal(aa.open(tmp_path / "index.idx")["v"].coords["t"][:], times * 2)

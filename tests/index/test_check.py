@@ -1,4 +1,4 @@
-"""Is a file that is gone, has changed or does not open found out: by a check, and at the latest when it is read?"""
+"""Missing, changed and unreadable files: `check`, and errors of reads."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ import zarr
 
 import aggarray as aa
 from aggarray.read import close_files
-from tests.support.index_files import kept, same, same_values
+from tests.support.index_files import same, same_values, save_and_open
 from tests.support.netcdf import cube, field, write
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    """An index of three files, which are larger than what a checksum covers, and opened by no one."""
+    """Return an index of three files, larger than the part that a checksum covers."""
     lons = np.arange(8000.0)
     for t in range(3):
         write(tmp_path / f"{t}.nc", cube([t], lons=lons), format="NETCDF3_CLASSIC")
@@ -27,7 +27,7 @@ def index(tmp_path: Path) -> Path:
 
 
 def kinds(agg: aa.Aggregation, checksum: bool = False) -> dict[str, str]:
-    """The kinds of problem by name of file."""
+    """Return the kinds of problem by file name."""
     report = agg.check(checksum=checksum)
     assert report.ok == (not report.problems)
     assert all("\n" not in p.message and p.file is not None and p.file in p.message for p in report.problems)
@@ -35,7 +35,7 @@ def kinds(agg: aa.Aggregation, checksum: bool = False) -> dict[str, str]:
 
 
 def rewrite(path: Path, offset: int, touched: bool) -> None:
-    """Change a byte of a file; its size stays, and its time if it is not to look touched."""
+    """Change a byte of a file, keeping its size and, unless ``touch``, its time."""
     times = os.stat(path)
     with open(path, "r+b") as file:
         file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
@@ -46,7 +46,7 @@ def rewrite(path: Path, offset: int, touched: bool) -> None:
     os.utime(path, ns=ns)
 
 
-def test_nothing_is_wrong(index: Path) -> None:
+def test_no_problems(index: Path) -> None:
     assert aa.open(index).check() == aa.Report(True, ())
     assert aa.open(index).check(checksum=True).ok
 
@@ -74,7 +74,7 @@ def test_touched_and_rewritten(index: Path) -> None:
     assert "same bytes" in messages["0.nc"] and "same bytes" not in messages["2.nc"] and "different bytes" in messages["1.nc"]
 
 
-def test_what_was_just_opened_is_checked_too(tmp_path: Path) -> None:
+def test_check_of_an_unsaved_aggregation(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([1]))
     agg = aa.open(tmp_path)
@@ -83,7 +83,7 @@ def test_what_was_just_opened_is_checked_too(tmp_path: Path) -> None:
     assert kinds(agg) == {"a.nc": "changed"}
 
 
-def test_appending_mends_what_has_changed(index: Path) -> None:
+def test_append_updates_changed_files(index: Path) -> None:
     os.utime(index.parent / "0.nc", (1, 1))
     write(index.parent / "1.nc", cube([7], lons=np.arange(8000.0)))
     agg = aa.open(index)
@@ -100,7 +100,7 @@ def test_gaps_and_holes_of_an_index(tmp_path: Path) -> None:
             if (t, y) != (5, 1):
                 write(tmp_path / f"{t}{y}.nc", cube([t], lats=[y * 10.0, y * 10 + 5.0]))
     agg = aa.open(tmp_path)
-    again = kept(agg, tmp_path / "index.idx")
+    again = save_and_open(agg, tmp_path / "index.idx")
     assert {p.kind for p in again.check().problems} == {"gap", "hole"}
     assert again.check() == agg.check()
 
@@ -118,7 +118,7 @@ def test_a_touched_file_reads(index: Path) -> None:
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_another_size_is_told_on_read(index: Path, checked: bool) -> None:
+def test_a_read_of_a_file_of_another_size_is_an_error(index: Path, checked: bool) -> None:
     tas = aa.open(index)["tas"]
     if checked:
         tas[...]
@@ -127,25 +127,25 @@ def test_another_size_is_told_on_read(index: Path, checked: bool) -> None:
         with pytest.raises(aa.IndexFileError, match=r"1\.nc, variable 'tas': changed since it was scanned: \d+ bytes"):
             read()
     np.testing.assert_array_equal(tas[0], field([0], (10, 20, 30), np.arange(8000.0))[0])
-    # Copies in other processes are told too.
+    # Copies in other processes raise the error too.
     other = aa.open(index)["tas"]
     with pytest.raises(aa.IndexFileError):
         other[:, 0, 0]
 
 
 @pytest.mark.parametrize("offset", [10, -1])
-def test_the_same_size_rewritten_is_told_on_read(index: Path, offset: int) -> None:
+def test_a_read_of_a_rewritten_file_of_the_same_size_is_an_error(index: Path, offset: int) -> None:
     rewrite(index.parent / "1.nc", offset, touched=True)
     tas = aa.open(index)["tas"]
     for _ in range(2):
         with pytest.raises(aa.IndexFileError, match=r"1\.nc, variable 'tas': changed since .*written to; open the files anew"):
             tas[1, 0, 0]
-    # Put back as it was, it reads again.
+    # The original file reads again.
     rewrite(index.parent / "1.nc", offset, touched=True)
     assert tas[1, 0, 0] == field([1], [10.0], [0.0])[0, 0, 0]
 
 
-def test_a_change_under_missing_fill_is_an_error_all_the_same(index: Path) -> None:
+def test_a_changed_file_is_an_error_with_missing_fill(index: Path) -> None:
     (index.parent / "0.nc").unlink()
     tas = aa.open(index, missing="fill")["tas"]
     assert np.isnan(tas[0]).all() and tas.read(0, masked=True).mask.all() and not np.isnan(tas[1:]).any()
@@ -157,14 +157,14 @@ def test_a_change_under_missing_fill_is_an_error_all_the_same(index: Path) -> No
         tas[1]
 
 
-def test_missing_fill_holds_for_all_that_is_made_of_the_index(index: Path) -> None:
+def test_missing_fill_applies_to_derived_arrays(index: Path) -> None:
     (index.parent / "0.nc").unlink()
     write(index.parent / "more" / "3.nc", cube([3], lons=np.arange(8000.0)))
     agg = aa.open(index, missing="fill")
     grown = agg.append(index.parent / "more")
     for tas in (grown["tas"], kept_as(grown, index.parent / "grown.idx")["tas"], agg["tas"].to_units("degC").lazy[:2]):
         assert np.isnan(tas[0]).all() and not np.isnan(tas[1]).any()
-    # Saved, the wish is not that of others.
+    # The option is not saved.
     with pytest.raises(aa.MissingFileError):
         aa.open(index.parent / "grown.idx")["tas"][0]
 
@@ -174,12 +174,12 @@ def kept_as(agg: aa.Aggregation, path: Path) -> aa.Aggregation:
     return aa.open(path, missing="fill")
 
 
-def test_missing_fill_of_coordinates_that_were_too_large_to_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_fill_of_large_coordinates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aggarray.formats.base.SCAN_ELEMENTS", 10)
     lats = np.arange(20.0)
     content = cube([0], lats=lats)
     write(tmp_path / "a.nc", content)
-    agg = kept(aa.open(tmp_path / "a.nc"), tmp_path / "index.idx")
+    agg = save_and_open(aa.open(tmp_path / "a.nc"), tmp_path / "index.idx")
     same(agg, aa.open(tmp_path / "a.nc"))
     with open(tmp_path / "a.nc", "ab") as file:
         file.write(b"more")
@@ -215,7 +215,7 @@ def test_zarr_stores(tmp_path: Path) -> None:
             made[...] = values
             made.attrs.update({**attrs, **({} if t % 2 else {"_ARRAY_DIMENSIONS": list(dimensions)})})
     agg = aa.open(tmp_path / "*.zarr")
-    again = kept(agg, tmp_path / "index.nc")
+    again = save_and_open(agg, tmp_path / "index.nc")
     same(again, agg)
     assert kinds(again) == {} and kinds(again, True) == {}
     shutil.copytree(tmp_path / "0.zarr", tmp_path / "copy.zarr")
@@ -232,8 +232,8 @@ def test_zarr_stores(tmp_path: Path) -> None:
     assert np.isnan(aa.open(tmp_path / "index.nc", missing="fill")["tas"][2]).all()
 
 
-def test_threads_read_large_coordinates_of_one_index(tmp_path: Path) -> None:
-    """Values that are read on first use are asked for by several threads at once."""
+def test_threads_read_lazy_values_of_one_index(tmp_path: Path) -> None:
+    """Several threads read the same values for the first time."""
     lats = np.arange(50_000) / 1000.0
     names = [f"v{n}" for n in range(8)]
     values = {n: (("time", "lat"), np.zeros((1, len(lats)), "i1"), {"coordinates": f"a{n}"}) for n in names}

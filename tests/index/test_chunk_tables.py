@@ -1,4 +1,4 @@
-"""Does an index know where in the files their chunks lie, so that reading from it opens none of them through a library?"""
+"""Chunk indexes stored in an index: reads open no file through a library."""
 
 import os
 import pickle
@@ -27,14 +27,14 @@ LATS = np.arange(4.0)
 
 
 def forget() -> None:
-    """Forget what reading has found out."""
-    chunk_tables.clear()
+    """Clear the cached chunk indexes."""
+    chunk_tables._forget()
     close_files()
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of the data files that are opened through a library, in order; nothing is known of them before."""
+    """Return a list that receives the names of data files opened through a library."""
     found: list[str] = []
     open_file = open_files.open_file
 
@@ -93,7 +93,7 @@ def test_contiguous_and_skipped_filters(tmp_path: Path, opened: list[str]) -> No
     with h5py.File(path, "w") as file:
         file.create_dataset("one", data=raw)
         two = file.create_dataset("two", shape=(4, 6), dtype="f4", chunks=(2, 6), compression="gzip", fillvalue=5)
-        # Stored without the filter; the other chunk is not stored at all.
+        # One chunk is stored without the filter, the other is not stored.
         two.id.write_direct_chunk((0, 0), raw[:2].tobytes(), 1)
     aa.open(path).save(tmp_path / "index.nca")
     forget()
@@ -104,7 +104,7 @@ def test_contiguous_and_skipped_filters(tmp_path: Path, opened: list[str]) -> No
     assert opened == []
 
 
-def test_in_another_process_and_sent_there(tmp_path: Path) -> None:
+def test_another_process(tmp_path: Path) -> None:
     wanted = np.concatenate([made(tmp_path / f"{n}.nc", 6 * n, compression="zlib") for n in range(3)])
     aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
     a = aa.open(tmp_path / "index.nca")["tas"]
@@ -116,7 +116,7 @@ def test_in_another_process_and_sent_there(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.frombuffer(done.stdout, "f4").reshape(part.shape), part)
 
 
-def test_without_tables(tmp_path: Path, opened: list[str]) -> None:
+def test_without_chunk_tables(tmp_path: Path, opened: list[str]) -> None:
     made(tmp_path / "a.nc", 0, compression="zlib")
     agg = aa.open(tmp_path / "a.nc")
     agg.save(tmp_path / "with.nca")
@@ -127,7 +127,7 @@ def test_without_tables(tmp_path: Path, opened: list[str]) -> None:
     assert opened == [] and "chunks" not in document(tmp_path / "without.nca")
     a = aa.open(tmp_path / "without.nca")
     np.testing.assert_array_equal(a["tas"][:], aa.open(tmp_path / "with.nca")["tas"][:])
-    # What grows out of it is without them too, from the command line as well.
+    # Appended indexes have none either, those of the command line included.
     made(tmp_path / "b.nc", 6)
     for order in (["append", "without.nca", "b.nc"], ["aggregate", "a.nc", "b.nc", "-o", "new.nca", "--no-chunk-table"]):
         done = CliRunner().invoke(commands, [str(tmp_path / o) if o.endswith((".nc", ".nca")) else o for o in order])
@@ -135,7 +135,7 @@ def test_without_tables(tmp_path: Path, opened: list[str]) -> None:
     assert all("chunks" not in document(tmp_path / name) for name in ("without.nca", "new.nca"))
 
 
-def test_appending_asks_new_files_only(tmp_path: Path, opened: list[str]) -> None:
+def test_append_reads_the_chunk_indexes_of_new_files_only(tmp_path: Path, opened: list[str]) -> None:
     wanted = [made(tmp_path / f"{n}.nc", 6 * n, compression="zlib") for n in range(4)]
     aa.open([tmp_path / "0.nc", tmp_path / "1.nc"]).save(tmp_path / "index.nca")
     for n in (2, 3):
@@ -150,12 +150,12 @@ def test_appending_asks_new_files_only(tmp_path: Path, opened: list[str]) -> Non
     assert opened == []
 
 
-def test_a_copy_is_read_by_the_tables_and_another_file_is_not(tmp_path: Path, opened: list[str]) -> None:
+def test_tables_apply_to_copies_and_not_to_other_files(tmp_path: Path, opened: list[str]) -> None:
     wanted = made(tmp_path / "a.nc", 0, compression="zlib", chunksizes=(2, 4))
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     forget()
     opened.clear()
-    # A copy has another time: it is the same file as far as anybody can tell.
+    # A copy with the same size and time cannot be told from the file.
     os.utime(tmp_path / "a.nc", (1, 1))
     np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["tas"][:], wanted)
     assert opened == []
@@ -164,7 +164,7 @@ def test_a_copy_is_read_by_the_tables_and_another_file_is_not(tmp_path: Path, op
         aa.open(tmp_path / "index.nca")["tas"][:]
 
 
-def test_moved_together(tmp_path: Path, opened: list[str]) -> None:
+def test_index_and_data_moved_together(tmp_path: Path, opened: list[str]) -> None:
     (tmp_path / "old").mkdir()
     wanted = made(tmp_path / "old" / "a.nc", 0, compression="zlib")
     aa.open(tmp_path / "old" / "a.nc").save(tmp_path / "old" / "index.nca")
@@ -175,7 +175,7 @@ def test_moved_together(tmp_path: Path, opened: list[str]) -> None:
     assert opened == []
 
 
-def test_an_index_saved_anew_meanwhile(tmp_path: Path, opened: list[str]) -> None:
+def test_an_index_saved_again_meanwhile(tmp_path: Path, opened: list[str]) -> None:
     wanted = made(tmp_path / "a.nc", 0, compression="zlib")
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     a = aa.open(tmp_path / "index.nca")["tas"]
@@ -187,7 +187,7 @@ def test_an_index_saved_anew_meanwhile(tmp_path: Path, opened: list[str]) -> Non
     np.testing.assert_array_equal(aa.open(tmp_path / "a.nc")["tas"][:], wanted)
 
 
-def test_files_that_are_gone_are_no_obstacle(tmp_path: Path) -> None:
+def test_missing_files_are_ignored(tmp_path: Path) -> None:
     made(tmp_path / "a.nc", 0, compression="zlib")
     agg = aa.open(tmp_path / "a.nc")
     (tmp_path / "a.nc").rename(tmp_path / "b.nc")
@@ -217,17 +217,17 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("lie", HOSTILE)
-def test_tables_that_cannot_be(tmp_path: Path, opened: list[str], lie: str) -> None:
+def test_invalid_tables(tmp_path: Path, opened: list[str], lie: str) -> None:
     made(tmp_path / "a.nc", 0, compression="zlib", chunksizes=(2, 4))
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     changed(tmp_path / "index.nca", HOSTILE[lie])
     forget()
-    with pytest.raises(aa.IndexFileError, match=r"index\.nca: a damaged index"):
+    with pytest.raises(aa.IndexFileError, match=r"index\.nca: damaged index"):
         aa.open(tmp_path / "index.nca")["tas"][:]
 
 
 @pytest.mark.parametrize("offset", [-7, 1 << 62, 3])
-def test_offsets_that_lie(tmp_path: Path, opened: list[str], offset: int) -> None:
+def test_wrong_offsets(tmp_path: Path, opened: list[str], offset: int) -> None:
     made(tmp_path / "a.nc", 0, compression="zlib", chunksizes=(6, 4))
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     changed(tmp_path / "index.nca", lambda d: d["chunks"]["columns"].__setitem__(0, {"is": [offset]}))

@@ -1,4 +1,4 @@
-"""Does an index that lies, is damaged or names what it may not give one clear error, and take no memory to speak of?"""
+"""Damaged and hostile indexes: one clear error, without much memory."""
 
 import json
 import os
@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.storage.access import Access
-from tests.support.index_files import changed, document, group, kept, put, same_values
+from tests.support.index_files import changed, document, group, put, same_values, save_and_open
 from tests.support.netcdf import cube, field, write
 
-#: What opening a damaged index may take more than opening a good one.
+#: Memory that a damaged index may take in addition to a valid one.
 MEGABYTES = 8 << 20
 
 
 def seen(path: Path) -> None:
-    """Open an index, and read all that it holds, as far as it does not refuse."""
+    """Open an index and read everything in it that is not an error."""
     agg = aa.open(path)
     repr(agg)
     for array in agg:
@@ -48,7 +48,7 @@ def seen(path: Path) -> None:
 
 
 def refused(path: Path, match: str | None = None) -> None:
-    """The index is an IndexFileError that names it, and costs no memory."""
+    """Assert that an index is an IndexFileError with its path, without much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(aa.IndexFileError, match=match) as found:
@@ -60,7 +60,7 @@ def refused(path: Path, match: str | None = None) -> None:
 
 
 def endured(path: Path) -> None:
-    """The index is right, or an error of ours; no other exception, no memory."""
+    """Assert that an index is valid, or an error of aggarray, without much memory."""
     tracemalloc.start()
     try:
         seen(path)
@@ -74,7 +74,7 @@ def endured(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of many small files, arrays in memory, parts, holes, texts and large coordinates; not to be changed."""
+    """Return an index of small files, arrays in memory, parts, holes, texts and large coordinates; read-only."""
     folder = tmp_path_factory.mktemp("made")
     for t in range(30):
         for y in range(2):
@@ -100,7 +100,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of few files; not to be changed."""
+    """Return an index of few files; read-only."""
     folder = tmp_path_factory.mktemp("small")
     for t in range(2):
         write(folder / f"{t}.nc", cube([t], lats=(1.0, 2.0)), {"number": np.int32(t)})
@@ -117,14 +117,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def index(made: Path) -> Iterator[Path]:
-    """A copy of it beside the data."""
+    """Return a copy of the index next to the data."""
     copy = made.with_name(f"copy{os.getpid()}.idx")
     shutil.copy(made, copy)
     yield copy
     copy.unlink(missing_ok=True)
 
 
-def test_the_index_itself_is_good(index: Path) -> None:
+def test_the_index_is_valid(index: Path) -> None:
     seen(index)
     endured(index)
 
@@ -142,22 +142,22 @@ def test_roots(tmp_path: Path) -> None:
     for roots in ([allowed], [str(allowed)], [f"{allowed}/"], [tmp_path], [f"{allowed}/../allowed"], ["/"], [other, allowed]):
         assert aa.open(allowed / "inside.nc", roots=roots)["tas"][...].size
     for roots in ([allowed], [other], [f"{tmp_path}/all"], [f"{tmp_path}/nothing"]):
-        with pytest.raises(aa.IndexFileError, match=r"both\.nc: names .*[ab]\.nc, which lies outside roots"):
+        with pytest.raises(aa.IndexFileError, match=r"both\.nc: refers to .*[ab]\.nc, which is outside roots"):
             aa.open(allowed / "both.nc", roots=roots)
     assert aa.open(allowed / "both.nc", roots=[allowed, other])["tas"].shape[0] == 2
     with pytest.raises(aa.IndexFileError, match="outside roots"):
         aa.open(allowed / "inside.nc", roots=[])
-    # Files that the user himself names are bound too.
-    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which lies outside roots"):
+    # Roots apply to the files that the caller names too.
+    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which is outside roots"):
         aa.open([allowed / "a.nc", other / "b.nc"], roots=[allowed])
-    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which lies outside roots"):
+    with pytest.raises(aa.IndexFileError, match=r"b\.nc, which is outside roots"):
         aa.open(allowed / "inside.nc", roots=[allowed]).append(other / "b.nc")
     with pytest.raises(aa.IndexFileError, match="outside roots"):
         aa.open([allowed / "both.nc", allowed / "a.nc"], roots=[allowed])
 
 
 @pytest.mark.parametrize("roots", ["", 5, [5], [""], [b"/"], {"a": 5}])
-def test_roots_that_are_none(tmp_path: Path, roots: Any) -> None:
+def test_invalid_roots(tmp_path: Path, roots: Any) -> None:
     write(tmp_path / "a.nc", cube([0]))
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nc")
     with pytest.raises(aa.AggarrayError, match="roots"):
@@ -165,7 +165,7 @@ def test_roots_that_are_none(tmp_path: Path, roots: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["file", "folder", "later", "dots", "encoded", "absolute"])
-def test_ways_out_of_the_roots(tmp_path: Path, how: str) -> None:
+def test_links_out_of_the_roots(tmp_path: Path, how: str) -> None:
     allowed, secret = tmp_path / "allowed", tmp_path / "secret"
     write(allowed / "deep" / "a.nc", cube([0]))
     write(secret / "a.nc", cube([0]))
@@ -184,7 +184,7 @@ def test_ways_out_of_the_roots(tmp_path: Path, how: str) -> None:
         with pytest.raises(aa.IndexFileError, match="outside"):
             aa.open(index, roots=[allowed])["tas"][...]
         return
-    # Turned into a link after the index was opened, and read by way of whatever was made of it.
+    # Replaced by a link after the index was opened, and read through derived arrays.
     agg = aa.open(index, roots=[allowed])
     tas = agg["tas"]
     sent = pickle.dumps(tas.lazy[0])
@@ -260,7 +260,7 @@ def test_relocation(tmp_path: Path, written: str, moves: dict[str, str], found: 
     assert aa.open(index, relocate=moves)._provenance.structures()[0].uri == found.format(f=tmp_path)
 
 
-def test_relocated_data_read_and_travel(tmp_path: Path) -> None:
+def test_relocated_data_are_read_and_pickled(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     write(old / "run 1" / "a.nc", cube([0]))
     write(old / "run 2" / "b.nc", cube([1]))
@@ -269,21 +269,21 @@ def test_relocated_data_read_and_travel(tmp_path: Path) -> None:
     agg = aa.open(tmp_path / "index.nc", relocate={str(old): str(new)}, roots=[new])
     np.testing.assert_array_equal(agg["tas"][...], field([0, 1], (10, 20, 30), (0, 5)))
     same_values(pickle.loads(pickle.dumps(agg["tas"])), agg["tas"])
-    # Saved again, the index names the new places.
-    same_values(kept(agg, tmp_path / "index.nc", relative=False)["tas"], agg["tas"])
+    # After a save, the index refers to the new paths.
+    same_values(save_and_open(agg, tmp_path / "index.nc", relative=False)["tas"], agg["tas"])
     with pytest.raises(aa.IndexFileError, match="outside roots"):
         aa.open(tmp_path / "index.nc", relocate={str(new): "/etc"}, roots=[new])
 
 
 @pytest.mark.parametrize("relocate", [5, "a", [("a", "b")], {5: "a"}, {"a": None}])
-def test_relocations_that_are_none(tmp_path: Path, relocate: Any) -> None:
+def test_invalid_relocations(tmp_path: Path, relocate: Any) -> None:
     write(tmp_path / "a.nc", cube([0]))
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nc")
     with pytest.raises(aa.AggregationError, match="relocate"):
         aa.open(tmp_path / "index.nc", relocate=relocate)
 
 
-# Lies
+# Contradictions
 
 
 def array(position: int) -> Callable[[Any], Any]:
@@ -343,7 +343,7 @@ LIES: dict[str, Callable[[Any], Any]] = {
     "directions missing": lambda d: at(d, "arrays", 2, "matrix").update(directions=[]),
     "objects": lambda d: at(d, "arrays", 2).update(dtype="O"),
     "records": lambda d: at(d, "arrays", 2).update(dtype="i4,O"),
-    "no dtype": lambda d: at(d, "arrays", 2).update(dtype="nonsense"),
+    "without a dtype": lambda d: at(d, "arrays", 2).update(dtype="nonsense"),
     "dtype of a list": lambda d: at(d, "arrays", 2).update(dtype=[["a", "O"]]),
     "a long dtype": lambda d: at(d, "arrays", 2).update(dtype="V2000000000"),
     "name of a number": lambda d: at(d, "arrays", 2).update(name=5),
@@ -409,21 +409,21 @@ LIES: dict[str, Callable[[Any], Any]] = {
     "units of templates": lambda d: [t.update(units=["a"]) for t in d["templates"]] and None,
 }
 
-#: What is no contradiction: an index may say so, and is read.
+#: Unusual content that is valid.
 ENDURED = {
     "steps of units",
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_lies(index: Path, lie: str) -> None:
+def test_contradictions(index: Path, lie: str) -> None:
     changed(index, LIES[lie])
     (endured if lie in ENDURED else refused)(index)
 
 
 @pytest.mark.parametrize("lie", ["too large", "too small", "dtype", "rank", "itself"])
-def test_a_file_is_not_what_the_index_says(tmp_path: Path, lie: str) -> None:
-    """The index was made to lie, or the file has changed where nobody looked."""
+def test_a_file_differs_from_the_index(tmp_path: Path, lie: str) -> None:
+    """A hostile index, or a file that changed without another size or time."""
     write(tmp_path / "a.nc", cube([0]))
     index = tmp_path / "index.nc"
     aa.open(tmp_path / "a.nc").save(index)
@@ -453,7 +453,7 @@ def test_a_file_is_not_what_the_index_says(tmp_path: Path, lie: str) -> None:
     changed(index, change)
     array = aa.open(index)["tas"]
     if lie == "too small":
-        # Part of a file is read as that part.
+        # A part of a file is read as that part.
         assert array.shape == (1, 3, 1)
     else:
         with pytest.raises(aa.AggarrayError, match=r"(a|index)\.nc"):
@@ -515,7 +515,7 @@ def test_variables_of_the_group(index: Path, tmp_path: Path, name: str, how: str
             own[name] = h5py.ExternalLink(str(tmp_path / "other.idx"), f"/aggarray/{name}")
         elif how == "empty":
             own.create_dataset(name, data=old[:0])
-    # Only what is asked for of a huge one is read.
+    # Only the requested range of a huge variable is read.
     (endured if how == "huge" else refused)(index)
 
 
@@ -534,7 +534,7 @@ def test_versions(index: Path, attribute: str, value: Any) -> None:
         if value is not None:
             own.attrs[attribute] = value
     if attribute == "schema" and isinstance(value, int) and value > 1:
-        refused(index, "schema 99, this aggarray reads up to 2: install a newer one")
+        refused(index, "schema 99; this aggarray reads schemas up to 2; install a newer one")
     endured(index)
 
 
@@ -548,7 +548,10 @@ def test_truncated(index: Path, rest: float) -> None:
 
 
 def _own_bytes(path: Path) -> list[int]:
-    """Return where the bytes of our variables lie: damage elsewhere is HDF5's business, which may crash over it."""
+    """Return the byte ranges of the variables of the group.
+
+    HDF5 itself may crash on damage elsewhere.
+    """
     found: list[int] = []
     with h5py.File(path) as file:
         for dataset in file["aggarray"].values():
@@ -561,7 +564,7 @@ def _own_bytes(path: Path) -> list[int]:
 @given(st.integers(0, 2**32), st.integers(1, 40))
 @settings(max_examples=60)
 def test_any_bits_flipped(made: Path, seed: int, count: int) -> None:
-    """Anywhere in what we store: it reads, or it is one of our errors."""
+    """Flipped bits of stored items: they read, or raise an error of aggarray."""
     chance = random.Random(seed)
     places = _own_bytes(made)
     data = bytearray(made.read_bytes())
@@ -576,7 +579,7 @@ def test_any_bits_flipped(made: Path, seed: int, count: int) -> None:
 @given(st.integers(0, 2**32), st.sampled_from(["document", "records"]))
 @settings(max_examples=50)
 def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> None:
-    """By something else that JSON can say."""
+    """The replacement is any JSON value."""
     chance = random.Random(seed)
     copy = small.with_name("replaced.idx")
     shutil.copy(small, copy)
@@ -605,19 +608,19 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
 @pytest.mark.parametrize(
     ("field_", "value", "match"),
     [
-        ("scale_factor", 2, "no dtype"),
-        ("scale_factor", {"<f8": 0.5}, "another dtype"),
-        ("add_offset", {"<f8": 1.0}, "another dtype"),
-        ("valid", None, "no pair"),
-        ("valid_unpacked", None, "no pair"),
+        ("scale_factor", 2, "without a dtype"),
+        ("scale_factor", {"<f8": 0.5}, "dtype of the values"),
+        ("add_offset", {"<f8": 1.0}, "dtype of the values"),
+        ("valid", None, "not a pair"),
+        ("valid_unpacked", None, "not a pair"),
     ],
 )
-def test_packing_that_does_not_hold_together(tmp_path: Path, field_: str, value: Any, match: str) -> None:
+def test_inconsistent_packing(tmp_path: Path, field_: str, value: Any, match: str) -> None:
     values = np.arange(4, dtype="i2")
     for number in range(2):
         packed = {"scale_factor": np.float32(0.5), "units": "K"}
         write(tmp_path / f"{number}.nc", {"time": (("time",), [float(number)]), "v": (("time", "x"), values[None], packed)})
-    agg = kept(aa.open(tmp_path / "*.nc"), tmp_path / "i.nca")
+    agg = save_and_open(aa.open(tmp_path / "*.nc"), tmp_path / "i.nca")
     assert agg["v"].dtype == np.dtype("f4")
 
     def change(found: Any) -> None:
@@ -631,9 +634,9 @@ def test_packing_that_does_not_hold_together(tmp_path: Path, field_: str, value:
 
 
 @pytest.mark.parametrize("fill", [None, "0", {"list": [1]}, {"<f8": [0.0, 1.0]}])
-def test_fill_values_that_fill_nothing(tmp_path: Path, fill: Any) -> None:
+def test_invalid_fill_values(tmp_path: Path, fill: Any) -> None:
     write(tmp_path / "a.nc", cube([0]))
-    agg = kept(aa.open(tmp_path / "a.nc"), tmp_path / "i.nca")
+    agg = save_and_open(aa.open(tmp_path / "a.nc"), tmp_path / "i.nca")
     assert np.isnan(agg["tas"].fill_value)
 
     def change(found: Any) -> None:
@@ -644,6 +647,6 @@ def test_fill_values_that_fill_nothing(tmp_path: Path, fill: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b.nc", "\ud800.nc"])
-def test_names_that_no_file_has_lie_in_no_root(tmp_path: Path, name: str) -> None:
+def test_file_names_of_folders_are_outside_roots(tmp_path: Path, name: str) -> None:
     with pytest.raises(aa.IndexFileError, match="outside"):
         Access(roots=(str(tmp_path),)).check(str(tmp_path / name))

@@ -1,4 +1,4 @@
-"""Is there always an index, the old one or the new one, whenever whoever saves it is killed?"""
+"""Killed writers: the old or the new index always remains."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 KILLS = 36
 
-#: Forks a writer for each "go", kills it at "kill", and says how it ended.
+#: Forks a writer for each "go", kills it at "kill", and prints its exit status.
 FORKER = """
 import os, signal, sys
 import aggarray as aa
@@ -27,7 +27,7 @@ os.unlink(index + ".warm")
 for line in sys.stdin:
     child = os.fork()
     if not child:
-        # What another has saved meanwhile is none of its business: it does not update, it writes.
+        # The writer overwrites, so that saves of other writers do not matter.
         turn = 0
         while True:
             turn += 1
@@ -40,7 +40,7 @@ for line in sys.stdin:
     print(-os.WTERMSIG(status) if os.WIFSIGNALED(status) else f"ended {status}", flush=True)
 """
 
-#: One append, saved when it is told to.
+#: One append, saved at "save".
 APPENDER = """
 import sys
 import aggarray as aa
@@ -73,8 +73,8 @@ def sources(folder: Path) -> list[Path]:
     return [folder / "0.nc", folder / "1.nc"]
 
 
-def test_a_writer_is_killed_at_any_moment(tmp_path: Path) -> None:
-    """Forked writers that save without a pause die at random moments; a whole index is found every time."""
+def test_writers_killed_at_random_moments(tmp_path: Path) -> None:
+    """Forked writers save in a loop and are killed; a valid index is found every time."""
     one, two = sources(tmp_path / "data")
     place = tmp_path / "place"
     place.mkdir()
@@ -82,7 +82,7 @@ def test_a_writer_is_killed_at_any_moment(tmp_path: Path) -> None:
     states = [aa.open(one), aa.open([one, two])]
     states[0].save(index)
     chance, seen = random.Random(5), set()
-    # One process that forks: starting Python anew for each kill takes longer than the saves.
+    # One process that forks: a new Python process per kill takes longer than the saves.
     forker = start(FORKER, index, one, two)
     assert forker.stdout is not None and forker.stdin is not None
     try:
@@ -99,20 +99,20 @@ def test_a_writer_is_killed_at_any_moment(tmp_path: Path) -> None:
             same(agg, states[steps - 1])
             agg._provenance.structures()
             seen.add(steps)
-            # At most what the one who was killed left, never a heap of leavings.
+            # Only the files of the last killed writer may remain.
             assert len([n for n in files_below(place) if n.endswith(".tmp")]) <= 1
     finally:
         forker.stdin.close()
         forker.wait(timeout=60)
         forker.stdout.close()
     assert seen == {1, 2}
-    # Whoever saves next cleans up, and is not kept waiting by the lock of the dead.
+    # The next save removes them, and does not wait for the lock of a killed process.
     states[1].save(index)
     same(aa.open(index), states[1])
     assert files_below(place) == ["index.nc"]
 
 
-def test_a_killed_append_can_be_done_again(tmp_path: Path) -> None:
+def test_a_killed_append_can_be_repeated(tmp_path: Path) -> None:
     one, two = sources(tmp_path / "data")
     index = tmp_path / "index.nc"
     aa.open(one).save(index)
@@ -133,8 +133,8 @@ def test_a_killed_append_can_be_done_again(tmp_path: Path) -> None:
     same(aa.open(index), new)
 
 
-def test_a_stopped_writer_keeps_others_waiting_not_for_ever(tmp_path: Path) -> None:
-    """Who holds the lock and is killed lets go of it: the one who waits goes on."""
+def test_the_lock_of_a_killed_writer_is_released(tmp_path: Path) -> None:
+    """The waiting writer continues."""
     _, two = sources(tmp_path / "data")
     index = tmp_path / "index.nc"
     lock = tmp_path / ".index.nc.lock"

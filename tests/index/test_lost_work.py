@@ -1,4 +1,4 @@
-"""What somebody found who tried to break index files: work lost, changes unseen, files read that may not be."""
+"""Regressions of index files: lost work, unseen changes, files outside the roots."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def days(folder: Path, count: int) -> list[Path]:
 
 
 def rewritten(path: Path) -> None:
-    """Write other values and another size over a file."""
+    """Overwrite a file with other values and another size."""
     changed = cube([0])
     changed["tas"] = (("time", "lat", "lon"), np.full((1, 3, 2), -1, "f4"), TAS)
     changed["extra"] = (("e",), np.zeros(500))
@@ -37,7 +37,7 @@ def test_data_are_never_saved_over(tmp_path: Path, link: object) -> None:
     assert paths[0].read_bytes() == before
 
 
-def test_a_selection_keeps_what_was_joined_under_another_name(tmp_path: Path) -> None:
+def test_a_selection_keeps_arrays_joined_under_another_name(tmp_path: Path) -> None:
     paths = []
     for number, name in enumerate(["tas", "tas", "t2m", "tas"]):
         variables = cube([number])
@@ -54,7 +54,7 @@ def test_a_selection_keeps_what_was_joined_under_another_name(tmp_path: Path) ->
         assert again.append(paths[3])["tas"].shape[0] == 4
 
 
-def test_changes_are_seen_after_joining_anew(tmp_path: Path) -> None:
+def test_changes_are_found_after_other_rules(tmp_path: Path) -> None:
     paths = days(tmp_path, 3)
     index = tmp_path / "i.nca"
     aa.open(paths[:2]).save(index)
@@ -76,19 +76,19 @@ def test_changes_of_files_named_by_hand(tmp_path: Path) -> None:
         aa.open(tmp_path / "i.nca")["tas"][:]
 
 
-def test_nobody_saves_over_what_he_has_not_seen(tmp_path: Path) -> None:
+def test_a_save_over_a_newer_index_is_an_error(tmp_path: Path) -> None:
     paths = days(tmp_path, 4)
     index = tmp_path / "i.nca"
     aa.open(paths[:2]).save(index)
     mine = (aa.open(index).select("tas").append(paths[3]), aa.open([index, paths[3]]), aa.open(index, variables=["tas"]))
     aa.open(index).append(paths[2]).save(index)
     for aggregation in mine:
-        with pytest.raises(aa.IndexFileError, match=r"saved (by somebody else|anew) since it was opened"):
+        with pytest.raises(aa.IndexFileError, match=r"(modified by another process|saved again) since it was opened"):
             aggregation.save(index)
     assert aa.open(index)["tas"].shape[0] == 3
 
 
-def test_cfa_names_dimensions_as_the_file_does(tmp_path: Path) -> None:
+def test_cfa_uses_the_dimension_names_of_the_file(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     other = cube([0, 1])
     other["pr"] = (*other.pop("tas")[:2], {"units": "mm", "standard_name": "precipitation_amount"})
@@ -101,7 +101,7 @@ def test_cfa_names_dimensions_as_the_file_does(tmp_path: Path) -> None:
         np.testing.assert_array_equal(aa.open(tmp_path / "i.nca")[name][:], agg[name][:])
 
 
-def test_the_command_append_keeps_how_an_index_was_saved(tmp_path: Path) -> None:
+def test_the_command_append_keeps_the_convention(tmp_path: Path) -> None:
     from aggarray.cli import main
 
     paths = days(tmp_path, 2)
@@ -117,7 +117,7 @@ def test_the_command_append_keeps_how_an_index_was_saved(tmp_path: Path) -> None
         assert "CFA-0.4" in str(file.attrs["Conventions"]) and f'"{paths[1]}"' in str(file["tas"].attrs["cfa_array"])
 
 
-def test_changed_files_keep_their_place_in_the_order_given(tmp_path: Path) -> None:
+def test_changed_files_keep_their_position(tmp_path: Path) -> None:
     rules = aa.Rules(order={"n": "given"})
     paths = [write(tmp_path / f"{n}.nc", {"v": (("n",), np.full(1, float(n)), {"units": "K"})}) for n in range(3)]
     aa.open(paths[:2], rules=rules).save(tmp_path / "i.nca")
@@ -126,7 +126,7 @@ def test_changed_files_keep_their_place_in_the_order_given(tmp_path: Path) -> No
     np.testing.assert_array_equal(grown["v"][:], aa.open(paths, rules=rules)["v"][:])
 
 
-def test_a_file_that_a_foreign_index_names_is_known(tmp_path: Path) -> None:
+def test_files_of_a_foreign_index_are_not_appended_again(tmp_path: Path) -> None:
     paths = days(tmp_path, 3)
     aa.open(paths[:2]).save(tmp_path / "i.nca")
     with h5py.File(tmp_path / "i.nca", "a") as file:
@@ -135,7 +135,7 @@ def test_a_file_that_a_foreign_index_names_is_known(tmp_path: Path) -> None:
     np.testing.assert_array_equal(grown["tas"][:], aa.open(paths)["tas"][:])
 
 
-def test_roots_hold_for_storage_elsewhere(tmp_path: Path) -> None:
+def test_roots_apply_to_external_storage(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -156,7 +156,7 @@ def test_roots_hold_for_storage_elsewhere(tmp_path: Path) -> None:
     np.testing.assert_array_equal(bound["plain"][:], np.arange(4.0))
 
 
-def test_roots_hold_for_links_in_a_store(tmp_path: Path) -> None:
+def test_roots_apply_to_links_in_a_store(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     store = zarr.open_group(str(tmp_path / "in" / "z.zarr"), mode="w", zarr_format=2)
     store.create_array("t", shape=(4,), chunks=(2,), dtype="f8", fill_value=None)[:] = np.arange(4.0)
@@ -178,7 +178,7 @@ def test_an_index_may_lie_outside_the_roots(tmp_path: Path) -> None:
         assert aa.open(source, roots=[tmp_path / "data"])["tas"][:].shape[0] == 2
 
 
-def test_a_group_with_a_dimension_of_its_own(tmp_path: Path) -> None:
+def test_a_group_with_its_own_dimension(tmp_path: Path) -> None:
     ranges = {"g/v": (("x",), np.arange(3.0)), "v": (("x",), np.arange(4.0)), "x": (("x",), np.arange(4.0))}
     path = write(tmp_path / "n.nc", ranges)
     array = aa.open(path, variables=["g/v"])["g/v"]
@@ -187,7 +187,7 @@ def test_a_group_with_a_dimension_of_its_own(tmp_path: Path) -> None:
     assert aa.open(tmp_path / "i.nca")["g/v"].shape == (3,)
 
 
-def test_a_document_that_swells(tmp_path: Path) -> None:
+def test_a_compressed_document_of_excessive_size(tmp_path: Path) -> None:
     aa.open(days(tmp_path, 1)).save(tmp_path / "i.nca")
     with h5py.File(tmp_path / "i.nca", "a") as file:
         del file["aggarray/document"]

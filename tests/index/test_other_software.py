@@ -1,4 +1,4 @@
-"""What does other software see of an index: does its CF-1.13 part keep the rules, and do other readers read the same?"""
+"""The CF-1.13 part of an index: its rules, and other readers."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def words(variable: Any, attribute: str) -> list[str]:
 
 
 def aggregated(file: netCDF4.Dataset) -> dict[str, dict[str, Any]]:
-    """The aggregation variables by name, each with its features: every rule of CF section 2.8 is checked."""
+    """Return the aggregation variables by name with their terms, checking the rules of CF section 2.8."""
     found = {}
     for name, variable in file.variables.items():
         assert re.fullmatch(r"[^\s/]+", name)
@@ -46,19 +46,19 @@ def aggregated(file: netCDF4.Dataset) -> dict[str, dict[str, Any]]:
         found[name] = {"dimensions": dimensions, **features}
         check_map(file, dimensions, features)
         if "uris" in features:
-            check_places(file, features)
+            check_uris(file, features)
     return found
 
 
 def sizes(features: dict[str, Any], dimensions: list[str]) -> list[list[int]]:
-    """The sizes of the fragments along each dimension."""
+    """Return the sizes of the fragments along each dimension."""
     rows = np.ma.filled(features["map"][...], -1)
     if not dimensions:
         assert rows.shape == () and rows == 1
         return []
     assert rows.dtype.kind == "i" and rows.shape[0] == len(dimensions)
     kept = [[n for n in row if n > 0] for row in rows.tolist()]
-    # Padding comes last, and no row is padded more than it has to be.
+    # Padding comes last, and at least one row has none.
     for row, own in zip(rows.tolist(), kept, strict=True):
         assert row[: len(own)] == own
     assert max(map(len, kept)) == rows.shape[1]
@@ -73,8 +73,8 @@ def check_map(file: netCDF4.Dataset, dimensions: list[str], features: dict[str, 
             assert list(features[feature].shape) == [len(row) for row in along]
 
 
-def check_places(file: netCDF4.Dataset, features: dict[str, Any]) -> None:
-    """URIs resolve against the file's own folder, and every fragment holds a variable of that name."""
+def check_uris(file: netCDF4.Dataset, features: dict[str, Any]) -> None:
+    """Check that URIs resolve against the folder of the file, and that fragments have their variable."""
     uris, names = features["uris"], features["identifiers"]
     assert uris.dtype is str and names.dtype is str
     assert names.shape in ((), uris.shape)
@@ -87,7 +87,7 @@ def check_places(file: netCDF4.Dataset, features: dict[str, Any]) -> None:
 
 
 def resolved(index: str, uri: str) -> str:
-    """Resolve a URI as RFC 3986 says, by the standard library."""
+    """Resolve a URI with the standard library (RFC 3986)."""
     parts = urlsplit(uri)
     assert parts.query == "" and parts.fragment == ""
     if parts.scheme:
@@ -98,7 +98,7 @@ def resolved(index: str, uri: str) -> str:
 
 
 def check_names(file: netCDF4.Dataset) -> None:
-    """Attributes name variables that are there; coordinate variables are stored by value."""
+    """Check that attributes refer to existing variables, and coordinate variables are stored by value."""
     for variable in file.variables.values():
         for attribute in ("coordinates", "bounds", "climatology", "grid_mapping", "cell_measures"):
             stated = words(variable, attribute)
@@ -114,8 +114,8 @@ def check_names(file: netCDF4.Dataset) -> None:
             assert "aggregated_data" not in variable.ncattrs() and "coordinates" not in variable.ncattrs()
 
 
-def read_plainly(file: netCDF4.Dataset, name: str, features: dict[str, Any]) -> np.ma.MaskedArray:
-    """Assemble an aggregation variable of plain fragments, with netCDF4 alone."""
+def assemble(file: netCDF4.Dataset, name: str, features: dict[str, Any]) -> np.ma.MaskedArray:
+    """Assemble an aggregation variable of plain fragments with netCDF4."""
     along = sizes(features, features["dimensions"])
     out = np.ma.masked_all(tuple(sum(row) for row in along), file.variables[name].dtype)
     if "uris" not in features:
@@ -132,7 +132,7 @@ def read_plainly(file: netCDF4.Dataset, name: str, features: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("make", kinds.KINDS, ids=lambda k: k.__name__)
 @pytest.mark.parametrize("relative", [True, False])
-def test_the_rules_are_kept(tmp_path: Path, make: Callable[[Path], None], relative: bool) -> None:
+def test_rules_of_the_convention(tmp_path: Path, make: Callable[[Path], None], relative: bool) -> None:
     make(tmp_path / "data")
     agg = aa.open(tmp_path / "data")
     report = agg.save(tmp_path / "index.nc", relative=relative)
@@ -156,7 +156,7 @@ def test_the_rules_are_kept(tmp_path: Path, make: Callable[[Path], None], relati
 
 @given(st.lists(tilings(native=True), min_size=1, max_size=2))
 @settings(max_examples=30)
-def test_tilings_in_memory_keep_the_rules(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
+def test_rules_of_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
     path = tmp_path_factory.mktemp("cf") / "index.nc"
     arrays = tuple(t.master() for t in drawn)
     report = aa.Aggregation(arrays).save(path)
@@ -171,16 +171,16 @@ def test_tilings_in_memory_keep_the_rules(tmp_path_factory: pytest.TempPathFacto
         assert len(found) + len(plain) + len(report.problems) == len(arrays)
         for variable in plain:
             fitting = [a.read(masked=True) for a in arrays if a.shape == variable.shape]
-            assert any(alike(variable[...], values) for values in fitting)
+            assert any(compare(variable[...], values) for values in fitting)
 
 
-def alike(found: np.ma.MaskedArray, wanted: np.ma.MaskedArray) -> bool:
-    """Compare values, where netCDF has one kind of missing ones: not a number is missing as well."""
+def compare(found: np.ma.MaskedArray, wanted: np.ma.MaskedArray) -> bool:
+    """Compare values with those of netCDF, for which NaN is missing too."""
     one, other = (np.ma.masked_invalid(np.ma.atleast_1d(a).astype("f8")).filled(1e30) for a in (found, wanted))
     return np.array_equal(one, other)
 
 
-def test_values_put_together_by_netcdf4(tmp_path: Path) -> None:
+def test_values_assembled_with_netcdf4(tmp_path: Path) -> None:
     for t in range(3):
         for y in range(2):
             write(tmp_path / "data" / f"{t}{y}.nc", cube([t, t + 0.5], lats=[y * 10.0, y * 10.0 + 1, y * 10.0 + 2]))
@@ -189,7 +189,7 @@ def test_values_put_together_by_netcdf4(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "index.nc") as file:
         [(name, features)] = aggregated(file).items()
         assert name == "tas" and features["dimensions"] == ["time", "lat", "lon"]
-        values = read_plainly(file, "tas", features)
+        values = assemble(file, "tas", features)
         for d in features["dimensions"]:
             np.testing.assert_array_equal(file.variables[d][...], agg["tas"].coords[d][...])
             assert file.variables[d].units == agg["tas"].coords[d].units
@@ -198,7 +198,7 @@ def test_values_put_together_by_netcdf4(tmp_path: Path) -> None:
     assert values.dtype == agg["tas"].dtype
 
 
-def test_a_coordinate_that_misses_values(tmp_path: Path) -> None:
+def test_a_coordinate_with_missing_values(tmp_path: Path) -> None:
     attrs = {"units": "m", "_FillValue": -9.0}
     write(
         tmp_path / "a.nc",
@@ -215,8 +215,8 @@ def test_a_coordinate_that_misses_values(tmp_path: Path) -> None:
         assert np.ma.getmaskarray(found).tolist() == [False, True, False]
 
 
-def test_names_that_clash(tmp_path: Path) -> None:
-    """Two datasets with other latitudes of one name, and variables that want names of dimensions and of tables."""
+def test_conflicting_names(tmp_path: Path) -> None:
+    """Two datasets with different latitudes of one name, and variables with names of dimensions and tables."""
     for source, lats in (("A", (1.0, 2.0)), ("B", (1.0, 2.5)), ("C", (1.0, 2.0, 3.0))):
         for t in range(2):
             values = field([t], lats, (0, 5))
@@ -241,7 +241,7 @@ def test_names_that_clash(tmp_path: Path) -> None:
                 for d in lat
                 if name.startswith("tas") and len(features["dimensions"]) == 3
             ]
-            values = read_plainly(file, name, features)
+            values = assemble(file, name, features)
             assert any(a.shape == values.shape and np.array_equal(a[...], values) for a in agg)
         assert sorted(seen) == [(1.0, 2.0), (1.0, 2.0, 3.0), (1.0, 2.5)]
         assert len({v.dimensions for n, v in file.variables.items() if n in file.dimensions and n.startswith("time")}) == 1
@@ -267,8 +267,8 @@ def test_unusual_paths(tmp_path: Path, name: str, where: str) -> None:
         index.unlink()
 
 
-def test_what_the_convention_has_no_words_for(tmp_path: Path) -> None:
-    """It lies in the group alone, the report says why, and what has words is there."""
+def test_arrays_that_the_convention_cannot_express(tmp_path: Path) -> None:
+    """They are in the group only, the report has the reason, and the other arrays are written."""
     for t in range(2):
         write(tmp_path / f"{t}.nc", cube([t], lats=(3.0, 2.0, 1.0)))
     tas = aa.open([tmp_path / "0.nc", tmp_path / "1.nc"])["tas"]
@@ -305,7 +305,7 @@ def test_what_the_convention_has_no_words_for(tmp_path: Path) -> None:
     assert all(p.file == str(tmp_path / "index.nc") and "aggarray reads it" in p.message for p in report.problems)
     for name, text in (
         ("part", "lat|part"),
-        ("flipped", "round"),
+        ("flipped", "reverses"),
         ("turned", "order"),
         ("mixed", "memory"),
         ("hole", "missing"),
@@ -317,8 +317,8 @@ def test_what_the_convention_has_no_words_for(tmp_path: Path) -> None:
         check_names(file)
 
 
-def test_attributes_that_name_others_follow(tmp_path: Path) -> None:
-    """Bounds, measures, mappings, ancillary variables and formula terms, in files of two datasets at once."""
+def test_attributes_that_refer_to_variables(tmp_path: Path) -> None:
+    """Bounds, measures, mappings, ancillary variables and formula terms of files of two datasets."""
     for source in ("A", "B"):
         lats = np.array([1.0, 2.0]) + (source == "B") / 4
         content = {
@@ -384,16 +384,16 @@ def test_xarray_opens_it_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cfdm() -> ModuleType:
-    """The library of those who wrote the convention."""
+    """Return cfdm, the reference implementation of the convention."""
     try:
         import cfdm
-    except (ImportError, OSError) as error:  # OSError: it needs a library of the system
+    except (ImportError, OSError) as error:  # OSError: a system library is missing
         pytest.skip(f"cfdm does not load: {error}")
     return cfdm
 
 
 def differing(folder: Path) -> None:
-    """Files alike but for units, packing, missing values and dtype."""
+    """Write files that differ in units, packing, missing values and dtype."""
     values = field([0], (10, 20, 30), (0, 5))
     values[0, 0, 0] = -1
     write(folder / "0.nc", cube([0], tas=(("time", "lat", "lon"), values, {**TAS, "_FillValue": np.float32(-1)})))
@@ -425,7 +425,7 @@ def test_cfdm_reads_the_same(
     make(tmp_path / "data")
     agg = aa.open(tmp_path / "data")
     assert agg.save(tmp_path / "index.nc", relative=relative).ok
-    # It takes relative URIs as relative to the working directory.
+    # cfdm resolves relative URIs against the working directory.
     monkeypatch.chdir(tmp_path)
     [array] = agg
     [found] = cfdm.read("index.nc")

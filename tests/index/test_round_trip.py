@@ -1,4 +1,4 @@
-"""Is an aggregation that was saved and opened again the same in all that it is, wherever its index and its data have gone?"""
+"""Round trip of an aggregation through an index, moved or not."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.index.columns import plain, unplain
 from aggarray.opening import Aggregation
-from tests.support.index_files import kept, same, same_array, same_value, same_values
+from tests.support.index_files import same, same_array, same_value, same_values, save_and_open
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, cube, field, write
 from tests.support.paths import ROOT
 from tests.support.tilings import FILL, Tile, keys, tilings
@@ -31,7 +31,7 @@ def moved(old: Path, new: Path) -> Callable[[str], str]:
 
 
 def on_disk(tile: Tile, path: Path, form: str) -> aa.SubArray:
-    """Write a tile as a variable of a netCDF file; coordinates tell its directions."""
+    """Write a tile as a variable of a netCDF file, with coordinates for its directions."""
     with netCDF4.Dataset(path, "w", format=form) as file:
         for name, size, forward in zip(tile.dimensions, tile.values.shape, tile.directions, strict=True):
             file.createDimension(name, size)
@@ -51,13 +51,13 @@ def on_disk(tile: Tile, path: Path, form: str) -> aa.SubArray:
 def test_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
     path = tmp_path_factory.mktemp("memory") / "index.nc"
     agg = Aggregation(tuple(t.master() for t in drawn))
-    same(kept(agg, path), agg)
+    same(save_and_open(agg, path), agg)
 
 
 @given(st.data())
 @settings(max_examples=40)
 def test_tilings_of_files_and_memory_move(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Some pieces in files, some in memory; then the folder moves and the index is opened from elsewhere."""
+    """Some pieces are in files, some in memory; the folder moves and the index is opened from elsewhere."""
     folder = tmp_path_factory.mktemp("mixed")
     old, new = folder / "old", folder / "new"
     old.mkdir()
@@ -67,12 +67,12 @@ def test_tilings_of_files_and_memory_move(tmp_path_factory: pytest.TempPathFacto
 
     def piece(tile: Tile) -> aa.SubArray:
         number = next(n for n, t in enumerate(tiling.tiles) if t is tile)
-        stored = where[number] and tile.values.size  # netCDF takes a dimension of size 0 for an unlimited one
+        stored = where[number] and tile.values.size  # in netCDF a dimension of size 0 is unlimited
         return on_disk(tile, old / f"{number}.nc", form) if stored else tile.in_memory()
 
     agg = Aggregation((tiling.master(piece),))
     values, mask = agg.arrays[0][...], np.ma.getmaskarray(agg.arrays[0].read(masked=True))
-    same(kept(agg, old / "index.nc"), agg)
+    same(save_and_open(agg, old / "index.nc"), agg)
     os.rename(old, new)
     again = aa.open(new / "index.nc")
     same(again, agg, values=False, renamed=moved(old, new))
@@ -82,7 +82,7 @@ def test_tilings_of_files_and_memory_move(tmp_path_factory: pytest.TempPathFacto
 
 @given(st.data())
 @settings(max_examples=40)
-def test_lazy_results_are_kept(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_lazy_arrays(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Selections with picks and steps, reversals, transpositions, chains of units and dtypes."""
     tiling = data.draw(tilings(min_size=1))
     array = tiling.master()
@@ -99,7 +99,7 @@ def test_lazy_results_are_kept(tmp_path_factory: pytest.TempPathFactory, data: s
         elif what == "dtype":
             array = array.astype(data.draw(st.sampled_from(["f4", "f8"])))
     agg = Aggregation((array,))
-    same(kept(agg, tmp_path_factory.mktemp("lazy") / "index.nc"), agg)
+    same(save_and_open(agg, tmp_path_factory.mktemp("lazy") / "index.nc"), agg)
 
 
 # Files of all kinds
@@ -151,7 +151,7 @@ def calendars(folder: Path) -> None:
 
 
 def grids(folder: Path) -> None:
-    """Two-dimensional coordinates, bounds, a grid mapping, cell measures, text and scalar coordinates, groups."""
+    """Return an archive with two-dimensional coordinates, bounds, a grid mapping, cell measures, text and groups."""
     for t in range(3):
         content = {
             "time": (("time",), [float(t)], {**TIME, "bounds": "time_bnds"}),
@@ -179,7 +179,7 @@ def two_of_a_name(folder: Path) -> None:
 
 
 def odd(folder: Path) -> None:
-    """Refusals, a file that does not open, a duplicate, variables without dimensions and of size nothing, text."""
+    """Return an archive with refusals, an unreadable file, a duplicate, scalars, empty arrays and text."""
     write(folder / "0.nc", cube([0, 1]))
     write(folder / "1.nc", cube([1, 2], tas=(("time", "lat", "lon"), field([7, 8], (10, 20, 30), (0, 5)), TAS)))
     write(folder / "copy" / "0.nc", cube([0, 1]))
@@ -217,8 +217,8 @@ def test_files_of_all_kinds(tmp_path: Path, make: Callable[[Path], None], monkey
     data.mkdir()
     make(data)
     agg = aa.open(data)
-    same(kept(agg, data / "index.nc"), agg)
-    same(kept(agg, tmp_path / "absolute.nc", relative=False), agg)
+    same(save_and_open(agg, data / "index.nc"), agg)
+    same(save_and_open(agg, tmp_path / "absolute.nc", relative=False), agg)
     new.parent.mkdir()
     os.rename(data, new)
     monkeypatch.chdir(new.parent)
@@ -226,8 +226,8 @@ def test_files_of_all_kinds(tmp_path: Path, make: Callable[[Path], None], monkey
     same(again, agg, values=False, renamed=moved(data, new))
     for array in again:
         array.read()
-    # What was moved is an aggregation like any other: it can be saved and opened once more.
-    same(kept(again, "second.nc"), again)
+    # A moved index can be saved and opened again.
+    same(save_and_open(again, "second.nc"), again)
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda k: k.__name__)
@@ -249,7 +249,7 @@ def test_no_data_file_is_touched(tmp_path: Path, make: Callable[[Path], None]) -
     assert {p.kind for p in again.check().problems} >= {"missing"}
 
 
-def test_reopening_by_other_rules_is_opening_by_them(tmp_path: Path) -> None:
+def test_open_an_index_with_other_rules(tmp_path: Path) -> None:
     with_holes(tmp_path / "data")
     odd(tmp_path / "data" / "odd")
     index = tmp_path / "index.nc"
@@ -264,7 +264,7 @@ def test_reopening_by_other_rules_is_opening_by_them(tmp_path: Path) -> None:
         wanted = aa.open(tmp_path / "data", rules=rules)
         again = aa.open(index, rules=rules)
         same(again, wanted)
-        # And the other rules are those of what is saved then.
+        # A save then stores the other rules.
         again.save(tmp_path / "other.nc")
         same(aa.open(tmp_path / "other.nc"), wanted)
 
@@ -278,7 +278,7 @@ def test_rules_and_names_are_kept(tmp_path: Path) -> None:
         directions={"lat": False},
     )
     agg = aa.open(tmp_path / "data", rules=rules, variables=["tas", "answer"])
-    again = kept(agg, tmp_path / "index.nc")
+    again = save_and_open(agg, tmp_path / "index.nc")
     assert again._provenance.rules == rules and again._provenance.variables == ("tas", "answer")
     same(again, agg)
     one = aa.open(tmp_path / "index.nc", variables=["answer"])
@@ -291,7 +291,7 @@ def test_rules_and_names_are_kept(tmp_path: Path) -> None:
 def test_a_selection_is_kept(tmp_path: Path, name: str) -> None:
     odd(tmp_path / "data")
     some = aa.open(tmp_path / "data").select(name)
-    again = kept(some, tmp_path / "index.nc")
+    again = save_and_open(some, tmp_path / "index.nc")
     assert len(again) == len(some) and again.names == some.names
     for one, other in zip(again, some, strict=True):
         same_array(one, other)
@@ -321,7 +321,7 @@ def test_values_in_memory(tmp_path: Path, values: np.ndarray) -> None:
     piece = aa.SubArray.from_array(values)
     where = [tuple((0, n) for n in values.shape)]
     array = aa.MasterArray.from_subarrays([(where[0], piece)], dimensions=[f"d{i}" for i in range(values.ndim)], name="v")
-    again = kept(Aggregation((array,)), tmp_path / "index.nc")
+    again = save_and_open(Aggregation((array,)), tmp_path / "index.nc")
     same(again, Aggregation((array,)))
 
 
@@ -345,12 +345,12 @@ ATTRIBUTES = (
 
 
 @pytest.mark.parametrize("value", ATTRIBUTES, ids=repr)
-def test_attributes_of_any_kind(tmp_path: Path, value: Any) -> None:
+def test_any_attributes(tmp_path: Path, value: Any) -> None:
     array = aa.MasterArray.from_subarrays([([(0, 1)], aa.SubArray.from_array([1.0]))], dimensions=("x",), name="v")
     array = aa.MasterArray(
         *(getattr(array, n) for n in ("name", "dtype", "units", "calendar", "fill_value", "_matrix")), {"x": value}
     )
-    again = kept(Aggregation((array,)), tmp_path / "index.nc")["v"]
+    again = save_and_open(Aggregation((array,)), tmp_path / "index.nc")["v"]
     same_value(again.attrs["x"], value)
     same_value(unplain(plain(value)), value)
 
@@ -359,20 +359,20 @@ NAMES = ("with blank", "a/b", "ü", "per%cent", "100", "_x", "a:b", "", "a\nb", 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_any_kind(tmp_path: Path, name: str) -> None:
+def test_any_names(tmp_path: Path, name: str) -> None:
     piece = aa.SubArray.from_array([1.0, 2.0], dimensions=(name or "d",))
     array = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=(name or "d",), name=name)
     nameless = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=(name or "d",))
     agg = Aggregation((array, nameless, array))
-    same(kept(agg, tmp_path / "index.nc"), agg)
+    same(save_and_open(agg, tmp_path / "index.nc"), agg)
 
 
 @pytest.mark.parametrize(
     "name", ["per%cent.nc", "per%20cent.nc", "a b.nc", "a:b.nc", "ü.nc", "#a?.nc", "a\nb.nc", b"\xff.nc", "a[1].nc"]
 )
 @pytest.mark.parametrize("where", ["with:colon", "", "a b%25", "../up"])
-def test_paths_of_any_kind(tmp_path: Path, name: Any, where: str) -> None:
-    """Of the data and, moved along with it, of the index."""
+def test_any_paths(tmp_path: Path, name: Any, where: str) -> None:
+    """Paths of the data and of the index, which moves with them."""
     home = tmp_path / "home"
     home.mkdir()
     folder = Path(os.path.normpath(home / where))
@@ -384,20 +384,20 @@ def test_paths_of_any_kind(tmp_path: Path, name: Any, where: str) -> None:
     agg = aa.open([target])
     for relative in (True, False):
         index = home / "in dex%20.nc"
-        same(kept(agg, index, relative=relative), agg)
+        same(save_and_open(agg, index, relative=relative), agg)
         index.unlink()
 
 
 def test_a_file_with_an_encoded_twin(tmp_path: Path) -> None:
-    """``a b.nc`` and ``a%20b.nc`` lie side by side, and each stays itself."""
+    """``a b.nc`` and ``a%20b.nc`` in one folder are different files."""
     for t, name in enumerate(("a b.nc", "a%20b.nc", "a%2520b.nc")):
         write(tmp_path / name, cube([t]))
     agg = aa.open(tmp_path)
-    same(kept(agg, tmp_path / "index.idx"), agg)
+    same(save_and_open(agg, tmp_path / "index.idx"), agg)
 
 
 def test_many_files_fill_columns(tmp_path: Path) -> None:
-    """More than a few of everything: columns and texts lie in variables of their own."""
+    """Long columns and lists of texts are stored in variables."""
     for t in range(40):
         write(
             tmp_path / f"{t * 7 % 40:02d} {'x' * (t % 5)}.nc",
@@ -406,7 +406,7 @@ def test_many_files_fill_columns(tmp_path: Path) -> None:
             format="NETCDF3_CLASSIC",
         )
     agg = aa.open(tmp_path)
-    same(kept(agg, tmp_path / "index.idx"), agg)
+    same(save_and_open(agg, tmp_path / "index.idx"), agg)
 
 
 # Other processes
@@ -418,10 +418,10 @@ def pickled(array: aa.MasterArray) -> bytes:
     return data
 
 
-def test_arrays_of_an_index_travel_light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_of_an_index_have_small_pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for t in range(30):
         write(tmp_path / "data" / f"{t}.nc", cube([t]), format="NETCDF3_CLASSIC")
-    agg = kept(aa.open(tmp_path / "data"), tmp_path / "index.nc")
+    agg = save_and_open(aa.open(tmp_path / "data"), tmp_path / "index.nc")
     tas = agg["tas"]
     chain = tas.lazy[3:20:2, [2, 0]].flip("time").transpose("lon", "time", "lat").to_units("degC").astype("f8").sel(lon=5.0)
     assert len(pickled(tas)) < 600
@@ -438,17 +438,17 @@ def test_arrays_of_an_index_travel_light(tmp_path: Path, monkeypatch: pytest.Mon
         [sys.executable, "-c", code], cwd="/", capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert run.stdout.split() == [str(chain[...].sum()), "degC"], run.stderr
-    # Opened by a relative path, sent, and found from elsewhere.
+    # Opened by a relative path, pickled, and loaded in another directory.
     monkeypatch.chdir(tmp_path)
     data = pickle.dumps(aa.open("index.nc")["tas"])
     monkeypatch.chdir("/")
     same_values(pickle.loads(data), tas)
 
 
-def test_what_an_array_was_sent_from_was_saved_anew(tmp_path: Path) -> None:
+def test_the_index_of_a_pickled_array_was_saved_again(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([1]))
-    agg = kept(aa.open(tmp_path / "a.nc"), tmp_path / "index.nc")
+    agg = save_and_open(aa.open(tmp_path / "a.nc"), tmp_path / "index.nc")
     sent = pickle.dumps(agg["tas"])
     agg.append(tmp_path / "b.nc").save(tmp_path / "index.nc")
     with pytest.raises(aa.IndexFileError, match=r"index\.nc: .*open it again"):
@@ -458,9 +458,9 @@ def test_what_an_array_was_sent_from_was_saved_anew(tmp_path: Path) -> None:
         pickle.loads(sent)
 
 
-def test_an_array_made_into_something_else_travels_as_that(tmp_path: Path) -> None:
+def test_pickles_of_changed_arrays(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1]))
-    tas = kept(aa.open(tmp_path / "a.nc"), tmp_path / "index.nc")["tas"]
+    tas = save_and_open(aa.open(tmp_path / "a.nc"), tmp_path / "index.nc")["tas"]
     other = replace(tas, name="other")
     assert pickle.loads(pickle.dumps(other)).name == "other"
     filled = replace(tas, fill_value=np.float32(5))
@@ -476,17 +476,17 @@ def test_an_array_made_into_something_else_travels_as_that(tmp_path: Path) -> No
 # Saving more than once
 
 
-def test_saved_over_itself_and_under_other_names(tmp_path: Path) -> None:
+def test_save_over_itself_and_under_other_names(tmp_path: Path) -> None:
     several_units(tmp_path / "data")
     agg = aa.open(tmp_path / "data")
-    first = kept(agg, tmp_path / "index.nc")
+    first = save_and_open(agg, tmp_path / "index.nc")
     first.save(tmp_path / "index.nc")
     first.save(tmp_path / "index.nc")
-    same(kept(first, tmp_path / "copy.nc"), agg)
+    same(save_and_open(first, tmp_path / "copy.nc"), agg)
     same(aa.open(tmp_path / "index.nc"), agg)
 
 
-def test_saving_tells_what_other_software_will_not_see(tmp_path: Path) -> None:
+def test_save_reports_arrays_that_other_software_cannot_read(tmp_path: Path) -> None:
     with_holes(tmp_path / "data")
     write(tmp_path / "data" / "pr.nc", cube([0], pr=(("time",), [1.0], {"units": "mm"}), tas=None))
     report = aa.open(tmp_path / "data").save(tmp_path / "index.nc")
@@ -500,17 +500,17 @@ def test_arrays_of_concat(tmp_path: Path) -> None:
     write(tmp_path / "b.nc", cube([5]))
     joined = aa.concat([aa.open(tmp_path / n)["tas"] for n in ("b.nc", "a.nc")], "time")
     agg = Aggregation((joined,))
-    same(kept(agg, tmp_path / "index.nc"), agg)
+    same(save_and_open(agg, tmp_path / "index.nc"), agg)
 
 
-def test_an_index_among_data_is_no_data(tmp_path: Path) -> None:
+def test_an_index_among_data_files_is_not_data(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([1]))
     aa.open(tmp_path).save(tmp_path / "index.nc")
     agg = aa.open(tmp_path)
     assert len(agg) == 1 and agg["tas"].shape == (2, 3, 2)
     assert [os.path.basename(s.file) for s in agg.skipped] == ["index.nc"]
-    # Named in a list, its files join the others.
+    # If it is in the list of sources, its files join the others.
     write(tmp_path / "more" / "c.nc", cube([2]))
     both = aa.open([tmp_path / "index.nc", tmp_path / "more"])
     same(both, aa.open([tmp_path / "a.nc", tmp_path / "b.nc", tmp_path / "more"]))

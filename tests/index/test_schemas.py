@@ -1,4 +1,4 @@
-"""Indexes of every schema that was released stay readable."""
+"""Indexes of every released schema stay readable."""
 
 import h5py
 import numpy as np

@@ -1,4 +1,4 @@
-"""Are arrays dask arrays that compute to what they read, in one lazy layer of small tasks, here and in other processes?"""
+"""dask arrays: one lazy layer of small tasks, here and in other processes."""
 
 import pickle
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.support.netcdf import cube, write
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of three files along time, of which the second stores its latitudes the other way round."""
+    """Return an index of three files along time; the second has reversed latitudes."""
     folder = tmp_path_factory.mktemp("days")
     write(folder / "a.nc", cube([0, 1, 2]))
     write(folder / "b.nc", cube([3, 4], lats=(30.0, 20.0, 10.0)))
@@ -40,7 +40,7 @@ def memory(values: Any = (1.5, 2.5, 3.5), **given: Any) -> MasterArray:
     return MasterArray.from_subarrays([([(0, 2)], first), ([(3, 4)], second)], dimensions=("x",), name="m")
 
 
-def test_it_is_one_lazy_layer(index: Path) -> None:
+def test_one_lazy_layer(index: Path) -> None:
     for array in (aa.open(index)["tas"], aa.open(index.parent / "*.nc")["tas"], memory()):
         made = array.to_dask()
         (layer,) = made.dask.layers.values()
@@ -51,7 +51,7 @@ def test_it_is_one_lazy_layer(index: Path) -> None:
         assert np.array_equal((made[1:] + 1).compute(), array[1:] + 1, equal_nan=True)
 
 
-def test_many_partitions_are_no_tasks_before_they_are_wanted() -> None:
+def test_tasks_are_made_lazily() -> None:
     piece = SubArray.from_array(np.zeros(1), dimensions=("x",))
     array = MasterArray.from_subarrays([([(n, n + 1)], piece) for n in range(20_000)], dimensions=("x",))
     made = array.to_dask()
@@ -102,7 +102,7 @@ def test_chunks(index: Path) -> None:
         with pytest.raises(aa.SelectionError, match=r"chunks=|no dimension"):
             array.to_dask(chunks=wrong)
     for size in (0, {"lat": 0}, {0: -5}, -5, (3, 0, 1), ((9, -3), 1, 1), True):
-        with pytest.raises(aa.SelectionError, match=r"^chunks=.* is no size: give a number from 1 on, -1 for all"):
+        with pytest.raises(aa.SelectionError, match=r"^chunks=.* is not a chunk size; give a positive integer, -1 for"):
             array.to_dask(chunks=size)
 
 
@@ -117,7 +117,7 @@ def test_edge_cases() -> None:
     assert texts.to_dask().compute().tolist() == texts[...].tolist() == ["a", "bc", "", "d"]
 
 
-def test_names_tell_arrays_apart(index: Path) -> None:
+def test_names_identify_arrays(index: Path) -> None:
     array = aa.open(index)["tas"]
     name = array.to_dask().name
     assert name == aa.open(index)["tas"].to_dask().name and name.startswith("aggarray-tas-")
@@ -135,7 +135,7 @@ def test_names_tell_arrays_apart(index: Path) -> None:
     assert fingerprint(memory((1.0, 2.0, 3.0))) != fingerprint(memory()) == fingerprint(memory())
 
 
-def test_saved_anew_it_is_another_array(index: Path, tmp_path: Path) -> None:
+def test_an_index_saved_again_gives_another_name(index: Path, tmp_path: Path) -> None:
     first = aa.open(index)
     first.save(tmp_path / "copy.nca")
     opened = aa.open(tmp_path / "copy.nca")
@@ -149,7 +149,7 @@ def test_saved_anew_it_is_another_array(index: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """Two worker processes on this machine."""
+    """A client of two worker processes on this machine."""
     from distributed import Client, LocalCluster
 
     how: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": None, "worker_dashboard_address": None}

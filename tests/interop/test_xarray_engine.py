@@ -1,6 +1,6 @@
-"""Does the engine give what xarray itself gives of the same files, and many files what xarray gives of one?
+"""The xarray engine, compared with the engines of xarray.
 
-xarray is the oracle: what it writes and reads back by its own engines, in the style of its own tests of backends.
+xarray is the oracle: datasets that it writes and reads by its own engines, in the style of its tests of backends.
 """
 
 import pickle
@@ -23,7 +23,7 @@ import aggarray as aa
 from aggarray.xarray_engine import AggarrayBackendEntrypoint as Engine
 from tests.support.netcdf import cube, write
 
-# Strings in Zarr 3, as xarray writes them, are not in its specification yet.
+# The specification of Zarr 3 does not have the strings that xarray writes yet.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The data type:zarr.errors.UnstableSpecificationWarning"),
     pytest.mark.filterwarnings("ignore:Consolidated metadata:zarr.errors.ZarrUserWarning"),
@@ -42,14 +42,14 @@ def stored(dataset: Any, path: Path, form: str) -> tuple[str, str]:
 
 
 def packed(**encoding: Any) -> Any:
-    """Return a dataset of a variable with missing values that is written as the encoding says."""
+    """Return a dataset of a variable with missing values, with this encoding."""
     found = xr.Dataset({"a": ("x", [1.0, np.nan, 3.0])}, {"x": [10, 20, 30]})
     found["a"].encoding = encoding
     return found
 
 
 def sample() -> Any:
-    """Return a dataset like that of xarray's own tests: several dimensions, some with coordinates, times, text."""
+    """Return a dataset like that of xarray's own tests: several dimensions, coordinates, times, text."""
     random = np.random.default_rng(0)
     found = xr.Dataset({n: (d, random.normal(size=(8, 9)[: len(d)])) for n, d in (("a", ("y", "x")), ("b", ("y",)))})
     found["c"] = (("z", "y"), random.normal(size=(10, 8)), {"units": "K", "numbers": np.array([1, 2, 3])})
@@ -96,11 +96,11 @@ FLAGS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", DATASETS)
-def test_a_file_is_what_xarray_says(tmp_path: Path, name: str, form: str) -> None:
+def test_a_file_equals_that_of_xarray(tmp_path: Path, name: str, form: str) -> None:
     path, engine = stored(DATASETS[name](), tmp_path / f"a.{form}", form)
     for flags in FLAGS:
         if form == "NETCDF3_64BIT" and "decode_cf" in flags and name in ("sample", "text", "no dimensions"):
-            continue  # character variables are text here, whatever xarray is asked for
+            continue  # character variables are always text here
         with xr.open_dataset(path, engine=engine, **flags) as expected:
             found = xr.open_dataset(path, engine=Engine, **flags)
             xr.testing.assert_identical(found, expected)
@@ -110,7 +110,7 @@ def test_a_file_is_what_xarray_says(tmp_path: Path, name: str, form: str) -> Non
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", DATASETS)
-def test_written_again_it_is_what_xarray_writes(tmp_path: Path, name: str, form: str) -> None:
+def test_a_written_copy_equals_that_of_xarray(tmp_path: Path, name: str, form: str) -> None:
     path, _ = stored(DATASETS[name](), tmp_path / "a.nc", "NETCDF4")
     found = xr.open_dataset(path, engine=Engine)
     again, engine = stored(found, tmp_path / f"b.{form}", form)
@@ -125,7 +125,7 @@ def test_written_again_it_is_what_xarray_writes(tmp_path: Path, name: str, form:
 
 
 def same_encoding(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two variables are stored alike."""
+    """Return whether two variables are encoded alike."""
     keys = ("dtype", "units", "calendar", "_FillValue", "scale_factor", "add_offset", "_Unsigned", "coordinates")
     return all(str(one.get(key)) == str(other.get(key)) for key in keys)
 
@@ -139,7 +139,7 @@ def test_characters_without_an_encoding_are_text(tmp_path: Path) -> None:
 
 
 def tiles(folder: Path) -> Path:
-    """Write two files along time, differently stored, and an index of them."""
+    """Write two files along time, with different encodings, and an index of them."""
     values = cube([0, 1, 2])
     write(folder / "a.nc", values)
     write(folder / "b.nc", cube([3, 4]))
@@ -177,7 +177,7 @@ def test_vectorized_indexing(index: Path, days: list[int], rows: list[int]) -> N
     xr.testing.assert_identical(lazy.isel(key), xr.open_dataset(index, engine=Engine)["tas"].load().isel(key))
 
 
-def test_nothing_is_read_before_it_is_asked_for(index: Path, tmp_path: Path) -> None:
+def test_reads_are_lazy(index: Path, tmp_path: Path) -> None:
     home = tiles(tmp_path)
     (tmp_path / "b.nc").unlink()
     lazy = xr.open_dataset(home, engine=Engine, cache=False)["tas"]
@@ -187,7 +187,7 @@ def test_nothing_is_read_before_it_is_asked_for(index: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("chunks", [None, {}])
-def test_pickles_are_small_and_whole(index: Path, chunks: Any) -> None:
+def test_pickles_are_small_and_complete(index: Path, chunks: Any) -> None:
     dataset = xr.open_dataset(index, engine=Engine, chunks=chunks)
     for item in (dataset, dataset["tas"], dataset["tas"].isel(time=slice(1, 4))):
         sent = pickle.dumps(item)
@@ -198,7 +198,7 @@ def test_pickles_are_small_and_whole(index: Path, chunks: Any) -> None:
 # Many files
 
 
-def test_many_files_are_what_open_mfdataset_gives(tmp_path: Path) -> None:
+def test_many_files_equal_open_mfdataset(tmp_path: Path) -> None:
     whole = sample().drop_vars(["when"]).drop_dims("z")
     whole["t"] = (("time", "x"), np.random.default_rng(1).normal(size=(3, 9)).astype("f4"))
     for step in range(3):
@@ -230,20 +230,20 @@ def test_chunks(index: Path) -> None:
 
 
 def of_one_dataset(folder: Path) -> list[list[Path]]:
-    """Return the files of real model runs, a list for each run of several files."""
+    """Return the files of real model runs, one list per run of several files."""
     folders = sorted({path.parent for path in (folder / "cmip6").rglob("*.nc")})
     found = [sorted(one.glob("*.nc")) for one in folders]
     return [paths for paths in found if len(paths) > 1]
 
 
-def test_real_files_are_what_xarray_says(shared_data: Path) -> None:
+def test_real_files_equal_those_of_xarray(shared_data: Path) -> None:
     other = [shared_data / "ostia_monthly.nc", *(shared_data / "nemo").glob("*.nc")]
     for path in [*sorted((shared_data / "cmip6").rglob("*.nc"))[::9], *other]:
         with xr.open_dataset(path) as expected:
             xr.testing.assert_identical(xr.open_dataset(path, engine=Engine), expected)
 
 
-def test_real_runs_are_what_open_mfdataset_gives(shared_data: Path, tmp_path: Path) -> None:
+def test_real_runs_equal_open_mfdataset(shared_data: Path, tmp_path: Path) -> None:
     runs = of_one_dataset(shared_data)
     assert len(runs) > 5
     for number, paths in enumerate(runs[::3]):

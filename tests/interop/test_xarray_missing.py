@@ -1,6 +1,6 @@
-"""Does xarray take for missing what is missing, and nothing else, whatever the files say stands for it?
+"""Missing values in xarray, for any declared fill value.
 
-The oracle is `read(masked=True)`, whose mask travels beside the values, and netCDF4 for what is written.
+The oracle is `read(masked=True)`, and netCDF4 for written copies.
 """
 
 from pathlib import Path
@@ -32,13 +32,13 @@ def piece(path: Path, values: Any, start: int = 0, dtype: str = "i4", **attrs: A
 
 
 def expected(array: MasterArray) -> np.ndarray:
-    """Return values with NaN where they are missing."""
+    """Return values with NaN for missing ones."""
     found = array.read(masked=True)
     return np.ma.filled(found.astype("f8"), np.nan)
 
 
 def check(source: Any, folder: Path, **options: Any) -> xr.DataArray:
-    """Hold the engine, an array, and what is written of it, against what is read."""
+    """Compare the engine, an array, and a written copy with `read`."""
     array = aa.open(source, **options)["v"]
     found = xr.open_dataset(source, engine=Engine, **options)["v"]
     for one in (found, array.to_xarray()):
@@ -75,7 +75,7 @@ def test_any_fill_values(tmp_path_factory: pytest.TempPathFactory, data: st.Data
     check(str(folder / "*.nc"), folder)
 
 
-def test_the_default_fill_may_be_real(tmp_path: Path) -> None:
+def test_the_default_fill_value_may_be_data(tmp_path: Path) -> None:
     path = piece(tmp_path / "a.nc", [1, 255, 2, 3], dtype="u1", valid_min=2)
     assert check(path, tmp_path).dtype == "f4"
     assert check(piece(tmp_path / "b.nc", [7, -1], _FillValue=-1), tmp_path).encoding["dtype"] == "i4"
@@ -94,7 +94,7 @@ def test_holes(tmp_path: Path, kind: str, real: int, attrs: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("attrs", [{}, {"scale_factor": 0.5}])
-def test_filling_for_files_that_are_there_changes_nothing(tmp_path: Path, attrs: dict[str, Any]) -> None:
+def test_missing_fill_without_missing_files(tmp_path: Path, attrs: dict[str, Any]) -> None:
     variables = {
         "x": (("x",), np.array([2**60 + 1, 2**60 + 2])),
         "c": (("x",), np.array([1, 255], "u1")),
@@ -112,12 +112,12 @@ def test_filling_for_files_that_are_there_changes_nothing(tmp_path: Path, attrs:
     filling = xr.open_dataset(tmp_path / "a.nca", engine=Engine, missing="fill", cache=False)
     Path(path).unlink()
     with pytest.raises(aa.MissingFileError, match=r"a\.nc"):
-        filling["u"].load()  # what it was opened as has no value for missing
+        filling["u"].load()  # the opened form has no missing value
     gone = xr.open_dataset(tmp_path / "a.nca", engine=Engine, missing="fill")
     assert np.isnan(gone["u"].values).all() and gone["x"].values.tolist() == [2**60 + 1, 2**60 + 2]
 
 
-def test_fill_values_are_not_those_of_other_units(tmp_path: Path) -> None:
+def test_fill_values_of_other_units(tmp_path: Path) -> None:
     a = piece(tmp_path / "a.nc", [5.0, 6.0], dtype="f8", _FillValue=0, units="degC")
     b = piece(tmp_path / "b.nc", [0, 273.15], 2, dtype="f8", _FillValue=0, units="K")
     check([a, b], tmp_path)
@@ -129,7 +129,7 @@ def test_fill_values_are_not_those_of_other_units(tmp_path: Path) -> None:
     assert aa.open(b)["v"].to_xarray().encoding["_FillValue"] == 0
 
 
-def test_packing_is_kept_where_values_are_unpacked_here(tmp_path: Path) -> None:
+def test_packing_of_unpacked_values_is_kept(tmp_path: Path) -> None:
     packing = {"scale_factor": 0.5, "add_offset": 1.0}
     variables = {
         "x": (("x",), np.array([1, 2, 4], "i2"), packing),
@@ -144,7 +144,7 @@ def test_packing_is_kept_where_values_are_unpacked_here(tmp_path: Path) -> None:
     found = xr.open_dataset(path, engine=Engine)
     found.to_netcdf(tmp_path / "back.nc")
     with netCDF4.Dataset(path) as first, netCDF4.Dataset(tmp_path / "back.nc") as again:
-        assert again["t"][:].tolist() == [0.5, 1, 2.5]  # unpacked: xarray would make them whole
+        assert again["t"][:].tolist() == [0.5, 1, 2.5]  # unpacked: xarray would round them
         for name in ("x", "v"):
             np.testing.assert_array_equal(np.ma.filled(again[name][:], np.nan), np.ma.filled(first[name][:], np.nan))
             assert again[name].dtype == "i2" and (again[name].scale_factor, again[name].add_offset) == (0.5, 1)

@@ -1,6 +1,6 @@
-"""Does the engine hold what xarray's own tests expect of a backend?
+"""xarray's own tests of backends, run in a separate process.
 
-They run in a process of their own: their marks and warnings are not ours.
+Their marks and warnings do not apply here.
 """
 
 import re
@@ -17,7 +17,7 @@ import xarray
 from tests.support.paths import ROOT
 
 
-def test_what_xarray_expects_of_a_backend() -> None:
+def test_xarray_suite_of_backends() -> None:
     if not (Path(xarray.__file__).parent / "tests" / "test_backends.py").is_file():
         pytest.skip("this xarray comes without its tests")
     command = [

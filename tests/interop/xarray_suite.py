@@ -1,4 +1,7 @@
-"""xarray's own tests of backends, for files that xarray writes and the engine reads; run by `test_xarray_suite.py`."""
+"""xarray's own tests of backends, for files that xarray writes and the engine reads.
+
+`test_xarray_suite.py` runs them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +12,7 @@ from xarray.tests.test_backends import DatasetIOBase
 
 from aggarray.xarray_engine import AggarrayBackendEntrypoint
 
-#: What is otherwise on purpose, or no business of a backend that only reads.
+#: Tests of intended differences, and of writing.
 ELSE = {
     "test_zero_dimensional_variable": "characters without an encoding are text",
     "test_roundtrip_object_dtype": "characters without an encoding are text",
@@ -21,18 +24,18 @@ ELSE = {
 
 
 class TestEngine(DatasetIOBase):  # type: ignore[misc]
-    """Every expectation that xarray has of a backend."""
+    """All tests that xarray has for a backend."""
 
     engine: Any = AggarrayBackendEntrypoint
     file_format = "NETCDF4"
 
     def save(self, dataset: Any, path: Any, **kwargs: Any) -> Any:
-        """Write as xarray writes netCDF."""
+        """Write with xarray's netCDF engine."""
         return dataset.to_netcdf(path, engine="netcdf4", format=self.file_format, **kwargs)
 
     @contextmanager
     def create_store(self) -> Iterator[None]:
-        """There is none to write to."""
+        """Skip: the engine has no store to write to."""
         pytest.skip("no store to write to")
         yield
 

@@ -1,4 +1,4 @@
-"""How do tests open aggregation files that other programs wrote? `opened` reads one as the public interface does."""
+"""Aggregation files of other programs: opening and writing them."""
 
 import os
 from dataclasses import replace
@@ -18,21 +18,21 @@ from aggarray.index.uris import NOWHERE, PathMap
 from tests.support.netcdf import write
 
 
-def foreign(path: str | os.PathLike[str], moves: PathMap = NOWHERE) -> ForeignArrays:
-    """Read an aggregation file in whatever convention it is."""
+def foreign(path: str | os.PathLike[str], path_map: PathMap = NOWHERE) -> ForeignArrays:
+    """Read an aggregation file of any convention."""
     structure = scan(path)
     shapes = {v.name: v.shape for v in structure.variables}
     convention = convention_of(structure)
     assert convention is not None, f"{path} is of no convention"
     handle = open_file(path)
     try:
-        return convention.read(structure, lambda name: handle.read(name, whole(shapes[name])), moves)
+        return convention.read(structure, lambda name: handle.read(name, whole(shapes[name])), path_map)
     finally:
         handle.close()
 
 
 def opened(path: str | os.PathLike[str]) -> dict[str, aa.MasterArray]:
-    """Return the arrays of an aggregation file by name, their coordinates hung on them."""
+    """Return the arrays of an aggregation file by name, with their coordinates."""
     found = foreign(path)
     arrays, skipped = arrays_of(found.structure)
     assert skipped == []
@@ -45,13 +45,13 @@ def opened(path: str | os.PathLike[str]) -> dict[str, aa.MasterArray]:
 
 
 def fragment(path: str | os.PathLike[str], values: Any, dimensions: tuple[str, ...] = ("time", "x"), **attrs: Any) -> str:
-    """Write one fragment: variable ``tas`` (units K, unless ``units`` says otherwise; None: none)."""
+    """Write a fragment: variable ``tas`` in K; ``units=None``: without units."""
     attrs = {"units": "K", **attrs}
     return write(path, {"tas": (dimensions, np.asarray(values), {k: v for k, v in attrs.items() if v is not None})})
 
 
 def cfdm_library() -> ModuleType:
-    """Return cfdm, the reference implementation; skips where it or a library that it needs does not load."""
+    """Return cfdm, the reference implementation; skip the test if it cannot be imported."""
     try:
         import cfdm
     except (ImportError, OSError) as error:  # FileNotFoundError where udunits2 is not installed
@@ -60,7 +60,10 @@ def cfdm_library() -> ModuleType:
 
 
 def cfdm_values(path: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> np.ma.MaskedArray:
-    """Return what cfdm reads; it resolves relative names against the working directory, which is set to the index's."""
+    """Return the values that cfdm reads.
+
+    cfdm resolves relative names against the working directory, which is set to the folder of the index.
+    """
     cfdm = cfdm_library()
     monkeypatch.chdir(folder)
     fields = [f for f in cfdm.read(path) if f.nc_get_variable() == name]

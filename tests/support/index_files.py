@@ -1,4 +1,4 @@
-"""What do tests of index files share? Comparing arrays in all that they are, and changing what lies in an index."""
+"""Comparison of arrays and aggregations, and changes of index files."""
 
 import json
 import os
@@ -19,112 +19,115 @@ def _same_uri(uri: str) -> str:
     return uri
 
 
-def same_value(found: Any, wanted: Any) -> None:
+def same_value(actual: Any, expected: Any) -> None:
     """Compare values of attributes or parameters: type, dtype, shape and content, NaN equal to itself."""
-    assert type(found) is type(wanted), (found, wanted)
-    if isinstance(wanted, list | tuple):
-        assert len(found) == len(wanted)
-        for one, other in zip(found, wanted, strict=True):
-            same_value(one, other)
-    elif isinstance(wanted, np.ndarray | np.generic):
-        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-        np.testing.assert_array_equal(found, wanted)
+    assert type(actual) is type(expected), (actual, expected)
+    if isinstance(expected, list | tuple):
+        assert len(actual) == len(expected)
+        for a, b in zip(actual, expected, strict=True):
+            same_value(a, b)
+    elif isinstance(expected, np.ndarray | np.generic):
+        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(actual, expected)
     else:
-        assert found == wanted or (found != found and wanted != wanted)
+        assert actual == expected or (actual != actual and expected != expected)
 
 
-def same_attrs(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def same_attrs(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Compare attributes, their order too."""
-    assert list(found) == list(wanted)
-    for name in wanted:
-        same_value(found[name], wanted[name])
+    assert list(actual) == list(expected)
+    for name in expected:
+        same_value(actual[name], expected[name])
 
 
-def same_array(found: aa.MasterArray, wanted: aa.MasterArray, renamed: Renamed = _same_uri) -> None:
-    """Compare all parameters, partitions and coordinates of two arrays; ``renamed``: what a file of ``wanted`` is now."""
+def same_array(actual: aa.MasterArray, expected: aa.MasterArray, renamed: Renamed = _same_uri) -> None:
+    """Compare the parameters, partitions and coordinates of two arrays.
+
+    ``renamed``: returns the new path of a file of ``expected``.
+    """
     for name in ("name", "dtype", "units", "calendar", "dimensions", "shape", "directions", "pmdimensions", "pmshape"):
-        assert getattr(found, name) == getattr(wanted, name), name
-    same_value(found.fill_value, wanted.fill_value)
-    same_attrs(found.attrs, wanted.attrs)
-    same_attrs(found.file_attrs, wanted.file_attrs)
-    same_partitions(found, wanted, renamed)
-    assert (found._known is None) == (wanted._known is None)
-    if wanted._known is not None and found._known is not None:
-        for one, other in zip(found._known, wanted._known, strict=True):
-            same_value(one, other)
-    assert list(found.coords) == list(wanted.coords)
-    for name in wanted.coords:
-        same_array(found.coords[name], wanted.coords[name], renamed)
+        assert getattr(actual, name) == getattr(expected, name), name
+    same_value(actual.fill_value, expected.fill_value)
+    same_attrs(actual.attrs, expected.attrs)
+    same_attrs(actual.file_attrs, expected.file_attrs)
+    same_partitions(actual, expected, renamed)
+    assert (actual._known is None) == (expected._known is None)
+    if expected._known is not None and actual._known is not None:
+        for a, b in zip(actual._known, expected._known, strict=True):
+            same_value(a, b)
+    assert list(actual.coords) == list(expected.coords)
+    for name in expected.coords:
+        same_array(actual.coords[name], expected.coords[name], renamed)
 
 
-def same_partitions(found: aa.MasterArray, wanted: aa.MasterArray, renamed: Renamed = _same_uri) -> None:
-    """Compare the partitions of two arrays one by one, with the stamps of their files."""
-    for one, other in zip(found.partitions.edges, wanted.partitions.edges, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert len(found.partitions) == len(wanted.partitions)
-    for one, other in zip(found.partitions, wanted.partitions, strict=True):
+def same_partitions(actual: aa.MasterArray, expected: aa.MasterArray, renamed: Renamed = _same_uri) -> None:
+    """Compare the partitions of two arrays, and the stamps of their files."""
+    for a, b in zip(actual.partitions.edges, expected.partitions.edges, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(actual.partitions) == len(expected.partitions)
+    for a, b in zip(actual.partitions, expected.partitions, strict=True):
         for name in ("index", "location", "pdimensions", "pdirections", "punits", "pcalendar", "virtual"):
-            assert getattr(one, name) == getattr(other, name), name
-        same_value(one.part, other.part)
-        assert (one.data is None) == (other.data is None)
-        if one.data is None or other.data is None:
+            assert getattr(a, name) == getattr(b, name), name
+        same_value(a.part, b.part)
+        assert (a.data is None) == (b.data is None)
+        if a.data is None or b.data is None:
             continue
-        assert one.data.template == other.data.template
-        assert one.data.uri == (other.data.uri and renamed(other.data.uri))
-        same_value(one.data.source, other.data.source)
-    for row, ref in zip(found._matrix.refs.tolist(), wanted._matrix.refs.tolist(), strict=True):
-        # Arrays that were just opened leave the stamps to the structures.
-        stamps = [a._matrix.references.stamp_of(r) for a, r in ((found, row), (wanted, ref)) if r >= 0]
+        assert a.data.template == b.data.template
+        assert a.data.uri == (b.data.uri and renamed(b.data.uri))
+        same_value(a.data.source, b.data.source)
+    for row, ref in zip(actual._matrix.refs.tolist(), expected._matrix.refs.tolist(), strict=True):
+        # Newly opened arrays have no stamps; their structures have them.
+        stamps = [a._matrix.references.stamp_of(r) for a, r in ((actual, row), (expected, ref)) if r >= 0]
         assert None in stamps or len(set(stamps)) <= 1
 
 
-def same_values(found: aa.MasterArray, wanted: aa.MasterArray) -> None:
-    """Compare what two arrays read, masks and coordinates too."""
-    one, other = found.read(masked=True), wanted.read(masked=True)
-    assert (one.dtype, one.shape) == (other.dtype, other.shape)
-    np.testing.assert_array_equal(np.ma.getmaskarray(one), np.ma.getmaskarray(other))
-    np.testing.assert_array_equal(np.ma.getdata(one), np.ma.getdata(other))
-    for name in wanted.coords:
-        same_values(found.coords[name], wanted.coords[name])
+def same_values(actual: aa.MasterArray, expected: aa.MasterArray) -> None:
+    """Compare the values, masks and coordinates of two arrays."""
+    a, b = actual.read(masked=True), expected.read(masked=True)
+    assert (a.dtype, a.shape) == (b.dtype, b.shape)
+    np.testing.assert_array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b))
+    np.testing.assert_array_equal(np.ma.getdata(a), np.ma.getdata(b))
+    for name in expected.coords:
+        same_values(actual.coords[name], expected.coords[name])
 
 
-def same(found: aa.Aggregation, wanted: aa.Aggregation, values: bool = True, renamed: Renamed = _same_uri) -> None:
-    """Compare two aggregations: arrays in their order, refusals, what was skipped, duplicates, and values."""
-    assert found.names == wanted.names and len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        same_array(one, other, renamed)
+def same(actual: aa.Aggregation, expected: aa.Aggregation, values: bool = True, renamed: Renamed = _same_uri) -> None:
+    """Compare two aggregations: arrays in order, refusals, skipped files, duplicates, values."""
+    assert actual.names == expected.names and len(actual) == len(expected)
+    for a, b in zip(actual, expected, strict=True):
+        same_array(a, b, renamed)
         if values:
-            same_values(one, other)
+            same_values(a, b)
     if renamed is _same_uri:
-        assert set(found.refusals) == set(wanted.refusals) and len(found.refusals) == len(wanted.refusals)
-        assert found.skipped == wanted.skipped
-        assert set(found.duplicates) == set(wanted.duplicates)
+        assert set(actual.refusals) == set(expected.refusals) and len(actual.refusals) == len(expected.refusals)
+        assert actual.skipped == expected.skipped
+        assert set(actual.duplicates) == set(expected.duplicates)
 
 
-def kept(agg: aa.Aggregation, path: str | os.PathLike[str], **how: Any) -> aa.Aggregation:
+def save_and_open(agg: aa.Aggregation, path: str | os.PathLike[str], **options: Any) -> aa.Aggregation:
     """Save an aggregation and open the index."""
-    agg.save(path, **how)
+    agg.save(path, **options)
     return aa.open(path)
 
 
-# Changing what lies in an index
+# Changes of an index
 
 
 @contextmanager
 def group(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Give the group of an index that is aggarray's own, to be changed."""
+    """Give the writable group of an index for the length of a block."""
     with h5py.File(path, "r+") as file:
         yield file["aggarray"]
 
 
 def document(path: str | os.PathLike[str], name: str = "document") -> Any:
-    """Return one of the JSON documents of an index."""
+    """Return a JSON document of an index."""
     with h5py.File(path, "r") as file:
         return json.loads(file["aggarray"][name][...].tobytes().decode("utf-8", "surrogateescape"))
 
 
 def put(path: str | os.PathLike[str], name: str, content: Any) -> None:
-    """Replace a variable of the group: text or a JSON document as bytes, an array as it is."""
+    """Replace a variable of the group: text or JSON as bytes, an array unchanged."""
     if not isinstance(content, np.ndarray):
         text = content if isinstance(content, str) else json.dumps(content)
         content = np.frombuffer(text.encode("utf-8", "surrogateescape"), np.uint8)
@@ -134,12 +137,15 @@ def put(path: str | os.PathLike[str], name: str, content: Any) -> None:
 
 
 def changed(path: str | os.PathLike[str], change: Callable[[Any], Any], name: str = "document") -> None:
-    """Rewrite a JSON document of an index; ``change`` alters it in place, or returns what replaces it."""
-    found = document(path, name)
-    result = change(found)
-    put(path, name, found if result is None else result)
+    """Rewrite a JSON document of an index.
+
+    ``change`` alters it in place, or returns its replacement.
+    """
+    content = document(path, name)
+    result = change(content)
+    put(path, name, content if result is None else result)
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return the names in a folder, hidden ones too."""
+    """Return the names in a folder, hidden files included."""
     return sorted(os.listdir(folder))

@@ -1,4 +1,4 @@
-"""Pickles in ``fixtures/pickles``: where they lie, and how the root of the repository gets out of them and in again."""
+"""Pickles of earlier releases in ``fixtures/pickles``, and their root folder."""
 
 import pickletools
 from collections.abc import Iterator
@@ -16,19 +16,20 @@ from tests.support.index_files import same_attrs, same_value
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "tests" / "fixtures" / "pickles"
-#: Indexes, references, extracts and small data files that lie beside the pickles, which name some of them.
+#: Indexes, references, extracts and small data files, some of which the pickles refer to.
 KEPT = ROOT / "tests" / "fixtures" / "kept"
-#: Stands for the root of the repository.
+#: Placeholder of the root of the repository.
 MARK = "@ROOT@"
 
 
 def relocate(data: bytes, old: str, new: str) -> bytes:
-    """Return a pickle of protocol 0 to 3 in which texts hold ``new`` for ``old``; lengths in front of texts are adapted.
+    """Return a pickle of protocol 0 to 3 with ``old`` replaced by ``new`` in its texts.
 
-    Pickles inside of pickles have to be of protocol 0, which has no lengths, and ``new`` ASCII without a backslash.
+    The lengths of texts are adapted. Nested pickles must have protocol 0, which has no lengths, and ``new`` must be ASCII
+    without a backslash.
     """
     if not new.isascii() or "\\" in new or "\n" in new:
-        raise ValueError(f"{new!r}: no ASCII without backslashes and line breaks")
+        raise ValueError(f"{new!r} is not ASCII, or has a backslash or line break")
     operations = [(operation, argument, at) for operation, argument, at in pickletools.genops(data) if at is not None]
     ends = [at for _, _, at in operations[1:]] + [len(data)]
     parts = []
@@ -47,13 +48,13 @@ def relocate(data: bytes, old: str, new: str) -> bytes:
 
 
 def names_in(data: bytes) -> set[str]:
-    """Return what a pickle of protocol 0 to 3 imports, ``module name`` each."""
+    """Return the ``module name`` pairs that a pickle of protocol 0 to 3 imports."""
     return {str(argument) for operation, argument, _ in pickletools.genops(data) if operation.name == "GLOBAL"}
 
 
 @contextmanager
 def in_one_place(folder: Path) -> Iterator[str]:
-    """Give the address of copies of files that have the same names and times wherever, and whenever, they are made."""
+    """Give the address of copies of files with constant names and times."""
     files = fsspec.filesystem("memory")
     for path in sorted(folder.iterdir()):
         files.pipe(f"/kept/{path.name}", path.read_bytes())
@@ -65,22 +66,25 @@ def in_one_place(folder: Path) -> Iterator[str]:
         files.rm("/kept", recursive=True)
 
 
-def same(found: Any, wanted: aa.MasterArray) -> None:
-    """Compare what is public of two arrays, values, masks and coordinates too; times of files may differ."""
-    assert type(found) is type(wanted)
+def same(actual: Any, expected: aa.MasterArray) -> None:
+    """Compare the public properties, values, masks and coordinates of two arrays.
+
+    Times of files may differ.
+    """
+    assert type(actual) is type(expected)
     for name in ("name", "dtype", "units", "calendar", "dimensions", "shape", "directions", "pmdimensions", "pmshape"):
-        assert getattr(found, name) == getattr(wanted, name), name
-    same_value(found.fill_value, wanted.fill_value)
-    same_attrs(found.attrs, wanted.attrs)
-    same_attrs(found.file_attrs, wanted.file_attrs)
-    assert {p.data.uri for p in found.partitions if p.data} == {p.data.uri for p in wanted.partitions if p.data}
-    one, other = found.read(masked=True), wanted.read(masked=True)
-    if isinstance(one, memory.Ragged):
-        np.testing.assert_array_equal(one.offsets, other.offsets)
-        one, other = one.flat, other.flat
-    assert one.dtype == other.dtype
-    np.testing.assert_array_equal(np.ma.getmaskarray(one), np.ma.getmaskarray(other))
-    np.testing.assert_array_equal(np.ma.getdata(one), np.ma.getdata(other))
-    assert list(found.coords) == list(wanted.coords)
-    for name in wanted.coords:
-        same(found.coords[name], wanted.coords[name])
+        assert getattr(actual, name) == getattr(expected, name), name
+    same_value(actual.fill_value, expected.fill_value)
+    same_attrs(actual.attrs, expected.attrs)
+    same_attrs(actual.file_attrs, expected.file_attrs)
+    assert {p.data.uri for p in actual.partitions if p.data} == {p.data.uri for p in expected.partitions if p.data}
+    a, b = actual.read(masked=True), expected.read(masked=True)
+    if isinstance(a, memory.Ragged):
+        np.testing.assert_array_equal(a.offsets, b.offsets)
+        a, b = a.flat, b.flat
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b))
+    np.testing.assert_array_equal(np.ma.getdata(a), np.ma.getdata(b))
+    assert list(actual.coords) == list(expected.coords)
+    for name in expected.coords:
+        same(actual.coords[name], expected.coords[name])

@@ -1,7 +1,7 @@
-"""How do values get out of many files into one? `extract` writes arrays to a Zarr store or to a netCDF-4 file.
+"""Extraction of arrays to a Zarr store or a netCDF-4 file.
 
-In bounded memory, and so that a run that is stopped half way can go on: chunks are written beside the result, which appears
-only when it is whole. Two runs over the same pieces of the same files give the same bytes.
+Memory use is bounded, and a stopped run can be resumed: chunks are written next to the result, which appears only when it is
+complete. Two runs over the same pieces of the same files write the same bytes.
 """
 
 import os
@@ -27,9 +27,10 @@ _KINDS = {".zarr": zarr_store.KINDS, ".nc": netcdf_file.KINDS, ".nc4": netcdf_fi
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What `extract` did: where, the variables written (coordinates too), and bytes of their values.
+    """Result of `extract`.
 
-    ``resumed``: bytes of values that an earlier run had written; ``unchanged``: all was there, and nothing was written.
+    ``variables``: names, coordinates included; ``nbytes``: bytes of all values; ``resumed``: bytes that an earlier run had
+    written; ``unchanged``: the result was up to date, nothing was written.
     """
 
     path: str
@@ -46,51 +47,55 @@ def extract(
     exists: str = "raise",
     progress: bool | Progress | None = None,
 ) -> Extracted:
-    """Write arrays with their coordinates to a Zarr store (``path`` ends with .zarr) or a netCDF-4 file (.nc).
+    """Write arrays with their coordinates to a Zarr store or netCDF-4 file.
 
-    What the arrays share is written once; attributes, units, calendars and missing values stay. ``exists``: what is done
-    where there is something already: "raise", "overwrite", or "update": nothing where it holds the same pieces of the
-    same files, which have not changed, else overwrite what an earlier `extract` made. ``progress``: True for a bar, or a
-    callable (done, total, what) that is told bytes.
+    ``path`` ends with .zarr, .nc or .nc4. Coordinates that arrays share are written once; attributes, units, calendars and
+    missing values are kept.
+    ``exists``: what happens to an existing result: "raise", "overwrite", or "update": keep it if it holds the same pieces of
+    the same files, unchanged since, else overwrite it if `extract` made it.
+    ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
 
-    What is written lies in ``path`` + ".part" until all is there: run again after a stop, it goes on from there, unless
-    the arrays, or their files, have changed. Raises AggregationError for what cannot be written there.
+    The chunks are written to ``path`` + ".part" until the result is complete. A new run after a stop resumes there, unless
+    the arrays or their files have changed. Raises AggregationError for arrays or paths that cannot be written.
     """
-    plan = _planned(arrays, local_path(path), exists)
-    place = ExtractTarget(plan.path, plan.fingerprint)
+    plan = _make_plan(arrays, local_path(path), exists)
+    target = ExtractTarget(plan.path, plan.fingerprint)
     # promise: extract-rerun-sweeps
-    swept = place.swept()
+    swept = target.swept()
     if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
         unlock(plan.path)
         return Extracted(plan.path, plan.names, plan.layout.nbytes, unchanged=True)
     if swept:
         return Extracted(plan.path, plan.names, plan.layout.nbytes, plan.layout.nbytes)
-    place.check(exists)
-    told, resumed, done = checked_progress(progress, "bytes"), 0, 0
+    target.check(exists)
+    report, resumed, done = checked_progress(progress, "bytes"), 0, 0
 
-    def advance(nbytes: int, was_there: bool) -> None:
+    def advance(nbytes: int, existed: bool) -> None:
         nonlocal resumed, done
-        done, resumed = done + nbytes, resumed + nbytes * was_there
-        if told is not None:
-            told(done, total, "extracting")
+        done, resumed = done + nbytes, resumed + nbytes * existed
+        if report is not None:
+            report(done, total, "extracting")
 
     total = sum(v.source.nbytes for v in plan.layout.variables if v.chunks is not None)
-    with place.held() as lock:
+    with target.held() as lock:
         is_zarr = plan.suffix == ".zarr"
-        pieces = Pieces(place.store, place.spare, zarr_store.encode if is_zarr else netcdf_file.encode)
+        pieces = Pieces(target.store, target.spare, zarr_store.encode if is_zarr else netcdf_file.encode)
         pieces.write(plan.layout, advance)
         if is_zarr:
-            zarr_store.finish(plan.layout, place.store, place.spare)
-            place.finish(place.store, lock)
+            zarr_store.finish(plan.layout, target.store, target.spare)
+            target.finish(target.store, lock)
         else:
-            netcdf_file.write_file(plan.layout, pieces, place.file)
-            place.finish(place.file, lock)
+            netcdf_file.write_file(plan.layout, pieces, target.file)
+            target.finish(target.file, lock)
     return Extracted(plan.path, plan.names, plan.layout.nbytes, resumed)
 
 
 def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
-    """Tell whether `extract` has written these very arrays there, and their files have not changed since."""
-    plan = _planned(arrays, local_path(path), "update")
+    """Return whether `extract` has written these arrays there.
+
+    False if their files have changed since.
+    """
+    plan = _make_plan(arrays, local_path(path), "update")
     return stored_fingerprint(plan.path) == plan.fingerprint
 
 
@@ -106,19 +111,23 @@ class _Plan:
         return tuple(v.name for v in self.layout.variables)
 
 
-def _planned(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> _Plan:
-    """Return what would be written where; AggregationError for what does not fit."""
+def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> _Plan:
+    """Return the layout and target of an extraction.
+
+    Raises AggregationError for invalid arguments.
+    """
     if exists not in ("raise", "overwrite", "update"):
-        raise AggregationError(f"exists={exists!r}: give 'raise', 'overwrite' or 'update'")
+        raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
     path = os.path.abspath(path)
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _KINDS:
-        raise AggregationError(f"{path}: give a name that ends with .zarr or .nc: it decides what is written")
-    given = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
-    wrong = [type(a).__name__ for a in given if not isinstance(a, MasterArray)]
-    if wrong or not given:
-        raise AggregationError(f"{path}: {wrong[0] if wrong else 'no arrays'} to write: give arrays of an aggregation")
-    layout = lay_out([resolve_array(a) for a in given], _KINDS[suffix], path)
+        raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
+    items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
+    wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
+    if wrong or not items:
+        what = f"{wrong[0] if wrong else 'no arrays'} to write"
+        raise AggregationError(what, path=path, hint="give arrays of an aggregation")
+    layout = lay_out([resolve_array(a) for a in items], _KINDS[suffix], path)
     check_not_source(path, files_of(layout))
     mark = fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark

@@ -1,4 +1,4 @@
-"""Are two extractions the same: the same pieces of the same files, unchanged since, written in the same way?"""
+"""Fingerprint of an extraction: its pieces, their files, its format."""
 
 import contextlib
 import hashlib
@@ -17,12 +17,12 @@ from aggarray.partition.matrix import References
 from aggarray.storage.files import stat_file
 from aggarray.storage.remote import is_remote
 
-#: What the bytes depend on, beside the values.
+#: Libraries whose versions may change the bytes.
 _LIBRARIES = ("aggarray", "numpy", "deflate", "numcodecs", "netCDF4", "h5py")
 
 
 def fingerprint(layout: ExtractLayout, kind: str) -> str:
-    """Return 32 characters that differ where what would be written does."""
+    """Return 32 characters that change if the result would change."""
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -36,22 +36,22 @@ def fingerprint(layout: ExtractLayout, kind: str) -> str:
     return digest.hexdigest()
 
 
-#: Names that fingerprints have for classes renamed since: what was extracted before stays up to date.
+#: Former names of renamed classes, which fingerprints keep: earlier extracts stay up to date.
 _TAGS = {"ExtractLayout": "Layout", "FileSignature": "Assumed", "VariableSignature": "Fact", "StorageOptions": "Storage"}
 
 
 def _parts(item: Any) -> Iterator[bytes]:
-    """Yield what there is to an item, deep down, as bytes."""
+    """Yield the content of an item recursively, as bytes."""
     if isinstance(item, np.ndarray):
         yield f"{item.dtype.str} {item.shape}".encode()
         yield str(item.tolist()).encode() if item.dtype.kind in "TO" else np.ascontiguousarray(item).tobytes()
     elif isinstance(item, MasterArray):
-        # Coordinates are variables of the layout themselves.
+        # Its coordinates are variables of the layout.
         yield from _parts([item.dtype.str, item.units, item.calendar, item.fill_value, item._access])
         yield from _parts(item._known or item._matrix.compact())
     elif isinstance(item, References):
-        own = (f.name for f in fields(item) if f.name not in ("stamps", "tables", "seen"))
-        yield from _parts([getattr(item, name) for name in own])
+        names = (f.name for f in fields(item) if f.name not in ("stamps", "tables", "seen"))
+        yield from _parts([getattr(item, name) for name in names])
     elif isinstance(item, Mapping):
         yield from _parts([[key, value] for key, value in item.items()])
     elif is_dataclass(item):
@@ -60,14 +60,14 @@ def _parts(item: Any) -> Iterator[bytes]:
         yield from _parts([getattr(item, f.name) for f in fields(item)])
     elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
         yield f"{len(item)}".encode()
-        for one in item:
-            yield from _parts(one)
+        for element in item:
+            yield from _parts(element)
     else:
         yield repr(item).encode("utf-8", "surrogatepass")
 
 
 def files_of(layout: ExtractLayout) -> set[str]:
-    """Return the files that values are read from."""
+    """Return the files from which the values are read."""
     return {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None}
 
 
@@ -76,16 +76,22 @@ def _used(variable: Variable) -> Sequence[str]:
 
 
 def _state(uri: str) -> tuple[int, ...] | None:
-    """Return what a file is like, None for one that is gone; of a remote one also what its server says of its content."""
+    """Return the state of a file, None if it is missing.
+
+    The state of a remote file includes the server's identifier of its content.
+    """
     with contextlib.suppress(OSError):
         if not is_remote(uri) and os.path.isdir(uri):
             return _store_state(uri)
-        found = stat_file(state_path(uri))
-        return found.size, found.mtime_ns, found.inode if is_remote(uri) else 0
+        stat = stat_file(state_path(uri))
+        return stat.st_size, stat.st_mtime_ns, stat.st_ino if is_remote(uri) else 0
     return None
 
 
 def _store_state(folder: str) -> tuple[int, ...]:
-    """Return what a local Zarr store is like: its chunks may be rewritten in place, and its metadata stay."""
-    states = [os.lstat(os.path.join(here, name)) for here, _, names in os.walk(folder) for name in names]
+    """Return the state of a local Zarr store.
+
+    Chunks may change while the metadata stay the same.
+    """
+    states = [os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(folder) for name in names]
     return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)

@@ -1,7 +1,7 @@
-"""What does a file of values hold that arrays are extracted to: which variables, called what, in which chunks?
+"""Layout of an extract: its variables, dimensions, attributes and chunks.
 
-Names, shared coordinates and attributes that name others are settled as for index files (`indexes.container`); here nothing
-is written yet.
+Names, shared coordinates and attributes that refer to variables are resolved as for index files (`index.container`). Nothing
+is written here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,16 @@ from aggarray.partition.matrix import Matrix, Template
 from aggarray.read.chunk_index import find_chunk_index
 from aggarray.storage.access import Access
 
-#: Arrays of fewer bytes than this are stored whole, uncompressed.
+#: Arrays of fewer bytes than this are stored in one piece, uncompressed.
 WHOLE = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """A variable to be written: the values of ``source``; ``chunks``: None = whole; ``fill``: of what is missing."""
+    """A variable to be written.
+
+    ``source``: its values; ``chunks``: None for one piece; ``fill``: the value of missing elements.
+    """
 
     name: str
     dimensions: tuple[str, ...]
@@ -45,31 +48,34 @@ class Variable:
         return self.source.dtype
 
     def setncatts(self, attributes: Mapping[str, Any]) -> None:
-        """Take attributes, as a variable of netCDF4 does."""
+        """Add attributes, as a variable of netCDF4 does."""
         self.attributes.update(attributes)
 
     def values(self, key: Any) -> np.ndarray:
-        """Read a box, with what is missing filled."""
+        """Return the values of a box, with missing ones filled."""
         if self.fill is None or self.dtype.kind != "f" or np.isnan(self.fill):
             return self.source[key]
-        # Not a number may be a value where files have another missing value.
+        # NaN may be a value if the files have another missing value.
         return np.ma.filled(self.source.read(key, masked=True), self.fill)
 
 
 @dataclass(slots=True, eq=False)
 class ExtractLayout:
-    """A dataset to be written, with the methods of one of netCDF4 that `Container` calls."""
+    """A dataset to be written.
+
+    It has the methods of ``netCDF4.Dataset`` that `Container` calls.
+    """
 
     dimensions: dict[str, int] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
 
     def setncatts(self, attributes: Mapping[str, Any]) -> None:
-        """Take global attributes."""
+        """Add global attributes."""
         self.attributes.update(attributes)
 
     def createDimension(self, name: str, size: int) -> None:  # noqa: N802 - a method of netCDF4
-        """Take a dimension."""
+        """Add a dimension."""
         self.dimensions[name] = size
 
     @property
@@ -78,42 +84,46 @@ class ExtractLayout:
         return sum(v.source.nbytes for v in self.variables)
 
 
-class _Planned(Container):
-    """Notes what would be written; ``kinds``: the kinds of data types that can be."""
+class _LayoutContainer(Container):
+    """Container that records variables in a layout.
+
+    ``kinds``: the supported kinds of dtypes.
+    """
 
     def __init__(self, layout: ExtractLayout, kinds: str) -> None:
         super().__init__(layout, lambda references: np.array(()))
         self._kinds = kinds
 
     def reason(self, array: MasterArray) -> None:
-        """All arrays are written by value."""
+        """Return None: all arrays are written by value."""
         return None
 
     def _unfit(self, array: MasterArray) -> str | None:
-        return None if array.dtype.kind in self._kinds and array.dtype != np.float16 else f"there is no type for {array.dtype}"
+        supported = array.dtype.kind in self._kinds and array.dtype != np.float16
+        return None if supported else f"the format has no type for {array.dtype}"
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Variable:
-        """Note a variable."""
-        found = Variable(name, tuple(dimensions), array, _chunks(array), _fill(array))
-        self.dataset.variables.append(found)
-        return found
+        """Record a variable."""
+        variable = Variable(name, tuple(dimensions), array, _chunks(array), _fill(array))
+        self.dataset.variables.append(variable)
+        return variable
 
     _valued = aggregated
 
 
 def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLayout:
-    """Return what a dataset of arrays and their coordinates holds; ``kinds``: of data types that it can.
+    """Return the layout of arrays and their coordinates.
 
-    AggregationError, which names ``where``, for arrays that it cannot hold.
+    ``kinds``: the supported kinds of dtypes. Raises AggregationError, with ``where`` as its path, for unsupported arrays.
     """
     layout = ExtractLayout()
-    container = _Planned(layout, kinds)
-    stated = {str(a.file_attrs.get("Conventions")) for a in arrays}
-    container.conventions = stated.pop() if len(stated) == 1 and stated != {"None"} else "CF-1.8"
+    container = _LayoutContainer(layout, kinds)
+    conventions = {str(a.file_attrs.get("Conventions")) for a in arrays}
+    container.conventions = conventions.pop() if len(conventions) == 1 and conventions != {"None"} else "CF-1.8"
     left_out = container.write_all(arrays)
     if left_out:
         names = "; ".join(f"{name.removesuffix(',')}: {reason}" for name, reason in left_out[:3])
-        raise AggregationError(f"{where}: cannot be written: {names}; convert by astype, or leave it out")
+        raise AggregationError(f"cannot be written: {names}", path=where, hint="convert it with astype, or leave it out")
     for variable in layout.variables:
         if variable.fill is not None:
             variable.attributes["_FillValue"] = variable.fill
@@ -126,13 +136,19 @@ def _templates(matrix: Matrix) -> list[Template]:
 
 
 def _may_miss(template: Template) -> bool:
-    """Tell whether values can be missing; nobody has looked yet at those that only an index tells of."""
+    """Return whether values can be missing.
+
+    An unresolved template is assumed to allow it.
+    """
     encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
     return template.unresolved or any(e.may_miss for e in encodings)
 
 
 def _fill(array: MasterArray) -> Any:
-    """Return the value for what is missing, None where nothing can be: that of all files if it is one, else NaN."""
+    """Return the fill value of missing elements, None if none can be missing.
+
+    It is the missing value of all files if they agree, else NaN.
+    """
     templates = _templates(array._matrix)
     missing = [t for t in templates if _may_miss(t)]
     if not missing and not (array._matrix.refs < 0).any():
@@ -157,17 +173,20 @@ def _chunks(array: MasterArray) -> tuple[int, ...] | None:
 
 
 def _stored_chunk(matrix: Matrix, access: Access) -> tuple[int, ...]:
-    """Return the sides of the chunks that the first sub-array is stored in, as the master has its dimensions."""
+    """Return the chunk shape of the first sub-array.
+
+    It is in the dimensions of the master.
+    """
     shape = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)
     used = matrix.refs[matrix.refs >= 0]
     if not len(used):
         return shape
     template = matrix.references.template_of(int(used[0]))
     try:
-        found = find_chunk_index(matrix.references, int(used[0]), access)
+        index = find_chunk_index(matrix.references, int(used[0]), access)
     except AggarrayError:
-        found = None  # whoever reads it says what is wrong
-    if found is None or (not found[0].filters and prod(found[0].grid) == 1):
+        index = None  # the read raises the error
+    if index is None or (not index[0].filters and prod(index[0].grid) == 1):
         return shape
-    sides = dict(zip(template.dimensions, found[0].chunk, strict=True))
+    sides = dict(zip(template.dimensions, index[0].chunk, strict=True))
     return tuple(sides.get(d, 1) for d in matrix.dimensions)

@@ -1,7 +1,7 @@
-"""How are large arrays written in bounded memory so that whoever is stopped can go on?
+"""Chunks of large arrays, written to files of their own in bounded memory.
 
-Chunk by chunk, each encoded into a file of its own, which gets its name only when it is whole: chunks that are there need
-not be read again. Blocks of chunks are read at a time.
+Each chunk is encoded into a file that gets its name when it is complete, so that a resumed run does not read it again. Values
+are read in blocks of several chunks.
 """
 
 import os
@@ -17,18 +17,18 @@ from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.options import get_options
 from aggarray.partition.block_shapes import in_blocks
 
-#: Bytes of values that are read at a time: about as much as a few dozen chunks.
+#: Bytes of values that are read at a time: a few dozen chunks.
 BLOCK = 48 << 20
 
-#: Turns the values of a chunk, native and in C order, into the bytes that are stored.
+#: Encodes the values of a chunk (native, in C order) into the stored bytes.
 Encode = Callable[[np.ndarray], bytes]
-Place = tuple[int, ...]
+Position = tuple[int, ...]
 
 
 class Pieces:
-    """The chunks of variables as files below ``folder``, named as Zarr (version 3) names them.
+    """Chunks of variables as files, with the names of Zarr version 3.
 
-    ``spare``: an empty folder of the same file system, where files are until they are whole.
+    ``folder``: that of the files; ``spare``: an empty folder of the same file system, for files that are not complete.
     """
 
     def __init__(self, folder: str, spare: str, encode: Encode) -> None:
@@ -36,12 +36,15 @@ class Pieces:
         self._made: set[str] = set()
         self._lock = threading.Lock()
 
-    def path(self, variable: Variable, place: Place) -> str:
-        """Return the file of a chunk, by its place in the grid of chunks."""
-        return os.path.join(self._folder, variable.name, "c", *map(str, place))
+    def path(self, variable: Variable, position: Position) -> str:
+        """Return the file of a chunk, by its position in the grid of chunks."""
+        return os.path.join(self._folder, variable.name, "c", *map(str, position))
 
     def write(self, layout: ExtractLayout, advance: Callable[[int, bool], None]) -> None:
-        """Write all chunks that are not there; ``advance`` is told bytes of values, and whether they were there."""
+        """Write all missing chunks.
+
+        ``advance`` receives bytes of values, and whether they existed.
+        """
         threads = get_options().threads
         with ThreadPoolExecutor(threads, thread_name_prefix="aggarray-extract") as pool:
             for variable in layout.variables:
@@ -52,20 +55,20 @@ class Pieces:
     def _write_block(
         self, pool: ThreadPoolExecutor, variable: Variable, box: tuple[slice, ...], advance: Callable[[int, bool], None]
     ) -> None:
-        """Read a block, and write its chunks."""
+        """Read a block and write its missing chunks."""
         size = prod(s.stop - s.start for s in box) * variable.dtype.itemsize
-        missing = [p for p in places(variable, box) if not os.path.exists(self.path(variable, p))]
+        missing = [p for p in chunk_positions(variable, box) if not os.path.exists(self.path(variable, p))]
         if missing:
             values = variable.values(box)
-            chunks = (_chunk(values, variable, box, place) for place in missing)
+            chunks = (_chunk(values, variable, box, position) for position in missing)
             for _ in pool.map(self._store, [variable] * len(missing), missing, chunks):
                 pass
         advance(size, not missing)
 
-    def _store(self, variable: Variable, place: Place, values: np.ndarray) -> None:
-        path = self.path(variable, place)
+    def _store(self, variable: Variable, position: Position, values: np.ndarray) -> None:
+        path = self.path(variable, position)
         self._make_folder(os.path.dirname(path))
-        write_whole(path, self._encode(_whole_chunk(values, variable)), self._spare)
+        write_complete(path, self._encode(_padded_chunk(values, variable)), self._spare)
 
     def _make_folder(self, folder: str) -> None:
         with self._lock:
@@ -74,32 +77,35 @@ class Pieces:
                 self._made.add(folder)
 
 
-def places(variable: Variable, box: Sequence[slice] | None = None) -> Iterator[Place]:
-    """Yield the places of the chunks of a box (None: of all), in C order."""
+def chunk_positions(variable: Variable, box: Sequence[slice] | None = None) -> Iterator[Position]:
+    """Yield the positions of the chunks of a box (None: of all), in C order."""
     sides = variable.chunks or ()
     ends = [(0, n) if box is None else (box[d].start, box[d].stop) for d, n in enumerate(variable.shape)]
     return product(*(range(a // side, -(-b // side)) for (a, b), side in zip(ends, sides, strict=True)))
 
 
-def _chunk(values: np.ndarray, variable: Variable, box: Sequence[slice], place: Place) -> np.ndarray:
-    """Return the part of a block that lies in a chunk."""
+def _chunk(values: np.ndarray, variable: Variable, box: Sequence[slice], position: Position) -> np.ndarray:
+    """Return the values of a chunk within a block."""
     sides = variable.chunks or ()
-    starts = (n * side - s.start for n, side, s in zip(place, sides, box, strict=True))
+    starts = (n * side - s.start for n, side, s in zip(position, sides, box, strict=True))
     return values[tuple(slice(a, a + side) for a, side in zip(starts, sides, strict=True))]
 
 
-def _whole_chunk(values: np.ndarray, variable: Variable) -> np.ndarray:
-    """Return a chunk in C order; those at the edge are stored whole, too."""
+def _padded_chunk(values: np.ndarray, variable: Variable) -> np.ndarray:
+    """Return a chunk in C order; chunks at the edge are padded to full size."""
     shape = variable.chunks or ()
     if values.shape == shape:
         return np.ascontiguousarray(values)
-    whole = np.full(shape, variable.fill if variable.fill is not None else 0, variable.dtype)
-    whole[tuple(map(slice, values.shape))] = values
-    return whole
+    padded = np.full(shape, variable.fill if variable.fill is not None else 0, variable.dtype)
+    padded[tuple(map(slice, values.shape))] = values
+    return padded
 
 
-def write_whole(path: str, content: bytes, spare: str) -> None:
-    """Write a file that has its name only when all of it is there; ``spare``: a folder of the same file system."""
+def write_complete(path: str, content: bytes, spare: str) -> None:
+    """Write a file that gets its name when it is complete.
+
+    ``spare``: a folder of the same file system.
+    """
     temporary = os.path.join(spare, f"{threading.get_ident()}.tmp")
     with open(temporary, "wb") as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""How does a Zarr store (version 3) say what its chunks hold? In a few words of JSON, written after them."""
+"""Metadata and encoding of the chunks of a Zarr store (version 3)."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import numcodecs
 import numpy as np
 
 from aggarray.export.extract.layout import ExtractLayout, Variable
-from aggarray.export.extract.pieces import write_whole
+from aggarray.export.extract.pieces import write_complete
 
 #: Kinds of data types that a store holds.
 KINDS = "biufcT"
@@ -18,40 +18,45 @@ _LEVEL = 5
 
 
 def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk: little-endian, its bytes by their place, compressed by zstd, a checksum (CRC32C) behind them.
+    """Encode a chunk: shuffled, compressed with zstd, with a checksum.
 
-    In a thread that is not the main one, where Blosc works alone: several of its threads would store blocks in any order.
+    Values are little-endian; the checksum is CRC32C.
+    Call it in a thread other than the main one: Blosc then uses one thread, and several threads would make the order of its
+    blocks undefined.
     """
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return _checked(bytes(numcodecs.Blosc("zstd", _LEVEL, numcodecs.Blosc.SHUFFLE).encode(little)))
 
 
 def _checked(packed: bytes) -> bytes:
-    """Return a chunk and its checksum: values that hardly get smaller are stored as they are, and nothing else tells damage."""
+    """Return a chunk with its checksum.
+
+    Blosc stores values that hardly compress as they are, so that nothing else reveals damage to them.
+    """
     import google_crc32c  # zarr-python needs it too
 
     return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
 
 
 def finish(layout: ExtractLayout, folder: str, spare: str) -> None:
-    """Write what is left below ``folder``, once all chunks are there: small arrays and all metadata."""
-    known = {v.name: _metadata(v) for v in layout.variables}
+    """Write the small arrays and all metadata, after all chunks."""
+    metadata = {v.name: _metadata(v) for v in layout.variables}
     for variable in layout.variables:
-        own = os.path.join(folder, variable.name)
+        folder_of_variable = os.path.join(folder, variable.name)
         if variable.chunks is None and variable.source.size:
-            path = os.path.join(own, "c", *["0"] * len(variable.shape))
+            path = os.path.join(folder_of_variable, "c", *["0"] * len(variable.shape))
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_whole(path, _whole(variable), spare)
-        os.makedirs(own, exist_ok=True)
-        write_whole(os.path.join(own, "zarr.json"), _json(known[variable.name]), spare)
-    # Consolidated, as xarray asks for: what opens the store reads one file.
-    inline = {"kind": "inline", "must_understand": False, "metadata": known}
+            write_complete(path, _encode_array(variable), spare)
+        os.makedirs(folder_of_variable, exist_ok=True)
+        write_complete(os.path.join(folder_of_variable, "zarr.json"), _json(metadata[variable.name]), spare)
+    # Consolidated metadata: xarray then opens the store with one read.
+    inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
     group = {**_head("group"), "attributes": _plain(layout.attributes), "consolidated_metadata": inline}
-    write_whole(os.path.join(folder, "zarr.json"), _json(group), spare)
+    write_complete(os.path.join(folder, "zarr.json"), _json(group), spare)
 
 
-def _whole(variable: Variable) -> bytes:
-    """Return all values of a variable, not compressed, and their checksum."""
+def _encode_array(variable: Variable) -> bytes:
+    """Return all values of a variable, uncompressed, with their checksum."""
     values = variable.values(...)
     if variable.dtype.kind == "T":
         return _checked(bytes(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel())))
@@ -84,7 +89,10 @@ def _metadata(variable: Variable) -> dict[str, Any]:
 
 
 def _fill_attribute(variable: Variable) -> dict[str, Any]:
-    """Return ``_FillValue`` as xarray reads and writes it: floating values by their bytes, so that none is rounded."""
+    """Return ``_FillValue`` as xarray reads and writes it.
+
+    Floating values are bytes, so that they are exact.
+    """
     if variable.fill is None or variable.dtype.kind != "f":
         return {}
     exact = np.float64(variable.fill).astype("<f8").tobytes()
@@ -96,7 +104,7 @@ def _head(kind: str) -> dict[str, Any]:
 
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON has them."""
+    """Return attributes as JSON values."""
     return {name: _unwrapped(value) for name, value in attributes.items()}
 
 
@@ -108,7 +116,10 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a scalar as the specification writes it: what JSON has no number for, as text."""
+    """Return a scalar as the Zarr specification writes it.
+
+    Non-finite numbers are text.
+    """
     item = value.item() if isinstance(value, np.generic) else value
     if isinstance(item, complex):
         return [_scalar(item.real), _scalar(item.imag)]

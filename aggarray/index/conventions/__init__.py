@@ -1,1 +1,1 @@
-"""Conventions of aggregation files: each module reads or writes one."""
+"""Conventions of aggregation files: readers and writers."""

@@ -1,7 +1,7 @@
-"""How does an aggregation look in CF-1.13 (CF section 2.8): where are the fragments of its arrays?
+"""Writer of the aggregation variables of CF-1.13 (CF section 2.8).
 
-CF has no words for parts of fragments, nor for reversed or transposed ones, nor for missing ones beside others: `CF113.reason`
-says so.
+CF cannot express parts of fragments, reversed or transposed fragments, or missing fragments beside others; `CF113.reason`
+returns the reason.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from aggarray.formats.flattened import is_flat
 from aggarray.index.container import Container
 from aggarray.partition.matrix import Matrix, Template, used_rows
 
-#: What netCDF fills floating variables with.
+#: Default fill value of floating variables in netCDF.
 _NETCDF_FILL = 9.969209968386869e36
 
 
 def inexpressible(array: MasterArray) -> str | None:
-    """Return why CF-1.13 has no words for an array, None where it has."""
+    """Return why CF-1.13 cannot express an array, None if it can."""
     matrix = array._matrix
     missing, references = matrix.refs < 0, matrix.references
     if missing.all():
@@ -30,30 +30,34 @@ def inexpressible(array: MasterArray) -> str | None:
     if (references.uri[matrix.refs] < 0).any():
         return "some of its partitions are in memory, others are files"
     if matrix.parts.starts or matrix.parts.steps:
-        return "it shows parts of sub-arrays"
+        return "it uses parts of sub-arrays"
     if any(map(is_flat, references.variables)):
-        return "its rows lie side by side in arrays of two dimensions"
+        return "its rows are stored in arrays of two dimensions"
     if any(matrix.flips(axis).any() for axis in range(array.ndim)):
-        return "it turns sub-arrays round"
+        return "it reverses sub-arrays"
     used = used_rows(references.template[matrix.refs], len(references.templates))
     return next((text for n in used.tolist() if (text := _deviation(matrix, n)) is not None), None)
 
 
 def _deviation(matrix: Matrix, number: int) -> str | None:
-    """Return in what the sub-arrays of one template deviate from what CF calls canonical, beyond what readers convert."""
+    """Return how the sub-arrays of a template deviate from canonical form.
+
+    None if they do not.
+    Conversions that readers make themselves do not count.
+    """
     template: Template = matrix.references.templates[number]
-    # What decodes a declared sub-array is the aggregation variable's own missing value.
+    # A single decoding of a declared sub-array is that of the missing value of its aggregation variable.
     decoding = template.steps[0].encoding if template.declared and len(template.steps) == 1 else None
     plain = decoding is not None and not decoding.packed and len(decoding.missing) == 1 and not decoding.missing_nan
     if decoding is not None and (decoding.valid, decoding.valid_unpacked) != ((None, None), (None, None)):
         plain = False
     if template.steps and not plain:
-        return "its values go through conversions one after the other"
+        return "its values need several conversions"
     extra = [d for d in template.dimensions if d not in matrix.dimensions]
     if extra:
-        return f"its sub-arrays have a dimension {extra[0]!r} that it lacks"
+        return f"its sub-arrays have an additional dimension {extra[0]!r}"
     if [d for d in matrix.dimensions if d in template.dimensions] != list(template.dimensions):
-        return "its sub-arrays have their dimensions in another order"
+        return "the dimensions of its sub-arrays have another order"
     cells = np.flatnonzero(matrix.references.template[matrix.refs] == number)
     index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
     sizes = dict(zip(template.dimensions, template.shape, strict=True))
@@ -64,9 +68,12 @@ def _deviation(matrix: Matrix, number: int) -> str | None:
 
 
 def _own_missing(matrix: Matrix) -> Any:
-    """Return the missing value that an aggregation variable had in the index that it came from, None without one."""
-    found = (t.steps[0].encoding for t in matrix.references.templates if t.declared and t.steps)
-    return next((e.missing[0] for e in found if e is not None and e.missing), None)
+    """Return the missing value of an aggregation variable, None without one.
+
+    It is that of the index from which the array was read.
+    """
+    encodings = (t.steps[0].encoding for t in matrix.references.templates if t.declared and t.steps)
+    return next((e.missing[0] for e in encodings if e is not None and e.missing), None)
 
 
 class CF113(Container):
@@ -75,35 +82,38 @@ class CF113(Container):
     conventions = "CF-1.13"
 
     def reason(self, array: MasterArray) -> str | None:
-        """Return why CF-1.13 has no words for an array, None where it has."""
+        """Return why CF-1.13 cannot express an array, None if it can."""
         return inexpressible(array)
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
-        """Write an aggregation variable: scalar, its fragments elsewhere."""
+        """Write a scalar aggregation variable, and those of its terms."""
         absent = bool((array._matrix.refs < 0).all())
         fill = array.dtype.type(_NETCDF_FILL) if array.dtype.kind == "f" else array.fill_value
-        own = _own_missing(array._matrix)
-        fill = fill if own is None or absent else own
+        own_fill = _own_missing(array._matrix)
+        fill = fill if own_fill is None or absent else own_fill
         missing = array.dtype.kind in "iu" and any(t.encoding.may_miss for t in array._matrix.references.templates)
-        declared = absent or own is not None or missing
-        made = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
-        made.aggregated_dimensions = " ".join(dimensions)
+        declared = absent or own_fill is not None or missing
+        variable = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
+        variable.aggregated_dimensions = " ".join(dimensions)
         terms = self._unique(array, name, fill) if absent else self._located(array, name)
-        made.aggregated_data = " ".join(f"{t}: {v}" for t, v in {"map": self._map(array._matrix, name), **terms}.items())
-        return made
+        variable.aggregated_data = " ".join(f"{t}: {v}" for t, v in {"map": self._map(array._matrix, name), **terms}.items())
+        return variable
 
     def _cells(self, matrix: Matrix) -> list[str]:
         return self._sizes("fragments", matrix.cells)
 
-    def _sizes(self, wanted: str, sizes: tuple[int, ...]) -> list[str]:
-        """Return dimensions that serve aggregations, one for each size: of one variable each has its own (CF section 2.4)."""
-        found: list[str] = []
+    def _sizes(self, prefix: str, sizes: tuple[int, ...]) -> list[str]:
+        """Return dimensions of these sizes, which other aggregations share.
+
+        The dimensions of one variable are distinct (CF section 2.4).
+        """
+        names: list[str] = []
         for number, size in enumerate(sizes):
-            name, new = self.names.of((wanted, size, sizes[:number].count(size)), f"{wanted}_{size}")
+            name, new = self.names.of((prefix, size, sizes[:number].count(size)), f"{prefix}_{size}")
             if new:
                 self.dataset.createDimension(name, size)
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
     def _unique(self, array: MasterArray, name: str, fill: Any) -> dict[str, str]:
         cells = array._matrix.cells
@@ -115,13 +125,13 @@ class CF113(Container):
         references, rows = matrix.references, matrix.refs
         uris = self.references(references)
         paths = np.array([f"/{v}" if "/" in v else v for v in references.variables], object)
-        where = self._cells(matrix)
-        found = {"uris": self._table(f"{name}_uris", where, uris[references.uri[rows]].reshape(matrix.cells))}
+        dimensions = self._cells(matrix)
+        terms = {"uris": self._table(f"{name}_uris", dimensions, uris[references.uri[rows]].reshape(matrix.cells))}
         used = used_rows(references.variable[rows], len(references.variables))
-        one = len(used) == 1
-        identifiers = paths[used[0]] if one else paths[references.variable[rows]].reshape(matrix.cells)
+        single = len(used) == 1
+        identifiers = paths[used[0]] if single else paths[references.variable[rows]].reshape(matrix.cells)
         identifiers = np.array(identifiers, object)
-        return {**found, "identifiers": self._table(f"{name}_identifiers", [] if one else where, identifiers)}
+        return {**terms, "identifiers": self._table(f"{name}_identifiers", [] if single else dimensions, identifiers)}
 
     def _map(self, matrix: Matrix, name: str) -> str:
         sizes = [np.diff(e) for e in matrix.edges]
@@ -129,14 +139,14 @@ class CF113(Container):
             return self._table(f"{name}_map", [], np.array(1, np.int32))
         dtype = np.dtype(np.int32 if max(int(e[-1]) for e in matrix.edges) < 2**31 else np.int64)
         rows = np.full((len(sizes), max(map(len, sizes))), -1, dtype)
-        for row, own in zip(rows, sizes, strict=True):
-            row[: len(own)] = own
+        for row, lengths in zip(rows, sizes, strict=True):
+            row[: len(lengths)] = lengths
         return self._table(f"{name}_map", self._sizes("map", rows.shape), rows, dtype.type(-1))
 
-    def _table(self, wanted: str, dimensions: Sequence[str], values: np.ndarray, fill: Any = None) -> str:
-        """Write a variable that serves aggregations; arrays of the same files share it."""
+    def _table(self, preferred: str, dimensions: Sequence[str], values: np.ndarray, fill: Any = None) -> str:
+        """Write a variable that a term names; arrays of the same files share it."""
         content = "\n".join(values.ravel().tolist()).encode() if values.dtype == object else values.tobytes()
-        name, new = self.names.of(("table", tuple(dimensions), values.dtype.str, sha256(content).digest()), wanted)
+        name, new = self.names.of(("table", tuple(dimensions), values.dtype.str, sha256(content).digest()), preferred)
         if new:
             self.variable(name, values.dtype, dimensions, fill)[...] = values if values.ndim else values.item()
         return name

@@ -1,8 +1,7 @@
-"""How are the aggregation variables of CFA-0.4 read, whose parameters are JSON in an attribute (and NCA, before it)?
+"""Reader of the aggregation variables of CFA-0.4, and of NCA before it.
 
-Every partition says where it lies in the master (``location``, its stop inclusive) and what it shows of which sub-array.
-Geometry comes from the locations; whether stops are inclusive is told by the sizes, as some writers left them half-open.
-`cfa04_write` writes such variables.
+Their parameters are JSON in an attribute. Each partition states its ``location`` in the master (with inclusive stops) and its
+part of a sub-array. The geometry follows from the locations. Some writers use half-open stops; sizes tell the two apart.
 """
 
 import json
@@ -17,7 +16,7 @@ from aggarray.cf.units import normal_calendar
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.formats.templates import text_attribute
-from aggarray.index.conventions.cfa04_parts import PartError, parsed_part
+from aggarray.index.conventions.cfa04_parts import PartError, parse_part
 from aggarray.index.conventions.foreign import (
     ForeignArrays,
     ForeignFile,
@@ -37,8 +36,9 @@ _ARRAYS = ("cfa_array", "nca_array")
 _MARKS = (*_ARRAYS, "aggregated_data")
 _OWN = ("cfa_", "nca_")
 _ROLES, _PRIVATE = ("cfa_variable", "nca_variable"), ("cfa_private", "nca_private")
-#: No number in an index is larger than this.
-_MOST = 2**62
+_CORRECT, _OBJECT, _LIST, _TEXT = "correct the index", "write a JSON object", "write a JSON list", "write text"
+#: Largest integer in an index.
+_MAX_NUMBER = 2**62
 
 
 class _CFA04:
@@ -47,20 +47,23 @@ class _CFA04:
     name = "CFA-0.4"
 
     def recognises(self, structure: Structure) -> bool:
-        """Tell whether a file has variables whose partitions are JSON."""
+        """Return whether a file has variables whose partitions are JSON."""
         return any(map(_is_aggregation, structure.variables))
 
-    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
-        """Read a file; IndexFileError names the variable and the value at fault. No value is read."""
-        source = ForeignFile(structure, values, moves)
-        made, matrices = {}, {}
+    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
+        """Return the arrays of a file without reading a value.
+
+        Raises IndexFileError with the variable and the invalid value.
+        """
+        source = ForeignFile(structure, values, path_map)
+        variables, matrices = {}, {}
         for variable in filter(_is_aggregation, structure.variables):
-            matrix = _Array(source, variable).matrix()
+            matrix = _VariableReader(source, variable).matrix()
             plain = ordinary(variable, matrix.dimensions, matrix.shape, _OWN)
             attrs = {k: v for k, v in plain.attrs.items() if not (k == "cf_role" and text_attribute(v) in _ROLES)}
-            made[variable.name], matrices[variable.name] = replace(plain, attrs=attrs), matrix
+            variables[variable.name], matrices[variable.name] = replace(plain, attrs=attrs), matrix
         private = {v.name for v in structure.variables if text_attribute(v.attrs.get("cf_role")) in _PRIVATE}
-        return ForeignArrays(source.rewritten(made, private), matrices)
+        return ForeignArrays(source.rewritten(variables, private), matrices)
 
 
 def _is_aggregation(variable: Variable) -> bool:
@@ -69,8 +72,10 @@ def _is_aggregation(variable: Variable) -> bool:
 
 @dataclass(slots=True)
 class _Columns:
-    """The partitions read so far; ``extents``: sizes that the sub-arrays have along the master's dimensions, -1 unknown;
-    ``layouts``: their own dimensions and shape, if that is given.
+    """Columns of the partitions read so far.
+
+    ``extents``: sizes of the sub-arrays along the master's dimensions, -1 if unknown; ``layouts``: their dimensions, and
+    their shape if the index has it.
     """
 
     boxes: list[list[list[int]]] = field(default_factory=list)
@@ -79,12 +84,12 @@ class _Columns:
     layouts: list[tuple[tuple[str, ...], list[int] | None]] = field(default_factory=list)
 
 
-class _Array:
-    """One aggregation variable that is being read."""
+class _VariableReader:
+    """Reader of one aggregation variable."""
 
     def __init__(self, source: ForeignFile, variable: Variable) -> None:
         self.source, self.variable = source, variable
-        self.json = self._loaded()
+        self.json = self._load()
         attribute = next((a for a in ("cfa_dimensions", "nca_dimensions") if a in variable.attrs), None)
         self.written, self.dimensions = source.dimensions(variable, attribute) if attribute else ([], ())
         self.names = {**dict(zip(self.written, self.dimensions, strict=True)), **{d: d for d in self.dimensions}}
@@ -93,37 +98,38 @@ class _Array:
         self._templates: dict[Any, Template] = {}
         self._files: dict[str, str] = {}
 
-    def fault(self, text: str, number: int | None = None) -> Exception:
-        """Return the error for something wrong with this variable, or with one of its partitions."""
-        return self.source.fault(self.variable, text if number is None else f"partition {number}: {text}")
+    def fault(self, what: str, number: int | None = None, hint: str | None = None) -> Exception:
+        """Return an error for this variable, or for one of its partitions."""
+        return self.source.fault(self.variable, what if number is None else f"partition {number}: {what}", hint)
 
-    def _loaded(self) -> dict[str, Any]:
+    def _load(self) -> dict[str, Any]:
         name = next((a for a in _ARRAYS if a in self.variable.attrs), "cfa_array")
         text = self.variable.attrs.get(name)
         try:
-            found = json.loads(text) if isinstance(text, str) else None
+            content = json.loads(text) if isinstance(text, str) else None
         except RecursionError:
-            raise self.fault(f"{name} {shown(text)}: nested too deep; correct the index") from None
+            raise self.fault(f"{name} {shown(text)} is nested too deeply", hint=_CORRECT) from None
         except ValueError as error:
-            raise self.fault(f"{name} {shown(text)} is no JSON: {error}; correct the index") from error
-        if not isinstance(found, dict) or not isinstance(found.get("Partitions"), list):
-            raise self.fault(f"{name} {shown(text)}: write a JSON object with a list of Partitions")
-        return found
+            raise self.fault(f"{name} {shown(text)} is not JSON: {error}", hint=_CORRECT) from error
+        if not isinstance(content, dict) or not isinstance(content.get("Partitions"), list):
+            hint = "write a JSON object with a list of Partitions"
+            raise self.fault(f"{name} {shown(text)} has no list of Partitions", hint=hint)
+        return content
 
     def _object(self, holder: dict[str, Any], *keys: str) -> dict[str, Any]:
         key = next((k for k in keys if holder.get(k) is not None), None)
-        found = holder[key] if key else {}
-        if not isinstance(found, dict):
-            raise self.fault(f"{key} {shown(found)}: write a JSON object")
-        return found
+        value = holder[key] if key else {}
+        if not isinstance(value, dict):
+            raise self.fault(f"{key} {shown(value)} is not a JSON object", hint=_OBJECT)
+        return value
 
     def matrix(self) -> Matrix:
-        """Return the matrix of all partitions; places that none covers are missing."""
+        """Return the matrix of all partitions; uncovered regions are missing."""
         columns = _Columns()
         self._check_shape()
         for number, partition in enumerate(self.json["Partitions"]):
             if not isinstance(partition, dict):
-                raise self.fault(f"{shown(partition)}: write a JSON object", number)
+                raise self.fault(f"{shown(partition)} is not a JSON object", number, _OBJECT)
             self._add(columns, partition, number)
         rank, count = len(self.dimensions), len(columns.boxes)
         boxes = np.array(columns.boxes, np.int64).reshape(count, rank, 2)
@@ -141,145 +147,164 @@ class _Array:
     def _references(self, columns: _Columns, boxes: np.ndarray) -> References:
         builder = ReferenceBuilder()
         lengths = (boxes[:, :, 1] - boxes[:, :, 0]).tolist()
-        for number, (own, shape) in enumerate(columns.layouts):
+        for number, (dimensions, shape) in enumerate(columns.layouts):
             partition = self.json["Partitions"][number]
             if shape is None:
-                # Without a shape the sub-array is what its location says.
+                # Without a shape the sub-array has the shape of its location.
                 sizes = dict(zip(self.dimensions, lengths[number], strict=True))
-                shape = [sizes.get(d, 1) for d in own]
-            template = self._template((tuple(shape), own), partition, number)
-            builder.add(template, *self._place(self._object(partition, "subarray", "data"), number))
+                shape = [sizes.get(d, 1) for d in dimensions]
+            template = self._template((tuple(shape), dimensions), partition, number)
+            builder.add(template, *self._source_of(self._object(partition, "subarray", "data"), number))
         return builder.build()
 
     def _check_shape(self) -> None:
-        """Check pmdimensions and pmshape, and every index against them."""
+        """Validate pmdimensions and pmshape, and every index against them."""
         names = self._list(self.json, "pmdimensions") or []
         unknown = [n for n in names if not isinstance(n, str) or n not in self.names]
         if unknown or len(set(names)) < len(names):
-            raise self.fault(f"pmdimensions {shown(names)}: name dimensions of {self.dimensions}, each once")
+            hint = f"name dimensions of {self.dimensions}, each once"
+            raise self.fault(f"pmdimensions {shown(names)} are not dimensions of the array", hint=hint)
         shape = self._integers(self.json, "pmshape")
         if shape is None:
             return
         if len(shape) != len(names) or min(shape, default=1) < 1:
-            raise self.fault(f"pmshape {shown(shape)}: give a number from 1 on for each of pmdimensions {shown(names)}")
+            hint = f"give a positive integer for each of pmdimensions {shown(names)}"
+            raise self.fault(f"pmshape {shown(shape)} does not match pmdimensions", hint=hint)
         if prod(shape) > MAX_CELLS:
-            raise self.fault(f"pmshape {shown(shape)}: more than {MAX_CELLS} partitions")
+            raise self.fault(f"pmshape {shown(shape)} has more than {MAX_CELLS} partitions")
         for number, partition in enumerate(self.json["Partitions"]):
             index = self._integers(partition, "index", number=number) if isinstance(partition, dict) else None
             if index and (len(index) != len(shape) or not all(0 <= i < n for i, n in zip(index, shape, strict=True))):
-                raise self.fault(f"index {shown(index)} is beyond pmshape {shown(shape)}", number)
+                raise self.fault(f"index {shown(index)} is out of range for pmshape {shown(shape)}", number)
 
     def _list(self, holder: dict[str, Any], *keys: str, number: int | None = None) -> list[Any] | None:
         key = next((k for k in keys if holder.get(k) is not None), None)
         if key is None:
             return None
         if not isinstance(holder[key], list):
-            raise self.fault(f"{key} {shown(holder[key])}: write a JSON list", number)
-        found: list[Any] = holder[key]
-        return found
+            raise self.fault(f"{key} {shown(holder[key])} is not a JSON list", number, _LIST)
+        items: list[Any] = holder[key]
+        return items
 
     def _integers(self, holder: dict[str, Any], *keys: str, number: int | None = None) -> list[int] | None:
-        found = self._list(holder, *keys, number=number)
-        if found is not None and not all(isinstance(n, int) and not isinstance(n, bool) and -1 <= n <= _MOST for n in found):
-            raise self.fault(f"{keys[0]} {shown(found)}: write whole numbers from 0 on", number)
-        return found
+        items = self._list(holder, *keys, number=number)
+        if items is not None and not all(
+            isinstance(n, int) and not isinstance(n, bool) and -1 <= n <= _MAX_NUMBER for n in items
+        ):
+            raise self.fault(f"{keys[0]} {shown(items)} are not integers in range", number, "write integers from 0 on")
+        return items
 
     def _add(self, columns: _Columns, partition: dict[str, Any], number: int) -> None:
         sub = self._object(partition, "subarray", "data")
-        named = self._list(partition, "pdimensions", number=number)
-        own = tuple(self.dimensions) if named is None else tuple(self.names.get(str(n), str(n)) for n in named)
+        pdimensions = self._list(partition, "pdimensions", number=number)
+        dimensions = (
+            tuple(self.dimensions) if pdimensions is None else tuple(self.names.get(str(n), str(n)) for n in pdimensions)
+        )
         shape = self._integers(sub, "shape", "pshape", number=number)
-        if len(set(own)) < len(own):
-            raise self.fault(f"pdimensions {shown(named)}: name each dimension once", number)
-        if shape is not None and (len(shape) != len(own) or min(shape, default=0) < 0):
-            raise self.fault(f"a sub-array of shape {shown(shape)} has the dimensions {own}: give pdimensions", number)
-        part = self._part(partition.get("part"), own, shape, number)
-        extents = {d: _length(p) for d, p in part.items()} or dict(zip(own, shape or (), strict=False))
-        wrong = [d for d in own if d not in self.dimensions and extents.get(d, 1) != 1]
+        if len(set(dimensions)) < len(dimensions):
+            raise self.fault(f"pdimensions {shown(pdimensions)} repeat a dimension", number, "name each dimension once")
+        if shape is not None and (len(shape) != len(dimensions) or min(shape, default=0) < 0):
+            what = f"sub-array of shape {shown(shape)} does not match the dimensions {dimensions}"
+            raise self.fault(what, number, "give pdimensions")
+        part = self._part(partition.get("part"), dimensions, shape, number)
+        extents = {d: _length(p) for d, p in part.items()} or dict(zip(dimensions, shape or (), strict=False))
+        wrong = [d for d in dimensions if d not in self.dimensions and extents.get(d, 1) != 1]
         if wrong:
-            raise self.fault(f"pdimensions {shown(wrong)} are not the array's: only ones of size 1 may be added", number)
-        expected = [-1 if shape is None and d in own else extents.get(d, 1) for d in self.dimensions]
+            what = f"pdimensions {shown(wrong)} are not dimensions of the array"
+            raise self.fault(what, number, "only dimensions of size 1 may be added")
+        expected = [-1 if shape is None and d in dimensions else extents.get(d, 1) for d in self.dimensions]
         box = self._location(partition, expected, number)
         columns.boxes.append(box)
         columns.extents.append(expected)
         columns.parts.append(part)
-        columns.layouts.append((own, shape))
+        columns.layouts.append((dimensions, shape))
 
-    def _part(self, written: Any, own: tuple[str, ...], shape: Any, number: int) -> dict[str, slice | np.ndarray]:
-        """Return the part of a sub-array that a partition shows per dimension, none where it shows all."""
+    def _part(self, written: Any, dimensions: tuple[str, ...], shape: Any, number: int) -> dict[str, slice | np.ndarray]:
+        """Return the part of a sub-array by dimension, empty for all of it."""
         try:
-            found = parsed_part(written)
-            if found and (shape is None or len(found) != len(own)):
-                raise PartError(f"give one for each of {own}, and the sub-array's shape")
-            for indices, size in zip(found, shape or (), strict=False):
+            part = parse_part(written)
+            if part and (shape is None or len(part) != len(dimensions)):
+                raise PartError(
+                    "does not match the sub-array", f"give one item for each of {dimensions}, and the sub-array's shape"
+                )
+            for indices, size in zip(part, shape or (), strict=False):
                 if _length(indices) and (indices.stop if isinstance(indices, slice) else int(indices[-1]) + 1) > size:
-                    raise PartError(f"it reaches beyond the sub-array's shape {shown(shape)}")
+                    raise PartError(f"is out of range for the sub-array's shape {shown(shape)}")
         except PartError as error:
-            raise self.fault(f"part {shown(written)}: {error}", number) from error
-        return dict(zip(own, found, strict=False))
+            raise self.fault(f"part {shown(written)} {error}", number, error.hint) from error
+        return dict(zip(dimensions, part, strict=False))
 
     def _location(self, partition: dict[str, Any], expected: list[int], number: int) -> list[list[int]]:
-        found = self._list(partition, "location", number=number)
-        if found is None:
+        location = self._list(partition, "location", number=number)
+        if location is None:
             if len(self.json["Partitions"]) > 1:
-                raise self.fault("no location: only the single partition of an array may leave it out", number)
-            known = (self.source.dimension(name, self.variable) for name in self.written)
-            sizes = [n if n is not None else max(e, 0) for n, e in zip(known, expected, strict=True)]
+                hint = "only the single partition of an array may omit it"
+                raise self.fault("no location", number, hint)
+            stored = (self.source.dimension(name, self.variable) for name in self.written)
+            sizes = [n if n is not None else max(e, 0) for n, e in zip(stored, expected, strict=True)]
             return [[0, n - 1] for n in sizes]
-        pairs = [self._integers({"location": pair}, "location", number=number) for pair in found]
+        pairs = [self._integers({"location": pair}, "location", number=number) for pair in location]
         if len(pairs) != len(self.dimensions) or not all(p and len(p) == 2 and 0 <= p[0] <= p[1] + 1 for p in pairs):
-            raise self.fault(f"location {shown(found)}: give [start, stop] for each of {self.dimensions}", number)
+            what = f"location {shown(location)} does not match the dimensions"
+            raise self.fault(what, number, f"give [start, stop] for each of {self.dimensions}")
         return [p for p in pairs if p is not None]
 
     def _half_open(self, boxes: np.ndarray, extents: np.ndarray, sizes: Sequence[int | None]) -> np.ndarray:
-        """Return the boxes with stops beyond their last positions, whichever way they are written."""
-        spans, known = boxes[:, :, 1] - boxes[:, :, 0], extents >= 0
+        """Return the boxes with exclusive stops, from inclusive or exclusive ones."""
+        spans, has_size = boxes[:, :, 1] - boxes[:, :, 0], extents >= 0
         inclusive: np.ndarray = np.add(boxes, (0, 1))
-        if not known.any():
+        if not has_size.any():
             beyond = any(n is not None and (boxes[:, d, 1] >= n).any() for d, n in enumerate(sizes))
             return boxes if beyond else inclusive
-        wrong = known & (spans + 1 != extents)
-        if not wrong.any():
+        mismatched = has_size & (spans + 1 != extents)
+        if not mismatched.any():
             return inclusive
-        if (spans[known] == extents[known]).all():
+        if (spans[has_size] == extents[has_size]).all():
             return boxes
-        number, d = (int(i) for i in np.argwhere(wrong)[0])
-        found, size = boxes[number, d].tolist(), int(extents[number, d])
-        raise self.fault(f"location {found} along {self.dimensions[d]!r} is not as long as its sub-array, {size}", number)
+        number, d = (int(i) for i in np.argwhere(mismatched)[0])
+        box, size = boxes[number, d].tolist(), int(extents[number, d])
+        what = f"length of location {box} along {self.dimensions[d]!r} differs from that of its sub-array, {size}"
+        raise self.fault(what, number)
 
     def _size(self, d: int, size: int | None, boxes: np.ndarray) -> int:
-        """Return the size of a dimension, as far as the partitions reach where the file has none."""
-        reach = int(boxes[:, d, 1].max(initial=0))
-        if size is not None and reach > size:
+        """Return the size of a dimension.
+
+        It is the end of the last partition if the file has none.
+        """
+        end = int(boxes[:, d, 1].max(initial=0))
+        if size is not None and end > size:
             number = int(boxes[:, d, 1].argmax())
-            raise self.fault(f"it reaches {reach} along {self.dimensions[d]!r}, beyond the size {size}", number)
-        return reach if size is None else size
+            raise self.fault(f"end {end} along {self.dimensions[d]!r} is out of range for size {size}", number)
+        return end if size is None else size
 
     def _template(self, layout: tuple[tuple[int, ...], tuple[str, ...]], partition: dict[str, Any], number: int) -> Template:
-        """Return what is said of a sub-array, the same object for those alike."""
-        shape, own = layout
+        """Return the template of a sub-array, one object for equal ones."""
+        shape, dimensions = layout
         units, calendar = (
             next((partition[k] for k in keys if isinstance(partition.get(k), str) and partition[k].strip()), None)
             for keys in (("punits", "units"), ("pcalendar", "calendar"))
         )
         against = self._list(partition, "reverse", "flip", number=number) or []
-        turned = {self.names.get(str(n), str(n)) for n in against}
-        turned |= {d for d, f in self._object(partition, "pdirections").items() if bool(f) != bool(self.forward.get(d, True))}
-        if not turned <= set(own):
-            raise self.fault(f"reverse {shown(sorted(turned))}: name dimensions of the sub-array, which has {own}", number)
-        key = (shape, own, frozenset(turned), units, calendar)
+        reversed_ = {self.names.get(str(n), str(n)) for n in against}
+        reversed_ |= {
+            d for d, f in self._object(partition, "pdirections").items() if bool(f) != bool(self.forward.get(d, True))
+        }
+        if not reversed_ <= set(dimensions):
+            what = f"reverse {shown(sorted(reversed_))} names other dimensions than the sub-array's"
+            raise self.fault(what, number, f"name dimensions of {dimensions}")
+        key = (shape, dimensions, frozenset(reversed_), units, calendar)
         if key not in self._templates:
             calendar = normal_calendar(units, calendar or units_of(self.variable)[1])
-            directions = tuple(d not in turned for d in own)
-            said = unresolved_template(shape, own, self.decoding, self.steps)
-            self._templates[key] = replace(said, directions=directions, units=units, calendar=calendar)
+            forward = tuple(d not in reversed_ for d in dimensions)
+            unresolved = unresolved_template(shape, dimensions, self.decoding, self.steps)
+            self._templates[key] = replace(unresolved, directions=forward, units=units, calendar=calendar)
         return self._templates[key]
 
-    def _place(self, sub: dict[str, Any], number: int) -> tuple[str, str]:
+    def _source_of(self, sub: dict[str, Any], number: int) -> tuple[str, str]:
         """Return file and variable of a sub-array."""
         written, name, code = sub.get("file") or "", sub.get("ncvar") or "", sub.get("varid")
         if not isinstance(written, str) or not isinstance(name, str):
-            raise self.fault(f"file {shown(written)} and ncvar {shown(name)}: write text", number)
+            raise self.fault(f"file {shown(written)} or ncvar {shown(name)} is not text", number, _TEXT)
         if written not in self._files:
             self._files[written] = self._resolved(written)
         path = self._files[written]
@@ -297,10 +322,10 @@ class _Array:
             return self.source.structure.uri
         base = self.json.get("base")
         if base is not None and not isinstance(base, str):
-            raise self.fault(f"base {shown(base)}: write text")
+            raise self.fault(f"base {shown(base)} is not text", hint=_TEXT)
         if base and not written.startswith("/") and not is_url(written):
             written = f"{base.rstrip('/')}/{written}"
-        # These are names, not references: what looks like an escape is part of the name.
+        # These are names, not references: a percent sign is part of the name.
         return self.source.resolve(self.variable, written if is_url(written) else written.replace("%", "%25"))
 
 

@@ -1,7 +1,7 @@
-"""How does CFA-0.4 write which part of a sub-array a partition shows?
+"""Parts of sub-arrays as CFA-0.4 writes them.
 
-As text: a list of one item per dimension, ``[start, stop, step]`` with an inclusive stop, or ``(i, j, k)``, the positions
-one by one. ``[]`` is all of it.
+A part is text: a list of one item per dimension, ``[start, stop, step]`` with an inclusive stop, or ``(i, j, k)`` for single
+positions. ``[]`` is all of the sub-array.
 """
 
 import re
@@ -10,21 +10,33 @@ from typing import Any
 
 import numpy as np
 
-# Blanks are taken out before: a pattern that allows for them anywhere takes forever over many.
+# Blanks are removed before: a pattern that allows them anywhere takes exponential time.
 _NUMBERS = r"-?\d{1,18}(?:,-?\d{1,18})*,?"
 _ITEM = re.compile(rf"\[({_NUMBERS})\]|\(({_NUMBERS})\)")
 
 
+_SYNTAX = "write text such as '[[0, 9, 1], (2, 5)]'"
+
+
 class PartError(ValueError):
-    """A part that cannot be understood; the caller says which."""
+    """An invalid part.
+
+    The message does not include the part itself; ``hint``: what to do.
+    """
+
+    def __init__(self, what: str, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.hint = hint
 
 
-def parsed_part(written: Any) -> list[slice | np.ndarray]:
-    """Return the part per dimension, as slices with a stop of their own or increasing positions; [] for all of it.
+def parse_part(written: Any) -> list[slice | np.ndarray]:
+    """Return the part by dimension: slices, or increasing positions.
 
-    >>> parsed_part("[[2, 6, 2], (0, 3)]")
+    [] is all of the sub-array.
+
+    >>> parse_part("[[2, 6, 2], (0, 3)]")
     [slice(2, 7, 2), array([0, 3])]
-    >>> parsed_part("[0, 4, 1]"), parsed_part("[]")
+    >>> parse_part("[0, 4, 1]"), parse_part("[]")
     ([slice(0, 5, 1)], [])
     """
     if written is None or (isinstance(written, str | list) and not written):
@@ -32,16 +44,16 @@ def parsed_part(written: Any) -> list[slice | np.ndarray]:
     if isinstance(written, list):
         written = str(written)
     if not isinstance(written, str):
-        raise PartError("write text such as '[[0, 9, 1], (2, 5)]'")
+        raise PartError("is not a part", _SYNTAX)
     text = "".join(written.split())
     if text in ("[]", "()"):
         return []
     if not _ITEM.fullmatch(text):
         if text[:1] + text[-1:] not in ("[]", "()"):
-            raise PartError("write text such as '[[0, 9, 1], (2, 5)]'")
+            raise PartError("is not a part", _SYNTAX)
         text = text[1:-1]
     if _ITEM.sub("", text).strip(","):
-        raise PartError("write text such as '[[0, 9, 1], (2, 5)]'")
+        raise PartError("is not a part", _SYNTAX)
     return [_indices(match) for match in _ITEM.finditer(text)]
 
 
@@ -50,12 +62,13 @@ def _indices(match: "re.Match[str]") -> slice | np.ndarray:
     if match[1]:
         start, stop, step = [*numbers, 1][:3] if len(numbers) in (2, 3) else (-1, -1, 0)
         if start < 0 or stop < start - 1 or step < 1:
-            raise PartError(f"[{match[1]}]: give [start, stop, step], the stop inclusive, the step at least 1")
+            hint = "give [start, stop, step], the stop inclusive, the step at least 1"
+            raise PartError(f"has the invalid item [{match[1]}]", hint)
         last = start + (stop - start) // step * step
         return slice(start, last + 1 if stop >= start else start, step)
     picked = np.array(numbers, np.int64)
     if (picked < 0).any() or (np.diff(picked) <= 0).any():
-        raise PartError(f"({match[2]}): give positions from 0 on, each larger than the one before")
+        raise PartError(f"has the invalid item ({match[2]})", "give increasing positions from 0 on")
     return picked
 
 

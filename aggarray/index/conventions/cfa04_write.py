@@ -1,8 +1,7 @@
-"""How are master arrays written in CFA-0.4? As plain data: name, dtype and attributes of a scalar variable per array.
+"""Writer of the aggregation variables of CFA-0.4.
 
-The variables themselves, and the coordinates, are written by whoever writes the file. CFA-0.4 cannot say that values lie in
-memory, nor that they are converted on the way (`to_units`, `astype`, an aggregation variable that is packed itself): for
-such arrays the reason is returned instead. Missing partitions are left out, and read as holes again.
+CFA-0.4 cannot express values in memory, or values that are converted (`to_units`, `astype`, a packed aggregation variable); the
+reason is returned. Missing partitions are omitted and read as holes.
 """
 
 import json
@@ -15,7 +14,7 @@ import numpy as np
 
 from aggarray.arrays import MasterArray
 from aggarray.cf.encoding import default_fill
-from aggarray.index.container import Container, Located
+from aggarray.index.container import Container, ReferencesOf
 from aggarray.index.conventions.cfa04_parts import part_text
 from aggarray.index.uris import is_url
 from aggarray.partition.matrix import Matrix, Template
@@ -24,8 +23,8 @@ from aggarray.partition.tiling import rename
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
-    """A scalar variable to be written: its dtype is the array's, its value does not matter."""
+class ScalarVariable:
+    """A scalar variable of the dtype of its array; its value is not used."""
 
     name: str
     dtype: np.dtype[Any]
@@ -34,11 +33,11 @@ class Written:
 
 def variables_for(
     arrays: Sequence[MasterArray], path: str, relative: bool = True
-) -> tuple[list[Written], list[tuple[str, str]]]:
-    """Return the variables of an index at ``path``, and (name, reason) for each array that CFA-0.4 cannot say.
+) -> tuple[list[ScalarVariable], list[tuple[str, str]]]:
+    """Return the variables of an index at ``path``, and the arrays left out.
 
-    ``relative``: file names are relative to the index's folder. The file needs ``CFA-0.4`` among its Conventions, and the
-    dimensions that ``cfa_dimensions`` of each variable names.
+    Other arrays are those that CFA-0.4 cannot express. ``relative``: file names are relative to the folder of the index. The
+    file needs ``CFA-0.4`` among its Conventions, and the dimensions that ``cfa_dimensions`` of each variable lists.
     """
     folder = os.path.dirname(os.path.abspath(path)) if relative else None
     written, refused = [], []
@@ -54,15 +53,15 @@ def variables_for(
 def _reason(array: MasterArray) -> str | None:
     references = array._matrix.compact().references
     if (references.uri < 0).any():
-        return "some of its values lie in memory, which CFA-0.4 cannot say: save it as CF-1.13"
+        return "some of its values are in memory, which CFA-0.4 cannot express: save it as CF-1.13"
     if any(t.steps for t in references.templates):
-        return "its values are converted on the way, which CFA-0.4 cannot say: save it as CF-1.13, or before converting it"
+        return "its values are converted, which CFA-0.4 cannot express: save it as CF-1.13, or before converting it"
     if not array.name:
-        return "it has no name: a variable needs one"
+        return "it has no name, which a variable needs"
     return None
 
 
-def _variable(array: MasterArray, folder: str | None) -> Written:
+def _variable(array: MasterArray, folder: str | None) -> ScalarVariable:
     partitions = array.partitions
     text = {
         "pmdimensions": list(partitions.dimensions),
@@ -74,14 +73,14 @@ def _variable(array: MasterArray, folder: str | None) -> Written:
     attrs |= {k: v for k, v in (("units", array.units), ("calendar", array.calendar)) if v is not None}
     if array.dtype.kind in "iu" and array.fill_value != default_fill(array.dtype):
         attrs["_FillValue"] = array.dtype.type(array.fill_value)
-    own = {"cf_role": "cfa_variable", "cfa_dimensions": " ".join(array.dimensions), "cfa_array": json.dumps(text)}
-    return Written(str(array.name), array.dtype, {**attrs, **own})
+    aggregation = {"cf_role": "cfa_variable", "cfa_dimensions": " ".join(array.dimensions), "cfa_array": json.dumps(text)}
+    return ScalarVariable(str(array.name), array.dtype, {**attrs, **aggregation})
 
 
 def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
-    """Yield one JSON object per partition that is not missing."""
+    """Yield a JSON object for each partition that is not missing."""
     varying = [d for d, n in enumerate(matrix.cells) if n > 1]
-    said = [_text_of(t, matrix) for t in matrix.references.templates]
+    texts = [_common_keys(t, matrix) for t in matrix.references.templates]
     files: dict[int, str] = {}
     cut = bool(matrix.parts.starts or matrix.parts.steps)
     for row in np.flatnonzero(matrix.refs >= 0).tolist():
@@ -92,24 +91,27 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
             files[code] = _file(str(matrix.references.uri_of(ref)), folder)
         template = matrix.references.templates[number]
         bounds = zip(matrix.edges, cell, strict=True)
-        found: dict[str, Any] = {
+        partition: dict[str, Any] = {
             "index": [cell[d] for d in varying],
             "location": [[int(e[i]), int(e[i + 1]) - 1] for e, i in bounds],
         }
         variable = matrix.references.variables[int(matrix.references.variable[ref])]
-        sub = {**said[number][1], "file": files[code], "ncvar": variable}
-        extents = {d: b - a + 1 for d, (a, b) in zip(matrix.dimensions, found["location"], strict=True)}
+        sub = {**texts[number][1], "file": files[code], "ncvar": variable}
+        extents = {d: b - a + 1 for d, (a, b) in zip(matrix.dimensions, partition["location"], strict=True)}
         if not cut and all(extents.get(d, 1) == n for d, n in zip(template.dimensions, template.shape, strict=True)):
-            yield {**found, **said[number][0], "subarray": sub}  # whole, as most are
+            yield {**partition, **texts[number][0], "subarray": sub}  # all of the sub-array, the common case
             continue
         part = part_of(matrix, cell, template)
         if any(not isinstance(p, slice) or p != slice(0, n, 1) for p, n in zip(part, template.shape, strict=True)):
-            found["part"] = part_text(part)
-        yield {**found, **said[number][0], "subarray": sub}
+            partition["part"] = part_text(part)
+        yield {**partition, **texts[number][0], "subarray": sub}
 
 
-def _text_of(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what partitions and sub-arrays of one template have in common."""
+def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the keys that partitions of a template have in common.
+
+    The second mapping has those of their sub-arrays.
+    """
     forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
     own = zip(template.dimensions, template.directions, strict=True)
     against = [d for d, direction in own if direction != forward.get(d, direction)]
@@ -138,25 +140,28 @@ def _file(uri: str, folder: str | None) -> str:
 
 
 class CFA04(Container):
-    """A file of CFA-0.4 variables; ``folder``: the index's own where file names are relative, else None."""
+    """A file of CFA-0.4 variables.
+
+    ``folder``: the base of relative file names, or None.
+    """
 
     name = "CFA-0.4"
     conventions = f"CF-1.8 {name}"
 
-    def __init__(self, dataset: Any, references: Located, folder: str | None) -> None:
+    def __init__(self, dataset: Any, references: ReferencesOf, folder: str | None) -> None:
         super().__init__(dataset, references)
         self._folder = folder
 
     def reason(self, array: MasterArray) -> str | None:
-        """Return why CFA-0.4 has no words for an array, None where it has."""
+        """Return why CFA-0.4 cannot express an array, None if it can."""
         return _reason(array)
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
-        """Write the scalar variable whose attributes say where the partitions are."""
-        # The convention knows dimensions by the names that they have in this file.
+        """Write the scalar variable whose attributes locate the partitions."""
+        # The convention uses the names of the dimensions in this file.
         names = dict(zip(array.dimensions, dimensions, strict=True))
         written = _variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
         attrs = dict(written.attrs)
-        made = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
-        made.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})
-        return made
+        variable = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
+        variable.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})
+        return variable

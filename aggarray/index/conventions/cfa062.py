@@ -1,8 +1,8 @@
-"""How are the aggregation variables of CFA-0.6.2, and of pre-release files, read?
+"""Reader of the aggregation variables of CFA-0.6.2 and earlier drafts.
 
-The terms, in any case, are ``location`` (sizes of fragments), ``file``, ``address`` and ``format``; others may be there and
-mean nothing here. Where ``shape`` is among them, it has the sizes, and ``location`` the file names. ``value`` stands for
-fragments of one value each. Which term means what is told by the whole set of them.
+The terms, in any case, are ``location`` (sizes of fragments), ``file``, ``address`` and ``format``; others are ignored. If
+``shape`` is among them, it has the sizes, and ``location`` the file names. ``value`` is for fragments of one value each. The
+meaning of a term thus depends on the set of terms.
 """
 
 from aggarray.formats.base import Structure, Variable
@@ -17,14 +17,17 @@ class _CFA062:
     name = "CFA-0.6.2"
 
     def recognises(self, structure: Structure) -> bool:
-        """Tell whether a file has aggregation variables in the words of this convention."""
+        """Return whether a file has aggregation variables of this convention."""
         return any(map(is_legacy, structure.variables))
 
-    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
-        """Read a file; IndexFileError names the variable and the value at fault."""
-        source = ForeignFile(structure, values, moves)
-        found = [v for v in structure.variables if "aggregated_data" in v.attrs]
-        return foreign(source, {v.name: (v, _terms(source, v)) for v in found})
+    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
+        """Return the arrays of a file.
+
+        Raises IndexFileError with the variable and the invalid value.
+        """
+        source = ForeignFile(structure, values, path_map)
+        variables = [v for v in structure.variables if "aggregated_data" in v.attrs]
+        return foreign(source, {v.name: (v, _terms(source, v)) for v in variables})
 
 
 def _terms(source: ForeignFile, variable: Variable) -> Terms:
@@ -33,11 +36,11 @@ def _terms(source: ForeignFile, variable: Variable) -> Terms:
     roles = {"map": "shape", "uris": "location"} if "shape" in names else {"map": "location", "uris": "file"}
     roles |= {"identifiers": "address", "unique_values": "value"}
     if roles["map"] not in names or len(names) < len(written):
-        wanted = "location, file and address, or location and value"
-        raise source.fault(variable, f"aggregated_data has the terms {shown(list(written))}: give {wanted}, each once")
-    found = {term: source.find(name, variable) for term, name in names.items()}
+        hint = "give location, file and address, or location and value, each once"
+        raise source.fault(variable, f"aggregated_data has the terms {shown(list(written))}", hint)
+    variables = {term: source.find(name, variable) for term, name in names.items()}
     used = {r: term_variable(source, variable, term, names[term]) for r, term in roles.items() if term in names}
-    others = tuple(v for term, v in found.items() if v is not None and term not in roles.values())
+    others = tuple(v for term, v in variables.items() if v is not None and term not in roles.values())
     terms = (used["map"], used.get("uris"), used.get("identifiers"), used.get("unique_values"))
     return Terms(*terms, loose=True, others=others)
 

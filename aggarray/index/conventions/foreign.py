@@ -1,8 +1,8 @@
-"""What do readers of aggregation files that other programs wrote have in common?
+"""Common base of the readers of other programs' aggregation files.
 
-A convention is one module of this folder with a `CONVENTION` object. It recognises the structure of a file and reads it
-into a `ForeignArrays`: the structure as if the aggregation variables were ordinary ones, and the matrix of fragments of each.
-No fragment is opened: what an index says of it is a declared template, which `settle` replaces at the first read.
+A convention is a module of this folder with a `CONVENTION` object. It recognises the structure of a file and reads it into
+`ForeignArrays`: the structure with ordinary variables in place of the aggregation variables, and their matrices of fragments.
+No fragment is opened: its template is declared by the index and verified on the first read.
 """
 
 import functools
@@ -30,13 +30,16 @@ from aggarray.storage.remote import is_remote, parent
 
 Values = Callable[[str], np.ndarray]
 
-#: Texts longer than this, and numbers of dimensions beyond it, are no honest index.
+#: Longest text in a message, and most dimensions of a variable.
 MAX_SHOWN, MAX_DIMENSIONS = 80, 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignArrays:
-    """An aggregation file as read: ``matrices`` has the fragments of each aggregation variable of ``structure`` by path."""
+    """An aggregation file as read.
+
+    ``matrices``: the fragments of each aggregation variable of ``structure``, by path.
+    """
 
     structure: Structure
     matrices: Mapping[str, Matrix]
@@ -44,105 +47,113 @@ class ForeignArrays:
 
 @runtime_checkable
 class Convention(Protocol):
-    """A convention for aggregation files: one object per module of this folder."""
+    """A convention for aggregation files, one per module of this folder."""
 
     name: str
 
     def recognises(self, structure: Structure) -> bool:
-        """Tell whether a file is written in this convention."""
+        """Return whether a file uses this convention."""
 
-    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
-        """Read a file; IndexFileError names the variable and the value at fault.
+    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
+        """Return the arrays of a file.
 
-        ``values(name)``: one variable of it, whole and as stored; ``moves``: prefixes of file names that are replaced
-        before they are resolved against the file's own folder.
+        Raises IndexFileError with the variable and the invalid value.
+        ``values(name)``: the stored values of a variable; ``path_map``: prefixes of file names to replace before they are
+        resolved against the folder of the file.
         """
 
 
 @functools.cache
 def conventions() -> tuple[Convention, ...]:
-    """Return every convention there is a module for, in order of module name.
+    """Return the conventions, in the order of their module names.
 
     >>> [c.name for c in conventions()]
     ['CF-1.13', 'CFA-0.4', 'CFA-0.6.2']
     """
     folder, package = os.path.dirname(os.path.abspath(__file__)), __name__.rpartition(".")[0]
     names = sorted(info.name for info in pkgutil.iter_modules([folder]))
-    found = (getattr(importlib.import_module(f"{package}.{name}"), "CONVENTION", None) for name in names)
-    return tuple(c for c in found if isinstance(c, Convention))
+    candidates = (getattr(importlib.import_module(f"{package}.{name}"), "CONVENTION", None) for name in names)
+    return tuple(c for c in candidates if isinstance(c, Convention))
 
 
 def convention_of(structure: Structure) -> Convention | None:
-    """Return the convention of an aggregation file, None for a plain data file."""
+    """Return the convention of an aggregation file, None for plain data."""
     return next((c for c in conventions() if c.recognises(structure)), None)
 
 
 def array_of_matrix(array: MasterArray, matrix: Matrix) -> MasterArray:
-    """Return an array made of a variable of `ForeignArrays.structure`, with the fragments of that variable as its partitions.
+    """Return an array of a `ForeignArrays` with fragments as partitions.
 
-    Fragments run as their master does, whichever way that is. AggregationError where the shapes differ.
+    Fragments run in the direction of their master. Raises AggregationError if the shapes differ.
     """
     if (array.dimensions, array.shape) != (matrix.dimensions, matrix.shape):
         ours, theirs = (dict(zip(a.dimensions, a.shape, strict=True)) for a in (array, matrix))
-        raise AggregationError(f"array {array.name!r} has dimensions {ours}, its fragments make up {theirs}")
+        raise AggregationError(f"dimensions {ours} differ from those of the fragments, {theirs}", variable=array.name)
     for axis, forward in enumerate(array.directions):
         if forward != matrix.directions[axis]:
             matrix = relabel(matrix, axis)
-    own, references = array._matrix.references.templates[0].last_step, matrix.references
-    if own != array._step:  # bounds in units of their own, which follow their coordinate
-        steps = [replace(t, steps=(*t.steps, own)) for t in references.templates]
+    step, references = array._matrix.references.templates[0].last_step, matrix.references
+    if step != array._step:  # bounds in other units than their coordinate
+        steps = [replace(t, steps=(*t.steps, step)) for t in references.templates]
         matrix = replace(matrix, references=references.with_templates(steps))
     return replace(array, _matrix=matrix, _known=None)
 
 
 class ForeignFile:
-    """An aggregation file that is being read: names are looked up as CF section 2.7 says, sizes checked before values."""
+    """An aggregation file that is being read.
 
-    def __init__(self, structure: Structure, values: Values, moves: PathMap) -> None:
+    Names are resolved as in CF section 2.7; sizes are checked before values are read.
+    """
+
+    def __init__(self, structure: Structure, values: Values, path_map: PathMap) -> None:
         self.structure, self._values = structure, values
         uri = structure.uri
-        self._moves, self._folder = moves, parent(uri) if is_remote(uri) else os.path.dirname(uri)
+        self._path_map, self._folder = path_map, parent(uri) if is_remote(uri) else os.path.dirname(uri)
         self.variables = {v.name: v for v in structure.variables}
         self._stored: dict[str, np.ndarray] = {}
 
-    def fault(self, variable: Variable, text: str) -> IndexFileError:
-        """Return the error for something wrong with an aggregation variable."""
-        return IndexFileError(f"{self.structure.uri}, variable {variable.name!r}: {text}")
+    def fault(self, variable: Variable, what: str, hint: str | None = None) -> IndexFileError:
+        """Return an error for an aggregation variable."""
+        return IndexFileError(what, path=self.structure.uri, variable=variable.name, hint=hint)
 
     def resolve(self, variable: Variable, written: str) -> str:
-        """Return the path or URL that a file name stands for."""
+        """Return the path or URL of a file name."""
         return self.resolve_all(variable, [written])[0]
 
     def resolve_all(self, variable: Variable, written: Sequence[str]) -> list[str]:
-        """Return the paths or URLs that file names stand for."""
+        """Return the paths or URLs of file names."""
         bad = next((w for w in written if "\x00" in w), None) if "\x00" in "".join(written) else None
         if bad is not None:
-            raise self.fault(variable, f"file name {shown(bad)} has a NUL in it: correct it in the index")
+            raise self.fault(variable, f"file name {shown(bad)} contains a null byte", "correct the index")
         try:
-            return list(Files(written, self._folder, self._moves))
+            return list(Files(written, self._folder, self._path_map))
         except AggarrayError as error:
-            raise self.fault(variable, f"a file name: {error}") from error
+            raise self.fault(variable, f"invalid file name: {error}") from error
 
     def find(self, name: str, near: Variable) -> Variable | None:
-        """Return the variable of a path, or of a name in the group of ``near`` or the nearest above it."""
-        found: Variable | None = self._nearest(name, near, self.variables)
-        return found
+        """Return the variable of a path, or of a name near another variable.
 
-    def _nearest(self, name: str, near: Variable, known: Mapping[str, Any]) -> Any:
+        Names are searched in the group of ``near``, then in its parents.
+        """
+        variable: Variable | None = self._nearest(name, near, self.variables)
+        return variable
+
+    def _nearest(self, name: str, near: Variable, items: Mapping[str, Any]) -> Any:
         if name.startswith("/"):
-            return known.get(name[1:])
+            return items.get(name[1:])
         group = near.name
         while group:
             group = group.rpartition("/")[0]
             path = f"{group}/{name}" if group else name
-            if path in known:
-                return known[path]
+            if path in items:
+                return items[path]
         return None
 
     def dimension(self, name: str, near: Variable) -> int | None:
-        """Return the size of a dimension as the file has it; None where the format has none and no variable shows it.
+        """Return the size of a dimension, None if it is unknown.
 
-        IndexFileError for one that the file does not have.
+        It is unknown if the format has no dimensions and no variable shows it.
+        Raises IndexFileError for a dimension that the file does not have.
         """
         sizes = self.structure.sizes
         if sizes is None:
@@ -150,69 +161,77 @@ class ForeignFile:
             for v in self.structure.variables:
                 group = v.name.rpartition("/")[0]
                 sizes.update({f"{group}/{d}" if group else d: n for d, n in zip(v.dimensions, v.shape, strict=True)})
-            found = self._nearest(name, near, sizes)
-            return None if found is None else int(found)
-        found = self._nearest(name, near, sizes)
-        if found is None:
-            known = ", ".join(list(sizes)[:20]) or "none"
-            raise self.fault(near, f"no dimension {shown(name)} in the file: there is {known}; correct the index")
-        return int(found)
+            size = self._nearest(name, near, sizes)
+            return None if size is None else int(size)
+        size = self._nearest(name, near, sizes)
+        if size is None:
+            names = ", ".join(list(sizes)[:20]) or "none"
+            raise self.fault(near, f"no dimension {shown(name)} in the file, which has {names}", "correct the index")
+        return int(size)
 
     def dimensions(self, variable: Variable, attribute: str) -> tuple[list[str], tuple[str, ...]]:
-        """Return the names that an attribute lists, as written, and as dimensions of the array."""
+        """Return the names in an attribute, and the dimensions of the array."""
         written = variable.attrs.get(attribute)
         if not isinstance(written, str):
-            raise self.fault(variable, f"{attribute} is {shown(written)}, not text: list the dimensions, '' for none")
+            raise self.fault(variable, f"{attribute} {shown(written)} is not text", "list the dimensions, '' for none")
         names = words(written)
         if len(names) > MAX_DIMENSIONS or len(set(names)) < len(names):
-            raise self.fault(variable, f"{attribute} {shown(written)}: name each dimension once, {MAX_DIMENSIONS} at most")
+            hint = f"name each dimension once, {MAX_DIMENSIONS} at most"
+            raise self.fault(variable, f"{attribute} {shown(written)} has repeated or too many dimensions", hint)
         return names, unique_dimensions([basename(n) for n in names])
 
     def stored(self, variable: Variable, term: Variable) -> np.ndarray:
-        """Return the stored values of a variable that serves an aggregation variable; each is read once.
+        """Return the stored values of the variable of a term, read once.
 
-        IndexFileError, before memory is taken, for one of more elements than a matrix may have partitions.
+        Raises IndexFileError, before memory is allocated, if it has more elements than a matrix may have partitions.
         """
         if term.name not in self._stored:
             if prod(term.shape) > MAX_CELLS:
                 raise self.fault(variable, f"{term.name!r} has {prod(term.shape)} elements, more than {MAX_CELLS}")
-            found = np.asarray(self._values(term.name))
-            if found.shape != term.shape:
-                raise self.fault(variable, f"{term.name!r} was read as shape {found.shape}, not {term.shape}")
-            self._stored[term.name] = found
+            values = np.asarray(self._values(term.name))
+            if values.shape != term.shape:
+                raise self.fault(variable, f"{term.name!r} was read as shape {values.shape}, not {term.shape}")
+            self._stored[term.name] = values
         return self._stored[term.name]
 
     def read(self, variable: Variable, term: Variable) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the values of a variable that serves an aggregation variable, and which of them are missing."""
+        """Return the values of the variable of a term, and their mask."""
         return self.encoding(variable, term).decode(self.stored(variable, term))
 
     def encoding(self, variable: Variable, term: Variable) -> Encoding:
-        """Return how the values of a variable that serves an aggregation variable are encoded."""
+        """Return the encoding of the variable of a term."""
         try:
             return encoding(term.dtype, term.attrs, term.name)
         except AggarrayError as error:
             raise self.fault(variable, str(error)) from error
 
     def master(self, variable: Variable) -> tuple[Encoding, tuple[Step, ...]]:
-        """Return the encoding of an aggregation variable, and the step that decodes its assembled values, if any is needed.
+        """Return the encoding of an aggregation variable, and its decoding step.
 
-        Fragments are unpacked, converted to its units and cast to its stored dtype before that.
+        Before that step, fragments are unpacked, converted to its units and cast to its stored dtype. No step if it is trivial.
         """
         decoding = self.encoding(variable, variable)
         return decoding, () if decoding.trivial else (Step(*units_of(variable), decoding.stored, decoding),)
 
     def check_own(self, variable: Variable, names: list[str], marks: tuple[str, ...]) -> None:
-        """Raise IndexFileError unless variables of the index itself exist and are no aggregations; ``marks`` tell these."""
+        """Raise IndexFileError for invalid fragments in the index itself.
+
+        They must be variables that exist and are not aggregations.
+        ``marks``: attributes of aggregation variables.
+        """
         for name in names:
-            found = self.variables.get(name)
-            if found is None:
-                raise self.fault(variable, f"a fragment is variable {shown(name)} of the index itself, which has none such")
-            if any(mark in found.attrs for mark in marks):
-                text = "which is an aggregation variable: a fragment must hold values"
-                raise self.fault(variable, f"a fragment is variable {shown(name)} of the index itself, {text}")
+            fragment = self.variables.get(name)
+            if fragment is None:
+                raise self.fault(variable, f"a fragment is variable {shown(name)} of the index itself, which does not exist")
+            if any(mark in fragment.attrs for mark in marks):
+                what = f"a fragment is variable {shown(name)} of the index itself, which is an aggregation variable"
+                raise self.fault(variable, what, "a fragment must hold values")
 
     def rewritten(self, made: Mapping[str, Variable], dropped: set[str]) -> Structure:
-        """Return the structure with variables in place of the aggregation variables, without those that only serve them."""
+        """Return the structure with ordinary variables for the aggregations.
+
+        ``made``: these variables; ``dropped``: names of variables to leave out.
+        """
         kept = [made.get(v.name, v) for v in self.structure.variables if v.name not in dropped or v.name in made]
         names = {d for v in kept for d in v.dimensions}
         sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}
@@ -228,20 +247,26 @@ def units_of(variable: Variable) -> tuple[str | None, str | None]:
 def unresolved_template(
     shape: tuple[int, ...], dimensions: tuple[str, ...], decoding: Encoding, steps: tuple[Step, ...]
 ) -> Template:
-    """Return the template of a fragment that nobody has looked at: in the master's sense, dtype and, until then, units."""
+    """Return the template of a fragment that was not opened.
+
+    It is as in the master, but without units.
+    """
     plain = Encoding(decoding.dtype, decoding.dtype, decoding.dtype)
     forward = (True,) * len(shape)
     return Template(shape, dimensions, forward, None, None, plain, "unknown", steps=steps, declared=True, names=dimensions)
 
 
-def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, ...], own: tuple[str, ...]) -> Variable:
-    """Return an aggregation variable as an ordinary one, without the attributes that begin as ``own`` says."""
-    attrs = {k: v for k, v in variable.attrs.items() if not k.startswith(own)}
+def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, ...], prefixes: tuple[str, ...]) -> Variable:
+    """Return an aggregation variable as an ordinary one.
+
+    Attributes that begin with one of ``prefixes`` are left out.
+    """
+    attrs = {k: v for k, v in variable.attrs.items() if not k.startswith(prefixes)}
     return replace(variable, dimensions=dimensions, shape=shape, attrs=attrs, values=None)
 
 
 def shown(value: Any) -> str:
-    """Return a value of a file as a message shows it: on one line, not too long.
+    """Return a value as text for a message: one line of limited length.
 
     >>> shown("a" * 100)[-6:]
     'aaa...'
@@ -249,5 +274,5 @@ def shown(value: Any) -> str:
     try:
         text = " ".join(repr(value[: 2 * MAX_SHOWN] if isinstance(value, str | list) else value).split())
     except RecursionError:
-        return f"a {type(value).__name__} nested too deep"
+        return f"a {type(value).__name__} nested too deeply"
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -1,7 +1,7 @@
-"""How does an orthogonal array of fragments, held in netCDF variables, become a matrix (CF section 2.8, CFA-0.6.2)?
+"""Orthogonal arrays of fragments in netCDF variables, read into a matrix.
 
-A ``map`` gives the sizes of the fragments along each dimension, ``uris`` and ``identifiers`` say where each one is, or
-``unique_values`` hold the one value of each. Everything is done in columns: no Python object is made per fragment.
+A ``map`` gives the sizes of the fragments along each dimension (CF section 2.8, CFA-0.6.2). ``uris`` and ``identifiers`` locate
+each fragment, or ``unique_values`` hold its single value. Everything is done in columns, without a Python object per fragment.
 """
 
 import os
@@ -17,12 +17,12 @@ from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, ordin
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Parts, References, Step, Template
 
-#: A dimension is not larger than this.
+#: Largest size of a dimension.
 MAX_SIZE = 2**62
 
 MARKS = ("aggregated_data",)
 
-#: Terms of CFA-0.6.2 and of files before it that CF-1.13 does not have, lower-cased, and those that only CF-1.13 has.
+#: Lower-case terms that only CFA-0.6.2 and pre-release files have, and terms that only CF-1.13 has.
 LEGACY = frozenset(("location", "file", "address", "format", "shape", "value"))
 CURRENT = frozenset(("map", "uris", "identifiers", "unique_values"))
 
@@ -31,8 +31,10 @@ _OWN = ("aggregated_", "cfa_")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Which variables hold what, in the words of CF-1.13; ``loose``: whole fragments and identifiers may be missing, and a
-    trailing dimension of ``uris`` lists copies. ``others``: variables that only serve the aggregation, too.
+    """Variables of the terms, with the names of CF-1.13.
+
+    ``loose``: fragments and identifiers may be missing, and a trailing dimension of ``uris`` lists copies. ``others``:
+    variables of other terms.
     """
 
     map: Variable
@@ -51,7 +53,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FragmentLayout:
-    """An aggregation variable, and its fragments' sizes per dimension."""
+    """An aggregation variable, and the sizes of its fragments by dimension."""
 
     variable: Variable
     dimensions: tuple[str, ...]
@@ -70,78 +72,90 @@ class _FragmentLayout:
 
 
 def is_legacy(variable: Variable) -> bool:
-    """Tell whether an aggregation variable is written in the words of CFA-0.6.2."""
+    """Return whether an aggregation variable has terms of CFA-0.6.2."""
     written = variable.attrs.get("aggregated_data")
     keys = {word[:-1].lower() for word in written.split() if word.endswith(":")} if isinstance(written, str) else set()
     return bool(keys & LEGACY) and not keys & CURRENT
 
 
 def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
-    """Return the ``term: variable`` pairs of ``aggregated_data``; IndexFileError where it is not made of these."""
+    """Return the ``term: variable`` pairs of ``aggregated_data``.
+
+    Raises IndexFileError if the attribute is invalid.
+    """
     written = variable.attrs.get("aggregated_data")
-    found = written.split() if isinstance(written, str) else []
-    keys, names = found[::2], found[1::2]
-    fits = len(keys) == len(names) and all(k.endswith(":") and len(k) > 1 for k in keys)
-    if not found or not fits or any(n.endswith(":") for n in names) or len(set(keys)) < len(keys):
-        raise source.fault(variable, f"aggregated_data {shown(written)}: write 'term: variable' pairs, each term once")
+    words = written.split() if isinstance(written, str) else []
+    keys, names = words[::2], words[1::2]
+    valid = len(keys) == len(names) and all(k.endswith(":") and len(k) > 1 for k in keys)
+    if not words or not valid or any(n.endswith(":") for n in names) or len(set(keys)) < len(keys):
+        hint = "write 'term: variable' pairs, each term once"
+        raise source.fault(variable, f"invalid aggregated_data {shown(written)}", hint)
     return {k[:-1]: n for k, n in zip(keys, names, strict=True)}
 
 
 def term_variable(source: ForeignFile, variable: Variable, term: str, name: str) -> Variable:
-    """Return the variable that a term names; IndexFileError where there is none, or it is an aggregation itself."""
-    found = source.find(name, variable)
-    if found is None:
-        reason = dict(source.structure.skipped).get(name, "which the file does not have")
+    """Return the variable of a term.
+
+    Raises IndexFileError if it is missing, or an aggregation itself.
+    """
+    target = source.find(name, variable)
+    if target is None:
+        reason = dict(source.structure.skipped).get(name, "which does not exist")
         raise source.fault(variable, f"aggregated_data: {term} is variable {shown(name)}, {reason}")
-    if any(mark in found.attrs for mark in MARKS):
-        raise source.fault(variable, f"aggregated_data: {term} is {shown(name)}, an aggregation variable itself")
-    return found
+    if any(mark in target.attrs for mark in MARKS):
+        raise source.fault(variable, f"aggregated_data: {term} is variable {shown(name)}, an aggregation variable itself")
+    return target
 
 
-def foreign(source: ForeignFile, found: dict[str, tuple[Variable, Terms]]) -> ForeignArrays:
-    """Return the aggregation variables of a file, each with the variables that hold its fragments, as read."""
-    made, matrices = {}, {}
+def foreign(source: ForeignFile, aggregations: dict[str, tuple[Variable, Terms]]) -> ForeignArrays:
+    """Return the aggregation variables of a file.
+
+    The variables of their terms are dropped.
+    """
+    variables, matrices = {}, {}
     dropped: set[str] = set()
-    for name, (variable, terms) in found.items():
+    for name, (variable, terms) in aggregations.items():
         layout = _layout(source, variable, terms.map)
         matrices[name] = _matrix(source, layout, terms)
-        made[name] = ordinary(variable, layout.dimensions, matrices[name].shape, _OWN)
+        variables[name] = ordinary(variable, layout.dimensions, matrices[name].shape, _OWN)
         dropped.update(terms.served())
-    return ForeignArrays(source.rewritten(made, dropped), matrices)
+    return ForeignArrays(source.rewritten(variables, dropped), matrices)
 
 
 def _layout(source: ForeignFile, variable: Variable, map_variable: Variable) -> _FragmentLayout:
     names, dimensions = source.dimensions(variable, "aggregated_dimensions")
     sizes = _sizes(source, variable, map_variable, len(names))
-    for name, found in zip(names, sizes, strict=True):
-        size, total = source.dimension(name, variable), int(found.sum())
+    for name, lengths in zip(names, sizes, strict=True):
+        size, total = source.dimension(name, variable), int(lengths.sum())
         if size is not None and total != size:
-            raise source.fault(
-                variable, f"the fragments along {name!r} ({map_variable.name!r}) are {total} long, the dimension {size}"
-            )
+            what = f"length of the fragments along {name!r} ({map_variable.name!r}) is {total}, that of the dimension {size}"
+            raise source.fault(variable, what)
     if prod(len(s) for s in sizes) > MAX_CELLS:
         counts = " x ".join(str(len(s)) for s in sizes)
-        raise source.fault(variable, f"{counts} fragments are more than {MAX_CELLS}: divide it into several variables")
+        what = f"{counts} fragments are more than {MAX_CELLS}"
+        raise source.fault(variable, what, "divide it into several variables")
     return _FragmentLayout(variable, dimensions, sizes, *source.master(variable))
 
 
 def _sizes(source: ForeignFile, variable: Variable, term: Variable, rank: int) -> tuple[np.ndarray, ...]:
     """Return the sizes of the fragments along each dimension."""
     if term.dtype.kind not in "iuf":
-        raise source.fault(variable, f"{term.name!r} is of {term.dtype}: sizes of fragments are whole numbers")
+        raise source.fault(variable, f"{term.name!r} is of {term.dtype}, but sizes of fragments are integers")
     values, mask = source.read(variable, term)
     shape = (1, values.size) if rank <= 1 and values.ndim <= 1 else values.shape
     if len(shape) != 2 or shape[0] != max(rank, 1):
-        raise source.fault(variable, f"{term.name!r} has shape {term.shape}: give a row of sizes for each of {rank} dimensions")
+        hint = f"give a row of sizes for each of {rank} dimensions"
+        raise source.fault(variable, f"{term.name!r} has shape {term.shape}", hint)
     values = values.reshape(shape)
-    # Where nothing says what padding is, it is the fill value that netCDF itself puts there.
+    # Without a declared fill value, padding is the default fill value of netCDF.
     absent = np.isnan(values) if values.dtype.kind == "f" else values == default_fill(term.dtype)
     absent = absent if mask is None else absent | mask.reshape(shape)
     rows = [_row(source, variable, term, row, gone) for row, gone in zip(values, absent, strict=True)]
     if rank:
         return tuple(rows)
     if rows[0].tolist() != [1]:
-        raise source.fault(variable, f"{term.name!r} is {shown(rows[0].tolist())}: an array without dimensions is one fragment")
+        what = f"{term.name!r} is {shown(rows[0].tolist())}, but an array without dimensions is one fragment"
+        raise source.fault(variable, what)
     return ()
 
 
@@ -149,12 +163,13 @@ def _row(source: ForeignFile, variable: Variable, term: Variable, row: np.ndarra
     count = int((~absent).sum())
     sizes = row[:count]
     if not count or absent[:count].any():
-        raise source.fault(variable, f"{term.name!r} has a row {shown(row[:8].tolist())}: sizes come first, padding after them")
-    least = 1 if count > 1 else 0  # one fragment may be all there is of a dimension that has no elements yet
+        what = f"{term.name!r} has an invalid row {shown(row[:8].tolist())}"
+        raise source.fault(variable, what, "write the sizes first, then padding")
+    least = 1 if count > 1 else 0  # a dimension without elements may have one fragment
     bad = (sizes < least) | (sizes > MAX_SIZE) | (sizes != np.floor(sizes))
     if bad.any() or float(sizes.sum(dtype=float)) > MAX_SIZE:
         worst = sizes[bad][0] if bad.any() else sizes.max()
-        raise source.fault(variable, f"{term.name!r} has a fragment of size {worst}: sizes are whole numbers from 1 on")
+        raise source.fault(variable, f"{term.name!r} has a fragment of size {worst}, but sizes are positive integers")
     return sizes.astype(np.int64)
 
 
@@ -162,24 +177,23 @@ def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matri
     if terms.unique_values is not None:
         return _unique_values(source, layout, terms.unique_values)
     variable, count = layout.variable, prod(layout.cells)
-    uris, here = _uris(source, layout, terms)
+    uris, has_uri = _uris(source, layout, terms)
     if terms.identifiers is None:
-        names, named = np.array("", np.dtypes.StringDType()), np.zeros(count, bool)
+        names, has_name = np.array("", np.dtypes.StringDType()), np.zeros(count, bool)
     else:
-        names, named = _texts(source, layout, terms.identifiers, "identifiers", scalar=True, copies=False)
-    if not terms.loose and not (here.all() and named.all()):
-        cell = int(np.flatnonzero(~(here & named))[0])
-        what = terms.uris if not here[cell] else terms.identifiers
-        raise source.fault(
-            variable, f"fragment {_index(cell, layout)} has no text in {what and what.name!r}: name one for each"
-        )
-    if (here & ~named).any():
-        cell = int(np.flatnonzero(here & ~named)[0])
-        raise source.fault(variable, f"fragment {_index(cell, layout)} is in {uris[cell]!r}, but of no variable: name one")
-    rows = np.flatnonzero(named)
+        names, has_name = _texts(source, layout, terms.identifiers, "identifiers", scalar=True, copies=False)
+    if not terms.loose and not (has_uri.all() and has_name.all()):
+        cell = int(np.flatnonzero(~(has_uri & has_name))[0])
+        term = terms.uris if not has_uri[cell] else terms.identifiers
+        what = f"fragment {_index(cell, layout)} has no text in {term and term.name!r}"
+        raise source.fault(variable, what, "name one for each fragment")
+    if (has_uri & ~has_name).any():
+        cell = int(np.flatnonzero(has_uri & ~has_name)[0])
+        raise source.fault(variable, f"fragment {_index(cell, layout)} in {uris[cell]!r} has no variable", "name one")
+    rows = np.flatnonzero(has_name)
     refs = np.full(count, -1, np.int32)
     refs[rows] = np.arange(len(rows))
-    return layout.matrix(_references(source, layout, (uris, here, names), rows), refs)
+    return layout.matrix(_references(source, layout, (uris, has_uri, names), rows), refs)
 
 
 def _index(cell: int, layout: _FragmentLayout) -> tuple[int, ...]:
@@ -189,63 +203,71 @@ def _index(cell: int, layout: _FragmentLayout) -> tuple[int, ...]:
 def _texts(
     source: ForeignFile, layout: _FragmentLayout, term: Variable, what: str, scalar: bool, copies: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a text per fragment (or one for all, where ``scalar``) and which of them are there, flat.
+    """Return the text of each fragment and which of them exist, flat.
 
-    ``copies``: there may be a trailing dimension, which is kept.
+    ``scalar``: a single text may apply to all fragments; ``copies``: a trailing dimension is allowed and kept.
     """
     cells, shape = layout.cells, term.shape
-    one = prod(shape) == 1 and (scalar or not prod(cells) > 1)
+    single = prod(shape) == 1 and (scalar or not prod(cells) > 1)
     trailing = copies and len(shape) == len(cells) + 1 and shape[:-1] == cells
-    if term.dtype.kind != "T" or not (one or shape == cells or trailing):
-        found = f"{'text' if term.dtype.kind == 'T' else term.dtype} of shape {shape}"
-        raise source.fault(layout.variable, f"{what} {term.name!r} are {found}: give texts of shape {cells}, one per fragment")
+    if term.dtype.kind != "T" or not (single or shape == cells or trailing):
+        actual = f"{'text' if term.dtype.kind == 'T' else term.dtype} of shape {shape}"
+        hint = f"give texts of shape {cells}, one per fragment"
+        raise source.fault(layout.variable, f"{what} {term.name!r} are {actual}", hint)
     values, mask = source.read(layout.variable, term)
-    there = np.asarray(values != "")
-    there = there if mask is None else there & ~mask
-    if one:
-        return np.asarray(values).reshape(()), np.broadcast_to(there.reshape(()), (prod(cells),))
+    exists = np.asarray(values != "")
+    exists = exists if mask is None else exists & ~mask
+    if single:
+        return np.asarray(values).reshape(()), np.broadcast_to(exists.reshape(()), (prod(cells),))
     flat = (prod(cells), shape[-1]) if trailing else (prod(cells),)
-    return values.reshape(flat), there.reshape(flat)
+    return values.reshape(flat), exists.reshape(flat)
 
 
 def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """Return the file name of each fragment as written, and which fragments have one; of several copies the first there is."""
+    """Return the file name of each fragment, and which fragments have one.
+
+    Of several copies, the first that exists is used.
+    """
     count = prod(layout.cells)
     if terms.uris is None:
         return np.full(count, "", np.dtypes.StringDType()), np.zeros(count, bool)
-    values, there = _texts(source, layout, terms.uris, "uris", scalar=False, copies=terms.loose)
+    values, exists = _texts(source, layout, terms.uris, "uris", scalar=False, copies=terms.loose)
     names = _substituted(source, layout.variable, terms.uris, values) if terms.loose else values
     if names.ndim < 2:
-        return np.broadcast_to(names, (count,)), there
-    return _first_copies(source, layout.variable, names, there)
+        return np.broadcast_to(names, (count,)), exists
+    return _first_copies(source, layout.variable, names, exists)
 
 
 def _first_copies(
-    source: ForeignFile, variable: Variable, names: np.ndarray, there: np.ndarray
+    source: ForeignFile, variable: Variable, names: np.ndarray, has_name: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose from (fragments, copies) the first copy that exists, else the first that is named."""
-    some = np.asarray(there.any(axis=1))
+    """Return the first copy of each fragment that exists.
+
+    If none exists, it is the first with a name. Arrays are (fragments, copies).
+    """
+    any_name = np.asarray(has_name.any(axis=1))
     distinct, number = np.unique(names, return_inverse=True)
-    several = there.sum(axis=1) > 1
-    asked = np.zeros(len(distinct), bool)
-    asked[number.reshape(names.shape)[several].ravel()] = True
+    several = has_name.sum(axis=1) > 1
+    checked = np.zeros(len(distinct), bool)
+    checked[number.reshape(names.shape)[several].ravel()] = True
     exists = np.zeros(len(distinct), bool)
-    for code in np.flatnonzero(asked).tolist():
+    for code in np.flatnonzero(checked).tolist():
         exists[code] = distinct[code] != "" and os.path.exists(source.resolve(variable, str(distinct[code])))
-    best = np.logical_and(there, exists[number.reshape(names.shape)])
-    chosen = np.where(best.any(axis=1), best.argmax(axis=1), there.argmax(axis=1))
-    return names[np.arange(len(names)), chosen], some
+    best = np.logical_and(has_name, exists[number.reshape(names.shape)])
+    chosen = np.where(best.any(axis=1), best.argmax(axis=1), has_name.argmax(axis=1))
+    return names[np.arange(len(names)), chosen], any_name
 
 
 def _substituted(source: ForeignFile, variable: Variable, term: Variable, values: np.ndarray) -> np.ndarray:
-    """Replace what the attribute ``substitutions`` lists as ``${NAME}: text`` pairs."""
+    """Replace the ``${NAME}: text`` pairs of the attribute ``substitutions``."""
     written = term.attrs.get("substitutions")
     if written is None:
         return values
-    found = written.split() if isinstance(written, str) else []
-    keys, texts = found[::2], found[1::2]
+    words = written.split() if isinstance(written, str) else []
+    keys, texts = words[::2], words[1::2]
     if len(keys) != len(texts) or not all(k.startswith("${") and k.endswith("}:") for k in keys):
-        raise source.fault(variable, f"{term.name!r}: substitutions {shown(written)}: write '${{NAME}}: text' pairs")
+        what = f"{term.name!r} has invalid substitutions {shown(written)}"
+        raise source.fault(variable, what, "write '${NAME}: text' pairs")
     for key, text in zip(keys, texts, strict=True):
         values = np.strings.replace(values, np.asarray(key[:-1], values.dtype), np.asarray(text, values.dtype))
     return values
@@ -254,18 +276,21 @@ def _substituted(source: ForeignFile, variable: Variable, term: Variable, values
 def _references(
     source: ForeignFile, layout: _FragmentLayout, columns: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
 ) -> References:
-    """Return the sub-arrays of the fragments ``rows``; ``columns``: file names, which of them are there, variable names."""
-    uris, here, names = columns
-    variable, own = layout.variable, source.structure.uri
-    distinct, uri = _distinct(np.where(here, uris, "")[rows])
+    """Return the sub-arrays of the fragments ``rows``.
+
+    ``columns``: file names, which of them exist, variable names.
+    """
+    uris, has_uri, names = columns
+    variable, index_path = layout.variable, source.structure.uri
+    distinct, uri = _distinct(np.where(has_uri, uris, "")[rows])
     resolved = iter(source.resolve_all(variable, [u for u in distinct if u]))
-    paths = [next(resolved) if u else own for u in distinct]
+    paths = [next(resolved) if u else index_path for u in distinct]
     if names.ndim:
-        found, name = _distinct(names[rows])
+        distinct_names, name = _distinct(names[rows])
     else:
-        found, name = names.reshape(1).tolist(), np.zeros(len(rows), np.int64)
-    variables = [n.removeprefix("/") for n in found]
-    inside = np.array([p == own for p in paths], bool)[uri]
+        distinct_names, name = names.reshape(1).tolist(), np.zeros(len(rows), np.int64)
+    variables = [n.removeprefix("/") for n in distinct_names]
+    inside = np.array([p == index_path for p in paths], bool)[uri]
     source.check_own(variable, [variables[i] for i in np.unique(name[inside]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
     codes = [column.astype(np.int32) for column in (uri, name, template)]
@@ -273,47 +298,55 @@ def _references(
 
 
 def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts of a column in the order of their first use, and the number of each one's."""
+    """Return the distinct texts of a column, and their numbers.
+
+    They are in the order of first use.
+    """
     numbers: dict[str, int] = {}
     column = [numbers.setdefault(text, len(numbers)) for text in texts.tolist()]
     return list(numbers), np.array(column, np.int64)
 
 
 def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
-    """Return a declared template per shape of fragments, and the number of that of each row."""
+    """Return an unresolved template for each shape of fragments.
+
+    The second item is the number of the template of each row.
+    """
     code = np.zeros(1, np.int64)
-    kinds = []
+    lengths = []
     for sizes in layout.sizes:
         distinct, number = np.unique(sizes, return_inverse=True)
-        kinds.append(distinct)
+        lengths.append(distinct)
         code = (code[:, np.newaxis] * len(distinct) + number).ravel()
     used, template = np.unique(code[rows], return_inverse=True)
-    picked = np.unravel_index(used, [len(k) for k in kinds]) if kinds else ()
-    shapes = zip(*(k[p].tolist() for k, p in zip(kinds, picked, strict=True)), strict=True) if kinds else [()] * len(used)
+    picked = np.unravel_index(used, [len(k) for k in lengths]) if lengths else ()
+    shapes = zip(*(k[p].tolist() for k, p in zip(lengths, picked, strict=True)), strict=True) if lengths else [()] * len(used)
     return tuple(unresolved_template(shape, layout.dimensions, layout.decoding, layout.steps) for shape in shapes), template
 
 
 def _unique_values(source: ForeignFile, layout: _FragmentLayout, term: Variable) -> Matrix:
-    """Return the matrix of fragments of one value each: all show one array in memory, each its own element over and over."""
+    """Return the matrix of fragments of one value each.
+
+    All share one array in memory; each fragment repeats its element.
+    """
     cells, variable = layout.cells, layout.variable
     if term.shape != cells and not (prod(term.shape) == 1 == prod(cells)):
-        raise source.fault(
-            variable, f"unique_values {term.name!r} have shape {term.shape}: give one of each of {cells} fragments"
-        )
+        what = f"unique_values {term.name!r} have shape {term.shape}"
+        raise source.fault(variable, what, f"give one for each of {cells} fragments")
     if (term.dtype.kind == "T") != (variable.dtype.kind == "T"):
-        raise source.fault(variable, f"unique_values {term.name!r} are of {term.dtype}, the array is of {variable.dtype}")
+        raise source.fault(variable, f"unique_values {term.name!r} are of {term.dtype}, but the array is of {variable.dtype}")
     values = source.stored(variable, term).reshape(cells)
     values.flags.writeable = False
     forward = (True,) * len(cells)
-    own = source.encoding(variable, term)
-    template = Template(cells, layout.dimensions, forward, *units_of(variable), own, steps=layout.steps)
+    encoding = source.encoding(variable, term)
+    template = Template(cells, layout.dimensions, forward, *units_of(variable), encoding, steps=layout.steps)
     count = prod(cells)
     first = np.zeros(1, np.int32)
     references = References((), (), (template,), (values,), first - 1, first, first)
     index = np.unravel_index(np.arange(count), cells) if cells else ()
     starts = {d: np.asarray(i, np.int64) for d, i in zip(layout.dimensions, index, strict=True)}
-    still = {d: np.zeros(count, np.int64) for d, s in zip(layout.dimensions, layout.sizes, strict=True) if s.max() > 1}
+    repeated = {d: np.zeros(count, np.int64) for d, s in zip(layout.dimensions, layout.sizes, strict=True) if s.max() > 1}
     longest = max((int(s.max()) for s in layout.sizes), default=0)
-    # Step 0 stands for the first of the picks: the same position as often as a fragment is long.
-    parts = Parts(starts, still, (np.broadcast_to(np.int64(0), (longest,)),) if still else ())
+    # Step 0 refers to the first of the picks: the same position, repeated along the fragment.
+    parts = Parts(starts, repeated, (np.broadcast_to(np.int64(0), (longest,)),) if repeated else ())
     return layout.matrix(references, np.zeros(count, np.int32), parts)

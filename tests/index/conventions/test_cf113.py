@@ -1,4 +1,4 @@
-"""Are the aggregation variables of CF-1.13 read as CF section 2.8 says? Oracles: cfdm, and NumPy on what was written."""
+"""Reader of CF-1.13 aggregation variables, compared with cfdm and NumPy."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,10 @@ VALUES = np.arange(20, dtype="f4").reshape(5, 4)
 
 
 def index(folder: Path, uris: Any, sizes: Any = ((2, 3), (4, -1)), **changes: Any) -> str:
-    """Write an aggregation file over (time: 5, x: 4); ``changes``: ``attrs`` of tas, ``dtype``, ``ids``, variables to add."""
+    """Write an aggregation file over (time: 5, x: 4).
+
+    ``changes``: ``attrs`` of tas, ``dtype``, ``ids``, variables to add.
+    """
     attrs = {"units": "K", "aggregated_dimensions": "time x", "aggregated_data": DATA, **changes.get("attrs", {})}
     uris, sizes = np.array(uris), np.array(sizes, "i4")
     variables = {
@@ -38,14 +41,14 @@ def index(folder: Path, uris: Any, sizes: Any = ((2, 3), (4, -1)), **changes: An
 
 
 def pair(folder: Path, **attrs: Any) -> list[list[str]]:
-    """Write two fragments of VALUES, three below two, and return their names as an index has them."""
+    """Write two fragments of VALUES, three rows below two, and return their names for an index."""
     fragment(folder / "a.nc", VALUES[:2], **attrs)
     fragment(folder / "b.nc", VALUES[2:], **attrs)
     return [["a.nc"], ["b.nc"]]
 
 
 def put(group: Any, name: str, values: Any, dimensions: list[str], **attrs: Any) -> None:
-    """Write one array of a Zarr group, of either version."""
+    """Write an array of a Zarr group, of either version."""
     values, version = np.asarray(values), group.metadata.zarr_format
     if values.dtype.kind == "U":
         values = values.astype(object if version == 2 else np.dtypes.StringDType())
@@ -72,7 +75,7 @@ def test_values_are_those_of_cfdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("fmt", ["NETCDF4", "NETCDF3_CLASSIC", "ZARR3"])
-def test_files_that_cfdm_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: str) -> None:
+def test_files_written_by_cfdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: str) -> None:
     cfdm = cfdm_library()
     monkeypatch.chdir(tmp_path)
     for name, part in (("a", slice(0, 2)), ("b", slice(2, 5))):
@@ -120,7 +123,7 @@ def test_absolute_names(tmp_path: Path, form: str) -> None:
     np.testing.assert_array_equal(opened(index(tmp_path / "sub", names))["tas"][...], VALUES)
 
 
-def test_other_urls_stay_and_are_refused_when_read(tmp_path: Path) -> None:
+def test_urls_raise_on_read(tmp_path: Path) -> None:
     path = index(tmp_path, [["https://host/a.nc"], ["s3://b/b.nc"]])
     assert opened(path)["tas"].partitions[1].data.uri == "s3://b/b.nc"
     with pytest.raises(aa.IndexFileError, match=r"https://host/a\.nc.*roots="):
@@ -128,7 +131,7 @@ def test_other_urls_stay_and_are_refused_when_read(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_host_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': a file name: file://far/a\.nc"):
+    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': invalid file name: file://far/a\.nc"):
         opened(index(tmp_path, [["file://far/a.nc"], ["b.nc"]]))
 
 
@@ -138,7 +141,7 @@ def test_prefixes_of_names_are_replaced(tmp_path: Path) -> None:
     assert list(matrix.references.uris) == ["/new/a.nc", "/new/b.nc"]
 
 
-# What a fragment may be
+# Fragments
 
 
 def test_omitted_dimensions_of_size_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +205,7 @@ def test_units_dtype_packing_and_missing_values_of_a_fragment(tmp_path: Path) ->
     assert tas.read(masked=True).mask[0].tolist() == [False, False, True, False]
 
 
-def test_a_fragment_without_units_has_the_masters(tmp_path: Path) -> None:
+def test_a_fragment_without_units_has_those_of_the_master(tmp_path: Path) -> None:
     tas = opened(index(tmp_path, pair(tmp_path, units=None)))["tas"]
     np.testing.assert_allclose(tas.to_units("degC")[...], VALUES.astype("f8") - 273.15, rtol=1e-6)
     assert tas.partitions[0].punits == "K"
@@ -243,11 +246,11 @@ def test_missing_values_of_the_aggregation_variable(tmp_path: Path) -> None:
     fragment(tmp_path / "b.nc", values[2:], _FillValue=np.float32(-999))
     tas = opened(index(tmp_path, [["a.nc"], ["b.nc"]], attrs={"_FillValue": np.float32(-999)}))["tas"]
     np.testing.assert_array_equal(tas[...], np.where(values == -999, np.nan, values))
-    # The file that says the same of its own values needs no second look at them.
+    # A file with the same missing value needs no additional step.
     assert tas.partitions[1].data.read(masked=True).mask.sum() == 1
 
 
-def test_integers_keep_a_missing_value_of_their_own(tmp_path: Path) -> None:
+def test_integers_keep_their_own_missing_value(tmp_path: Path) -> None:
     values = VALUES.astype("i4")
     fragment(tmp_path / "a.nc", values[:2], _FillValue=np.int32(0))
     fragment(tmp_path / "b.nc", values[2:])
@@ -255,7 +258,7 @@ def test_integers_keep_a_missing_value_of_their_own(tmp_path: Path) -> None:
     assert tas[...].ravel().tolist() == [-5, *range(1, 20)]
 
 
-def test_a_file_that_is_gone_may_be_filled(tmp_path: Path) -> None:
+def test_a_missing_file_may_be_filled(tmp_path: Path) -> None:
     pair(tmp_path)
     tas = replace(opened(index(tmp_path, [["a.nc"], ["gone.nc"]]))["tas"], _access=Access("fill"))
     np.testing.assert_array_equal(tas[...], np.concatenate([VALUES[:2], np.full((3, 4), np.nan)]))
@@ -273,7 +276,7 @@ def test_nothing_outside_the_roots_is_opened(tmp_path: Path) -> None:
     np.testing.assert_array_equal(replace(found, _access=Access(roots=(str(tmp_path),)))[...], VALUES)
 
 
-def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_opened_again(tmp_path: Path) -> None:
     tas = opened(index(tmp_path, pair(tmp_path)))["tas"]
     np.testing.assert_array_equal(tas[...], VALUES)
     (tmp_path / "a.nc").unlink()
@@ -288,7 +291,7 @@ def test_a_view_without_a_copy(tmp_path: Path) -> None:
     np.testing.assert_array_equal(view, VALUES[:2])
 
 
-def test_a_variable_that_the_file_lacks(tmp_path: Path) -> None:
+def test_a_missing_variable(tmp_path: Path) -> None:
     tas = opened(index(tmp_path, pair(tmp_path), ids="pr"))["tas"]
     with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'pr': no such variable; it has tas"):
         tas[...]
@@ -302,10 +305,10 @@ def test_an_aggregation_of_an_aggregation(tmp_path: Path) -> None:
         tas[...]
 
 
-# Lazy operations come before anything is known
+# Lazy operations on fragments that were not opened
 
 
-def test_lazy_operations_on_what_nobody_has_looked_at(tmp_path: Path) -> None:
+def test_lazy_operations_on_unresolved_fragments(tmp_path: Path) -> None:
     fragment(tmp_path / "a.nc", VALUES[:2].T, ("x", "time"))
     fragment(tmp_path / "b.nc", VALUES[2:] - np.float32(273.15), units="degC")
     tas = opened(index(tmp_path, [["a.nc"], ["b.nc"]]))["tas"]
@@ -325,8 +328,8 @@ def test_arrays_of_an_index_are_joined(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again[...], VALUES[2:])
 
 
-def test_directions_are_the_masters(tmp_path: Path) -> None:
-    """Fragments run as their master does, downwards too: nothing is turned round."""
+def test_fragments_have_the_directions_of_the_master(tmp_path: Path) -> None:
+    """Decreasing coordinates reverse nothing."""
     lat = {"x": (("x",), np.array([3.0, 2.0, 1.0, 0.0]), LAT)}
     tas = opened(index(tmp_path, pair(tmp_path), more=lat))["tas"]
     assert tas.directions == (True, False)
@@ -357,7 +360,7 @@ def test_a_coordinate_that_is_an_aggregation_variable(tmp_path: Path) -> None:
     np.testing.assert_array_equal(tas.coords["time"][...], np.arange(5.0))
 
 
-def test_what_is_known_of_a_foreign_index_is_kept_in_ours(tmp_path: Path) -> None:
+def test_a_resolved_foreign_index_is_saved(tmp_path: Path) -> None:
     stored = np.array([[10, 20, -1, 40]] * 5, "i2")
     fragment(tmp_path / "a.nc", stored[:2].T, ("x", "time"))
     fragment(tmp_path / "b.nc", stored[2:])
@@ -369,7 +372,7 @@ def test_what_is_known_of_a_foreign_index_is_kept_in_ours(tmp_path: Path) -> Non
     np.testing.assert_array_equal(again[...], np.where(stored == -1, np.nan, stored * 0.1))
 
 
-# How an index may be written
+# Forms of an index
 
 
 @pytest.mark.parametrize("fmt", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET"])
@@ -432,7 +435,7 @@ def test_unique_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(aa.concat([tas, tas], "x")[...], np.concatenate([wanted, wanted], 1))
     assert tas.partitions[1, 0].data.read().shape == (2, 2)
     theirs = cfdm_values(path, "tas", tmp_path, monkeypatch)
-    there = ~np.isnan(wanted)  # it gives 0 for the fragment that is missing as a whole
+    there = ~np.isnan(wanted)  # cfdm reads 0 for the missing fragment
     np.testing.assert_array_equal(np.ma.getdata(theirs)[there], wanted[there])
 
 
@@ -460,21 +463,21 @@ def test_text_aggregation(tmp_path: Path) -> None:
     assert set(opened(path)["tas"][...].ravel().tolist()) == {"word"}
 
 
-# What cannot be
+# Invalid indexes
 
 
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        (((2, 4), (4, -1)), "are 6 long, the dimension 5"),
+        (((2, 4), (4, -1)), "is 6, that of the dimension 5"),
         (((2, -7), (4, -1)), "fragment of size -7"),
-        (((-1, 5), (4, -1)), "sizes come first"),
+        (((-1, 5), (4, -1)), "write the sizes first"),
         (((5, 0), (4, -1)), "fragment of size 0"),
-        (((-1, -1), (4, -1)), "sizes come first"),
+        (((-1, -1), (4, -1)), "write the sizes first"),
         (((2, 3),), "a row of sizes for each of 2 dimensions"),
     ],
 )
-def test_maps_that_make_no_sense(tmp_path: Path, sizes: Any, words: str) -> None:
+def test_invalid_maps(tmp_path: Path, sizes: Any, words: str) -> None:
     with pytest.raises(aa.IndexFileError, match=rf"index\.nc, variable 'tas': .*{words}"):
         opened(index(tmp_path, [["a.nc"], ["b.nc"]], sizes))
 
@@ -486,9 +489,9 @@ def test_maps_that_make_no_sense(tmp_path: Path, sizes: Any, words: str) -> None
         ({"aggregated_data": "Map: m uris: u identifiers: i"}, "has the terms"),
         ({"aggregated_data": "map m uris: u"}, "write 'term: variable' pairs"),
         ({"aggregated_data": "map: m map: u"}, "each term once"),
-        ({"aggregated_data": "map: m uris: nowhere identifiers: i"}, "'nowhere', which the file does not have"),
+        ({"aggregated_data": "map: m uris: nowhere identifiers: i"}, "'nowhere', which does not exist"),
         ({"aggregated_data": "map: m uris: tas identifiers: i"}, "an aggregation variable itself"),
-        ({"aggregated_data": "map: u uris: u identifiers: i"}, "sizes of fragments are whole numbers"),
+        ({"aggregated_data": "map: u uris: u identifiers: i"}, "sizes of fragments are integers"),
         ({"aggregated_data": "map: m uris: m identifiers: i"}, "give texts of shape"),
         ({"aggregated_data": "map: m uris: u identifiers: u3"}, "give texts of shape"),
         ({"aggregated_data": "map: m unique_values: m"}, "unique_values 'm' have shape"),
@@ -498,7 +501,7 @@ def test_maps_that_make_no_sense(tmp_path: Path, sizes: Any, words: str) -> None
         ({"scale_factor": "much"}, "scale_factor"),
     ],
 )
-def test_attributes_that_make_no_sense(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_invalid_attributes(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     more = {"u3": (("three",), np.array(["a", "b", "c"]))}
     with pytest.raises(aa.IndexFileError, match=rf"variable 'tas': .*{words}"):
         opened(index(tmp_path, [["a.nc"], ["b.nc"]], attrs=change, more=more))
@@ -512,14 +515,14 @@ def test_a_fragment_without_a_name(tmp_path: Path) -> None:
 def test_fragments_that_are_the_index_itself(tmp_path: Path) -> None:
     with pytest.raises(aa.IndexFileError, match="'tas' of the index itself, which is an aggregation variable"):
         opened(index(tmp_path, [["index.nc"], ["b.nc"]]))
-    with pytest.raises(aa.IndexFileError, match="'pr' of the index itself, which has none such"):
+    with pytest.raises(aa.IndexFileError, match="'pr' of the index itself, which does not exist"):
         opened(index(tmp_path, [["index.nc"], ["b.nc"]], ids="pr"))
     more = {"all": (("time", "x"), VALUES)}
     path = index(tmp_path, [["index.nc"]], ((5,), (4,)), ids="all", more=more)
     np.testing.assert_array_equal(opened(path)["tas"][...], VALUES)
 
 
-def test_huge_maps_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
+def test_huge_maps_allocate_no_memory(tmp_path: Path) -> None:
     path = str(tmp_path / "index.nc")
     with netCDF4.Dataset(path, "w") as file:
         for name, size in (("time", 5), ("rank", 1), ("most", 2**40), ("f", 3)):
@@ -532,24 +535,24 @@ def test_huge_maps_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
         opened(path)
 
 
-def test_sums_that_wrap_around(tmp_path: Path) -> None:
+def test_sums_that_overflow(tmp_path: Path) -> None:
     group = zarr.open_group(tmp_path / "index.zarr", mode="w")
     for name, values, dimensions in (("m", np.full((1, 8), 2**61), ["r", "n"]), ("tas", np.float32(0), [])):
         array = group.create_array(name, shape=values.shape, dtype=values.dtype, dimension_names=dimensions)
         array[...] = values
     group["tas"].attrs.update({"aggregated_dimensions": "time", "aggregated_data": "map: m unique_values: m"})
-    with pytest.raises(aa.IndexFileError, match="sizes are whole numbers"):
+    with pytest.raises(aa.IndexFileError, match="sizes are positive integers"):
         opened(tmp_path / "index.zarr")
 
 
-def test_a_plain_file_is_no_index(tmp_path: Path) -> None:
+def test_a_plain_file_is_not_an_index(tmp_path: Path) -> None:
     from aggarray.formats import scan
 
     assert convention_of(scan(fragment(tmp_path / "a.nc", VALUES))) is None
 
 
 def test_a_million_fragments(tmp_path: Path) -> None:
-    """Only columns: a million fragments take seconds, not minutes, and no template each."""
+    """Columns only: a million fragments take seconds, and share their template."""
     count = 1_000_000
     path = str(tmp_path / "index.nc")
     with netCDF4.Dataset(path, "w") as file:

@@ -1,4 +1,4 @@
-"""Is the JSON of CFA-0.4 read, whoever wrote it, and written so that it reads back the same?"""
+"""Reader and writer of CFA-0.4."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ LOCATIONS = ([[0, 1], [0, 3]], [[2, 4], [0, 3]])
 
 
 def part(number: int, rows: int, **changes: Any) -> dict[str, Any]:
-    """Return a partition as JSON has it; ``changes`` replace (None: leave out) keys of it, or of its sub-array."""
+    """Return a partition as JSON; ``changes`` replace (None: remove) keys of it, or of its sub-array."""
     found = {"index": [number], "location": LOCATIONS[number], "subarray": {}}
     sub = {"shape": [rows, 4], "file": f"{'ab'[number]}.nc", "ncvar": "tas", "format": "netCDF", "dtype": "float32"}
     for key, value in changes.items():
@@ -30,7 +30,7 @@ def part(number: int, rows: int, **changes: Any) -> dict[str, Any]:
 
 
 def index(folder: Path, partitions: Any, attrs: Any = None, more: Any = None, format: str = "NETCDF4", **given: Any) -> str:
-    """Write an aggregation file over (time: 5, x: 4); ``given`` replace or (None) leave out keys of the JSON."""
+    """Write an aggregation file over (time: 5, x: 4); ``given`` replace or (None) remove keys of the JSON."""
     text: dict[str, Any] = {"pmdimensions": ["time"], "pmshape": [2], "base": "", "Partitions": partitions, **given}
     found = {"cf_role": "cfa_variable", "cfa_dimensions": "time x", "units": "K"}
     found["cfa_array"] = json.dumps({k: v for k, v in text.items() if v is not None})
@@ -46,7 +46,7 @@ def index(folder: Path, partitions: Any, attrs: Any = None, more: Any = None, fo
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
-    """Write two fragments of VALUES, three below two, into one folder."""
+    """Write two fragments of VALUES, three rows below two, into one folder."""
     fragment(tmp_path / "a.nc", VALUES[:2])
     fragment(tmp_path / "b.nc", VALUES[2:])
     return tmp_path
@@ -62,7 +62,7 @@ def test_partitions_make_one_array(pair: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("without", ["pmshape", "index", "pmdimensions", "location_shape"])
-def test_what_may_be_left_out(pair: Path, without: str) -> None:
+def test_optional_keys(pair: Path, without: str) -> None:
     change: dict[str, Any] = {"index": None} if without == "index" else {"shape": None} if "shape" in without else {}
     given: dict[str, Any] = {"pmshape": None} if without.startswith("pm") else {}
     given |= {"pmdimensions": None} if without == "pmdimensions" else {}
@@ -97,8 +97,8 @@ def test_base(tmp_path: Path, base: str | None) -> None:
     np.testing.assert_array_equal(opened(path)["tas"], VALUES)
 
 
-def test_names_are_no_references(tmp_path: Path) -> None:
-    """CFA-0.4 has file names, not URIs: what looks like an escape is part of the name."""
+def test_file_names_are_not_references(tmp_path: Path) -> None:
+    """CFA-0.4 has file names, not URIs: a percent sign is part of the name."""
     fragment(tmp_path / "a%20.nc", VALUES[:2])
     fragment(tmp_path / "a .nc", VALUES[:2] + 100)
     fragment(tmp_path / "b.nc", VALUES[2:])
@@ -118,7 +118,7 @@ def test_variables_by_number(tmp_path: Path) -> None:
         tas[...]
 
 
-def test_the_words_of_others(tmp_path: Path) -> None:
+def test_keys_of_other_writers(tmp_path: Path) -> None:
     fragment(tmp_path / "a.nc", VALUES[:2])
     fragment(tmp_path / "b.nc", VALUES[2:][::-1, ::-1])
     second = part(1, 3, flip=["x", "time"])
@@ -126,7 +126,7 @@ def test_the_words_of_others(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(index(tmp_path, [part(0, 2), second]))["tas"], VALUES)
 
 
-def test_reversed_transposed_and_in_other_units(tmp_path: Path) -> None:
+def test_reversed_and_transposed_partitions_in_other_units(tmp_path: Path) -> None:
     fragment(tmp_path / "a.nc", (VALUES[:2] - np.float32(273.15)).T[::-1], ("x", "time"), units=None)
     fragment(tmp_path / "b.nc", VALUES[2:, ::-1, None].transpose(1, 2, 0), ("q", "z", "t"))
     first = part(0, 2, shape=[4, 2], pdimensions=["x", "time"], reverse=["x"], punits="degC")
@@ -141,7 +141,7 @@ def test_reversed_transposed_and_in_other_units(tmp_path: Path) -> None:
     np.testing.assert_allclose(downwards[...], VALUES, atol=1e-4)
 
 
-def test_times_in_a_calendar_of_their_own(tmp_path: Path) -> None:
+def test_times_in_another_calendar(tmp_path: Path) -> None:
     fragment(tmp_path / "a.nc", VALUES[:2], units="days since 2000-01-01", calendar="360_day")
     attrs = {"units": "days since 2000-01-01"}
     with pytest.raises(aa.UnitsError, match="360_day"):
@@ -215,49 +215,53 @@ def test_the_older_spelling(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("partitions", "given", "words"),
     [
-        ([part(0, 2), part(1, 4)], {}, r"partition 1: location \[2, 4\] along 'time' is not as long as its sub-array, 4"),
+        (
+            [part(0, 2), part(1, 4)],
+            {},
+            r"partition 1: length of location \[2, 4\] along 'time' differs",
+        ),
         ([part(0, 2), part(1, 3, location=[[1, 3], [0, 3]])], {}, "partition 0 and partition 1 overlap"),
-        ([part(0, 2), part(1, 4, location=[[2, 5], [0, 3]])], {}, "it reaches 6 along 'time', beyond the size 5"),
+        ([part(0, 2), part(1, 4, location=[[2, 5], [0, 3]])], {}, "end 6 along 'time' is out of range for size 5"),
         ([part(0, 2, location=[[0, -5], [0, 3]])], {}, "location"),
         ([part(0, 2, location=[[0, 1]])], {}, r"give \[start, stop\] for each of"),
         ([part(0, 2, location=None), part(1, 3)], {}, "no location"),
         ([part(0, 2, location="all")], {}, "write a JSON list"),
-        ([part(0, 2, index=[2])], {}, "beyond pmshape"),
+        ([part(0, 2, index=[2])], {}, "out of range for pmshape"),
         ([part(0, 2)], {"pmshape": [10**9]}, "more than 10000000 partitions"),
-        ([part(0, 2)], {"pmshape": [-1]}, "a number from 1 on"),
-        ([part(0, 2)], {"pmshape": [2, 2]}, "a number from 1 on for each"),
+        ([part(0, 2)], {"pmshape": [-1]}, "a positive integer"),
+        ([part(0, 2)], {"pmshape": [2, 2]}, "a positive integer for each"),
         ([part(0, 2)], {"pmdimensions": ["y"]}, "pmdimensions"),
         ([part(0, 2)], {"pmdimensions": [["y"]]}, "pmdimensions"),
         ([part(0, 2, shape=[2, 4, 1])], {}, "give pdimensions"),
-        ([part(0, 2, shape=[2, 4, 2], pdimensions=["time", "x", "z"])], {}, "only ones of size 1 may be added"),
+        ([part(0, 2, shape=[2, 4, 2], pdimensions=["time", "x", "z"])], {}, "only dimensions of size 1 may be added"),
         ([part(0, 2, pdimensions=["x", "x"])], {}, "each dimension once"),
         ([part(0, 2, reverse=["y"])], {}, "reverse"),
-        ([part(0, 2, part="[[0, 9, 1], [0, 3, 1]]")], {}, "beyond the sub-array's shape"),
-        ([part(0, 2, part="[[0, 1, 1]]")], {}, "give one for each of"),
+        ([part(0, 2, part="[[0, 9, 1], [0, 3, 1]]")], {}, "out of range for the sub-array's shape"),
+        ([part(0, 2, part="[[0, 1, 1]]")], {}, "give one item for each of"),
         ([part(0, 2, part="__import__('os')")], {}, "write text such as"),
-        ([part(0, 2, part="[(1, 0), [0, 3, 1]]")], {}, "each larger than the one before"),
+        ([part(0, 2, part="[(1, 0), [0, 3, 1]]")], {}, "give increasing positions from 0 on"),
         ([part(0, 2, part="[[1, 0, -1], [0, 3, 1]]")], {}, "the step at least 1"),
         ([part(0, 2, ncvar=None)], {}, "neither ncvar nor varid"),
         ([part(0, 2, file=3)], {}, "write text"),
-        ([part(0, 2, file="a\0b")], {}, "a NUL in it"),
+        ([part(0, 2, file="a\0b")], {}, "contains a null byte"),
         ([part(0, 2, file="", ncvar="tas")], {}, "an aggregation variable"),
-        ([part(0, 2, shape=[2, 1 << 70])], {}, "whole numbers"),
-        ([part(0, 2, shape=[True, 4])], {}, "whole numbers"),
+        ([part(0, 2, shape=[2, 1 << 70])], {}, "write integers from 0 on"),
+        ([part(0, 2, shape=[True, 4])], {}, "write integers from 0 on"),
         ([part(0, 2)], {"base": 3}, "base"),
         (["all"], {}, "write a JSON object"),
         ("all", {}, "a list of Partitions"),
     ],
 )
-def test_what_makes_no_sense(tmp_path: Path, partitions: Any, given: Any, words: str) -> None:
+def test_invalid_content(tmp_path: Path, partitions: Any, given: Any, words: str) -> None:
     with pytest.raises(aa.IndexFileError, match=rf"index\.nca, variable 'tas': .*{words}"):
         opened(index(tmp_path, partitions, **given))
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("[" * 100_000, "nested too deep"), ("{", "is no JSON"), ("[]", "a JSON object"), (None, "a JSON object")],
+    [("[" * 100_000, "nested too deeply"), ("{", "is not JSON"), ("[]", "a JSON object"), (None, "a JSON object")],
 )
-def test_text_that_is_no_json_of_an_array(tmp_path: Path, text: str | None, words: str) -> None:
+def test_invalid_json(tmp_path: Path, text: str | None, words: str) -> None:
     with pytest.raises(aa.IndexFileError, match=words) as error:
         opened(index(tmp_path, [], {"cfa_array": text}))
     assert "\n" not in str(error.value) and len(str(error.value)) < 500
@@ -305,7 +309,7 @@ def same(one: aa.MasterArray, other: aa.MasterArray) -> None:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> aa.MasterArray:
-    """Three files: one upside down, one transposed and packed, one in degrees Celsius; latitudes run downwards."""
+    """Write three files: one reversed, one transposed and packed, one in degrees Celsius; latitudes decrease."""
     lats = (30.0, 20.0, 10.0)
     write(tmp_path / "in/a.nc", cube([0.0, 1.0], lats))
     write(tmp_path / "in/b.nc", cube([2.0, 3.0], lats[::-1]))
@@ -323,7 +327,7 @@ def archive(tmp_path: Path) -> aa.MasterArray:
 def test_an_archive_reads_back(tmp_path: Path, archive: aa.MasterArray, format: str) -> None:
     (tmp_path / "out").mkdir()
     again = opened(written(archive, tmp_path / "out" / "index.nca", format))["tas"]
-    again[...]  # its files are looked at
+    again[...]  # its files are opened
     same(archive, again)
     text = json.loads(variables_for([archive], str(tmp_path / "out/index.nca"))[0][0].attrs["cfa_array"])
     assert text["base"] == "" and text["Partitions"][0]["subarray"]["file"] == "../in/a.nc"
@@ -350,7 +354,7 @@ def test_selections_read_back(tmp_path_factory: pytest.TempPathFactory, data: st
     np.testing.assert_array_equal(again[...], chosen[...])
 
 
-def test_what_it_cannot_say(archive: aa.MasterArray, tmp_path: Path) -> None:
+def test_arrays_that_cfa_cannot_express(archive: aa.MasterArray, tmp_path: Path) -> None:
     memory = aa.MasterArray.from_subarrays([([(0, 1)], aa.SubArray.from_array([1.0]))], dimensions=("x",), name="m")
     arrays = [memory, archive.to_units("degC"), archive]
     found, refused = variables_for(arrays, str(tmp_path / "x.nca"))

@@ -1,4 +1,4 @@
-"""Are the aggregation variables of CFA-0.6.2, and of the files before it, read as their convention says?"""
+"""Reader of the aggregation variables of CFA-0.6.2 and of earlier files."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,10 @@ MISSING = {"_FillValue": np.int32(-1)}
 
 
 def index(folder: Path, files: Any, addresses: Any = "tas", **changes: Any) -> str:
-    """Write an aggregation file over (time: 5, x: 4); ``changes``: ``data`` (the terms), ``fil`` (attributes), ``more``."""
+    """Write an aggregation file over (time: 5, x: 4).
+
+    ``changes``: ``data`` (the terms), ``fil`` (attributes), ``more``.
+    """
     attrs = {"units": "K", "aggregated_dimensions": "time x", "aggregated_data": changes.get("data", DATA)}
     files, addresses = np.array(files), np.array(addresses)
     names = ("ft", "fx", "copies")
@@ -37,7 +40,7 @@ def index(folder: Path, files: Any, addresses: Any = "tas", **changes: Any) -> s
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
-    """Write two fragments of VALUES, three below two, into one folder."""
+    """Write two fragments of VALUES, three rows below two, into one folder."""
     fragment(tmp_path / "a.nc", VALUES[:2])
     fragment(tmp_path / "b.nc", VALUES[2:])
     return tmp_path
@@ -74,7 +77,7 @@ def test_addresses_of_each_fragment(pair: Path) -> None:
     np.testing.assert_array_equal(opened(index(pair, [["a.nc"], ["c.nc"]], [["tas"], ["pr"]]))["tas"][...], VALUES)
 
 
-def test_no_file_is_the_same_file(pair: Path) -> None:
+def test_fragments_without_a_file_are_in_the_index(pair: Path) -> None:
     more = {"own": (("three", "x"), VALUES[2:], {"units": "K"})}
     path = index(pair, [["a.nc"], [""]], [["tas"], ["own"]], more=more)
     np.testing.assert_array_equal(opened(path)["tas"][...], VALUES)
@@ -91,7 +94,7 @@ def test_neither_file_nor_address_is_a_missing_fragment(pair: Path) -> None:
 
 
 def test_a_file_without_an_address(pair: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"fragment \(1, 0\) is in 'b.nc', but of no variable"):
+    with pytest.raises(aa.IndexFileError, match=r"fragment \(1, 0\) in 'b.nc' has no variable"):
         opened(index(pair, [["a.nc"], ["b.nc"]], [["tas"], [""]]))
 
 
@@ -149,9 +152,9 @@ def test_scalar_data(tmp_path: Path, size: tuple[int, ...]) -> None:
         ("file: fil address: adr", "has the terms"),
         ("location: loc Location: loc file: fil address: adr", "has the terms"),
         ("location: loc file: fil address: loc", "give texts of shape"),
-        ("location: loc file: lost address: adr", "which the file does not have"),
+        ("location: loc file: lost address: adr", "which does not exist"),
     ],
 )
-def test_terms_that_make_no_sense(pair: Path, data: str, words: str) -> None:
+def test_invalid_terms(pair: Path, data: str, words: str) -> None:
     with pytest.raises(aa.IndexFileError, match=rf"variable 'tas': .*{words}"):
         opened(index(pair, [["a.nc"], ["b.nc"]], data=data))
