@@ -15,7 +15,7 @@ from aggarray.errors import AggregationError, SelectionError, printable
 from aggarray.maps import Distribution
 from aggarray.memory import Array
 from aggarray.memory.ragged import Ragged
-from aggarray.memory.rows import Rows, contiguous, places_of
+from aggarray.memory.rows import Rows, contiguous, positions_of
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.memory.types import VAR, Type
 
@@ -121,7 +121,7 @@ class RaggedMasterArray(MasterArray):
         """
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
-        values = _read(self._samples({}), rows.places(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
+        values = _read(self._samples({}), rows.positions(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
         return values if isinstance(chosen, int) else Ragged(values, rows.offsets)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -142,7 +142,7 @@ class RaggedMasterArray(MasterArray):
         """Return reference times of rows as datetime64, or as cftime objects; as `MasterArray.datetimes`."""
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
-        values = self._samples({}).datetimes(rows.places())
+        values = self._samples({}).datetimes(rows.positions())
         return values if isinstance(chosen, int) else Ragged(values, rows.offsets)
 
     def to_awkward(self) -> Any:
@@ -166,7 +166,7 @@ class RaggedMasterArray(MasterArray):
             return self
         if not isinstance(chosen, int):
             return replace(self, _geometry=self._instances.take(chosen))
-        return self._samples({})._selected({self._matrix.dimensions[0]: selector_of(places_of(self._rows, chosen))})
+        return self._samples({})._selected({self._matrix.dimensions[0]: selector_of(positions_of(self._rows, chosen))})
 
     def _chosen(self, selectors: Mapping[str, Selector]) -> MasterArray:
         found, chosen = MasterArray._chosen(self, selectors), selectors.get(self.dimensions[0])
@@ -174,7 +174,7 @@ class RaggedMasterArray(MasterArray):
         if chosen is None or not beside:
             return found
         rows = self._rows if self._instances.chosen is None else contiguous(self._rows.counts)
-        key = {self._matrix.dimensions[0]: selector_of(places_of(rows, chosen))}
+        key = {self._matrix.dimensions[0]: selector_of(positions_of(rows, chosen))}
         return replace(found, coords={**found.coords, **{n: c._selected(key) for n, c in beside.items()}})
 
     def transpose(self, *dimensions: str) -> MasterArray:

@@ -44,7 +44,7 @@ def _unrolled(array: RaggedMasterArray) -> MasterArray:
     flat = array._samples({})
     if array._instances.stored:
         return flat
-    return flat._selected({flat.dimensions[0]: selector_of(array._rows.places())})
+    return flat._selected({flat.dimensions[0]: selector_of(array._rows.positions())})
 
 
 def _described(array: RaggedMasterArray) -> dict[str, MasterArray]:
@@ -55,7 +55,7 @@ def _described(array: RaggedMasterArray) -> dict[str, MasterArray]:
         owners, along = _of_parts(geometry), _run_dimension(geometry)
         if geometry.chosen is not None:
             runs = replace(geometry, parts=tuple(part.of_runs() for part in geometry.parts), _found=[]).rows(array._access)
-            sizes, owners = sizes[runs.places()], np.repeat(np.arange(len(runs)), runs.counts)
+            sizes, owners = sizes[runs.positions()], np.repeat(np.arange(len(runs)), runs.counts)
         return {**_counts(array, sizes, along), **_index(array, owners, along)}
     rows = array._rows
     if not geometry.stored or rows.order is None:
