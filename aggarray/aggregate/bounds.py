@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from aggarray.arrays import MasterArray
+from aggarray.arrays.lazy import with_step
 from aggarray.cf.units import conversion_between
 from aggarray.errors import UnitsError
 from aggarray.partition.matrix import Step
@@ -23,4 +24,4 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
     if not change.identity and own.dtype.kind in "iu":
         wanted = replace(wanted, dtype=np.dtype(np.int64 if change.integer_exact else np.float64))
     # promise: bounds-units
-    return bounds._stepped(wanted)
+    return with_step(bounds, wanted)

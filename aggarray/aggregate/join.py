@@ -16,7 +16,7 @@ from aggarray.aggregate.orientation import in_memory, oriented, unplaced_names
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.arrays.build import common_dtype
-from aggarray.arrays.lazy import bounds_named
+from aggarray.arrays.lazy import bounds_names, with_step
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units import conversion_between, normal_calendar
 from aggarray.partition.conform import convert, fill_for
@@ -178,7 +178,7 @@ def _stepped(piece: MasterArray, step: Step) -> MasterArray:
     own = piece._step
     if own == step or all(t.last_step == own and not t.guessed for t in piece._matrix.references.templates):
         return piece
-    return piece._stepped(step)
+    return with_step(piece, step)
 
 
 def _known(
@@ -248,7 +248,7 @@ def _coords(
     first = found[0]
     matches = [match_coordinates(first, c) for c in found]
     parents = {bounds: name for name, bounds in first.bounds.items()}
-    itself = bounds_named(first.array)
+    itself = bounds_names(first.array)
     coords: dict[str, MasterArray] = {}
     for name in sorted(first.array.coords, key=lambda n: n in parents or n in itself):
         wanted = rules

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays import MasterArray
-from aggarray.arrays.ragged_variables import unrolled
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS, basename, words
 from aggarray.partition.matrix import Matrix, References
@@ -96,7 +96,7 @@ class Container:
         """Write arrays. Returns (name, reason) of those that the convention cannot express, and of lost coordinates."""
         self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
         made = []
-        for array in map(unrolled, arrays):
+        for array in map(flatten_ragged, arrays):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
             if reason is None:
                 made.append(self._write(array))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
 from aggarray.arrays import MasterArray
-from aggarray.arrays.ragged_variables import unrolled
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.interop.dataset import DatasetGroup, grouped, variable_name
 
 #: The path of the only dataset, or of that in no group of its file.
@@ -26,7 +26,7 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     (['/'], ['tas', 'pr'])
     """
     found: dict[str, DatasetGroup] = {}
-    arrays = [unrolled(array) for array in arrays]
+    arrays = [flatten_ragged(array) for array in arrays]
     for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
         for path, group in _of_folder(inside).items():
             found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group

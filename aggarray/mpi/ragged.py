@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.ragged_local import LocalRagged, samples_of
+from aggarray.arrays.ragged_local import LocalRagged, sample_distribution
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution
 from aggarray.memory.ragged import Ragged
@@ -40,7 +40,7 @@ class RaggedRepartition(Movement):
 
         def plan() -> None:
             for one in (source, target):
-                samples_of(one, np.arange(one.shape[0] + 1 if isinstance(one, Distribution) and one.maps else 1))
+                sample_distribution(one, np.arange(one.shape[0] + 1 if isinstance(one, Distribution) and one.maps else 1))
 
         self._planned(plan, described(source), described(target))
         self._counts = Repartition(P_x, P_y, source, target)

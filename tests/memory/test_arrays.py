@@ -295,7 +295,7 @@ def test_blocks_by_hand() -> None:
         Array.over(block, "O", (1,))
     with refused("no buffer"):
         Array.over(Block("external", object(), READ, 0), "f4", (1,))
-    with refused("kind 'heap'"):
+    with refused("kind of block 'heap'"):
         Block("heap", b"", READ, 0)
     for access in (0, Access.WRITE, 6, 7, 9, "rw"):
         with refused("give Access.READ"):

@@ -139,7 +139,7 @@ def test_numpy_functions_accept_arrays() -> None:
         (np.zeros(2, "g"), "float64"),
         (np.zeros(2, "S3"), "pass numbers"),
         (np.zeros(2, "U3"), "pass numbers"),
-        (np.zeros(2, [("x", "i4")]), "pass numbers: the fields"),
+        (np.zeros(2, [("x", "i4")]), "pass numbers: its fields"),
         (np.zeros(2, ">U3"), "pass numbers"),
     ],
 )
