@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from aggarray.arrays import MasterArray
+from aggarray.arrays.lazy import with_step
 from aggarray.cf.units import conversion_between
 from aggarray.errors import UnitsError
 from aggarray.partition.matrix import Step
@@ -27,4 +28,4 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
     if not conversion.identity and own.dtype.kind in "iu":
         step = replace(step, dtype=np.dtype(np.int64 if conversion.integer_exact else np.float64))
     # promise: bounds-units
-    return bounds._stepped(step)
+    return with_step(bounds, wanted)

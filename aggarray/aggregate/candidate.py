@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.rules import facet
 from aggarray.arrays import MasterArray
-from aggarray.arrays.lazy import bounds_named
+from aggarray.arrays.lazy import bounds_names
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units import canonical_units, comparable_units, conversion, is_reference_time, temperature_difference
 from aggarray.formats.base import basename
@@ -328,13 +328,8 @@ def plain_attribute(value: Any) -> str:
 
 
 def bounds_of(array: MasterArray) -> dict[str, str]:
-    """Return {coordinate: bounds} of the coordinates whose bounds are present."""
-    return {
-        name: bounds
-        for name, coordinate in array.coords.items()
-        for bounds in bounds_named(coordinate)
-        if bounds in array.coords
-    }
+    """Return the name of the bounds of each coordinate that has them here."""
+    return {name: bounds for name, one in array.coords.items() for bounds in bounds_names(one) if bounds in array.coords}
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from aggarray.aggregate.orientation import in_memory, oriented, unmatched_names
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.arrays.build import common_dtype
-from aggarray.arrays.lazy import bounds_named
+from aggarray.arrays.lazy import bounds_names, with_step
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units import conversion_between, normal_calendar
 from aggarray.partition.conform import convert, fill_for
@@ -187,7 +187,7 @@ def _stepped(piece: MasterArray, step: Step) -> MasterArray:
     own = piece._step
     if own == step or all(t.last_step == own and not t.unresolved for t in piece._matrix.references.templates):
         return piece
-    return piece._stepped(step)
+    return with_step(piece, step)
 
 
 def _known_values(
@@ -260,7 +260,7 @@ def _coords(
     first = candidates[0]
     matches = [match_coordinates(first, c) for c in candidates]
     parents = {bounds: name for name, bounds in first.bounds.items()}
-    master_bounds = bounds_named(first.array)
+    itself = bounds_names(first.array)
     coords: dict[str, MasterArray] = {}
     for name in sorted(first.array.coords, key=lambda n: n in parents or n in master_bounds):
         own_rules = rules

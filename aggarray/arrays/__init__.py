@@ -1,4 +1,4 @@
-"""What are the public objects? `MasterArray`, its `PartitionMatrix` of `Partition`s, and `SubArray`."""
+"""Arrays out of many files: `MasterArray`, its `PartitionMatrix` of `Partition`s, and `SubArray`."""
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.partitions import Partition, PartitionMatrix

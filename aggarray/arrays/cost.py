@@ -1,4 +1,4 @@
-"""What does it cost to read the partitions of an array? The bytes that their files store, as far as an index knows them."""
+"""Costs of reading partitions: their stored bytes, as far as an index has them."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from aggarray.partition.stored_sizes import stored_bytes
 
 
 def slab_costs(matrix: Matrix) -> tuple[np.ndarray, ...]:
-    """Return per dimension the cost of each slab of partitions across it, int64 bytes.
+    """Return the cost of each slab of partitions, per dimension, int64 bytes.
 
-    A partition that shows a part of its sub-array costs that part. Where nobody knows what is stored, the bytes of the values
-    count; partitions that are missing cost nothing. No file is opened, and all processes that have the array find the same.
+    A partition that shows a part of its sub-array costs that part. If the stored size is unknown, the bytes of the values
+    count; missing partitions cost nothing. No file is opened, and all processes get equal costs of the same array.
     """
     references = matrix.references
     sizes = np.array([max(int(np.prod(t.shape, dtype=np.int64)), 1) for t in references.templates], np.int64)

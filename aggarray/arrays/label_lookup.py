@@ -1,4 +1,4 @@
-"""At which positions along a dimension of an array are the labels that are asked for?"""
+"""Positions of labels along a dimension of an array."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +11,20 @@ if TYPE_CHECKING:
 
 
 def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
-    """Return the positions of labels of the dimension's coordinate; without a coordinate labels are positions.
+    """Return the positions of labels of a dimension coordinate; without a coordinate labels are positions.
 
-    ``method``, ``tolerance`` and what is returned as in `labels.locate`. Raises NotFoundError for a dimension or a label that
-    is not there, SelectionError for labels of a wrong kind and for a method without a coordinate.
+    ``method``, ``tolerance`` and the result as in `labels.locate`. Raises NotFoundError for a missing dimension or label,
+    SelectionError for labels of a wrong type and for a method without a coordinate.
     """
     if dimension not in array.dimensions:
-        hint = f"; {dimension!r} is a coordinate without a dimension of its own" if dimension in array.coords else ""
+        why = f" ({dimension!r} is a coordinate without a dimension)" if dimension in array.coords else ""
         names = ", ".join(array.dimensions) or "none"
-        raise NotFoundError(f"no dimension {dimension!r} to select along: there is {names}{hint}")
+        raise NotFoundError(f"no dimension {dimension!r} to select along{why}", hint=f"the dimensions are: {names}")
     coordinate = array.coords.get(dimension)
     if coordinate is None:
         if method is not None or tolerance is not None:
-            raise SelectionError(
-                f"dimension {dimension!r} has no coordinate: method and tolerance need one; select by position"
-            )
+            what = f"dimension {dimension!r} has no coordinate, which method and tolerance need"
+            raise SelectionError(what, hint="select by position")
         return label
     if coordinate.units and is_reference_time(coordinate.units):
         values = coordinate.datetimes()

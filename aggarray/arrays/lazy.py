@@ -1,6 +1,7 @@
-"""What do lazy operations do to the matrix, the known values and the templates of an array?"""
+"""Lazy operations on the matrix, the known values and the templates of an array."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,23 +11,24 @@ from aggarray.cf.units import conversion_between
 from aggarray.errors import SelectionError
 from aggarray.formats.base import basename
 from aggarray.memory.selection import Range, Selector, as_range, normalise
+from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import plan_dimension, runs
-from aggarray.partition.tiling import reverse, select
+from aggarray.partition.tiling import reverse, select, transpose
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 
 def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
-    """Select along a dimension: runs of an index array become partitions, backward selections turn it round."""
+    """Select along a dimension: runs of an index array become partitions, backward selections reverse the dimension."""
     if isinstance(selector, int):
         return select(matrix, axis, plan_dimension(selector, matrix.edges[axis]))
-    wanted = selector if isinstance(selector, Range) else as_range(selector)
-    if wanted is not None and wanted.step > 0:
-        return select(matrix, axis, plan_dimension(wanted, matrix.edges[axis]))
-    if wanted is not None:
-        return reverse(select(matrix, axis, plan_dimension(wanted.reversed(), matrix.edges[axis])), axis)
+    positions = selector if isinstance(selector, Range) else as_range(selector)
+    if positions is not None and positions.step > 0:
+        return select(matrix, axis, plan_dimension(positions, matrix.edges[axis]))
+    if positions is not None:
+        return reverse(select(matrix, axis, plan_dimension(positions.reversed(), matrix.edges[axis])), axis)
     indices = np.asarray(selector)
     if (np.diff(indices) < 0).all():
         return reverse(select(matrix, axis, runs(indices[::-1], matrix.edges[axis])), axis)
@@ -34,18 +36,61 @@ def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
 
 
 def select_known(known: KnownValues | None, axis: int, selector: Selector) -> KnownValues | None:
-    """Select from the values that are known of an array as `select_matrix` does from its matrix."""
+    """Select from the known values of an array as `select_matrix` does from its matrix."""
     if known is None:
         return None
-    chosen: Any = selector.as_slice() if isinstance(selector, Range) else selector
-    index = (*(slice(None),) * axis, chosen)
+    key: Any = selector.as_slice() if isinstance(selector, Range) else selector
+    index = (*(slice(None),) * axis, key)
     return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
 
 
-def is_unchanged_units(template: Template, now: Step, step: Step) -> bool:
-    """Tell whether values come out the same without the step that they take now: integers merely become wider, say."""
-    if template.unresolved:
-        return False  # nobody knows yet what its values are
+def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -> "MasterArray":
+    """Select from an array per dimension; ignore dimensions that the array lacks."""
+    matrix, known = array._matrix, array._known
+    for dimension, selector in selectors.items():
+        if dimension in matrix.dimensions:
+            axis = matrix.axis(dimension)
+            if not (isinstance(selector, Range) and selector.is_full(matrix.shape[axis])):
+                matrix, known = select_matrix(matrix, axis, selector), select_known(known, axis, selector)
+    return replace(array, _matrix=matrix, _known=known)
+
+
+def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterArray":
+    """Return an array with its dimensions in an order; raises SelectionError unless each is named once."""
+    if sorted(names) != sorted(array.dimensions):
+        raise SelectionError(f"cannot transpose to {names}", hint=f"give each of {array.dimensions} once")
+    order = [array.dimensions.index(d) for d in names]
+    values, mask = array._known or (None, None)
+    known = None if values is None else (values.transpose(order), None if mask is None else mask.transpose(order))
+    return replace(array, _matrix=transpose(array._matrix, order), _known=known)
+
+
+def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> "MasterArray":
+    """Return an array with dimensions reversed; dimensions of size 1 change their direction too."""
+    for name, backwards in selectors.items():
+        if name in array.dimensions:
+            axis = array._matrix.axis(name)
+            known = select_known(array._known, axis, backwards)
+            array = replace(array, _matrix=reverse(array._matrix, axis), _known=known)
+    return array
+
+
+def with_step(array: "MasterArray", step: Step) -> "MasterArray":
+    """Return an array converted by one more step; templates keep the present step, so that chains stay exact."""
+    now = array._step
+    references = array._matrix.references
+    templates = [t if _is_redundant(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
+    matrix = replace(array._matrix, references=references.with_templates(templates))
+    known = array._known and convert(*array._known, now, step)
+    fill = fill_for(step.dtype, array.fill_value if array.dtype.kind in "iu" else None)
+    changed = replace(array, units=step.units, calendar=step.calendar, dtype=step.dtype, fill_value=fill)
+    return replace(changed, _matrix=matrix, _known=known)
+
+
+def _is_redundant(template: Template, now: Step, step: Step) -> bool:
+    """Return whether values are the same without the step ``now``, such as integers that only become wider."""
+    if template.guessed:
+        return False  # its values are not known yet
     before = template.last_step
     if before == now:
         return True
@@ -55,39 +100,39 @@ def is_unchanged_units(template: Template, now: Step, step: Step) -> bool:
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
 
 
-def bounds_named(array: "MasterArray") -> tuple[str, ...]:
-    """Return the name of the bounds that an array has itself (CF 7.1, 7.4): one, or none."""
+def bounds_names(array: "MasterArray") -> tuple[str, ...]:
+    """Return the names of the bounds of an array itself (CF 7.1, 7.4): one, or none."""
     stated = array.attrs.get("bounds", array.attrs.get("climatology"))
     return (basename(stated),) if isinstance(stated, str) else ()
 
 
-def bounds_turned(
+def reverse_bounds(
     before: "Mapping[str, MasterArray]", now: "Mapping[str, MasterArray]", *itself: "MasterArray"
 ) -> "dict[str, MasterArray]":
-    """Return coordinates with pairs of bounds that run as their coordinates now do (CF 7.1).
+    """Return coordinates with pairs of bounds reversed where their coordinates are reversed now (CF 7.1).
 
-    ``before``, ``now``: the coordinates before and after an operation; ``itself``: the array likewise, which may have bounds.
+    ``before``, ``now``: the coordinates before and after an operation; ``itself``: the array before and after.
     """
-    turned = dict(now)
-    for one, other in (itself, *((c, now[name]) for name, c in before.items())):
-        if one.ndim == other.ndim == 1 and one.directions != other.directions:
-            for name, bounds in ((n, now[n]) for n in bounds_named(one) if n in now):
+    coords = dict(now)
+    for old, new in (itself, *((c, now[name]) for name, c in before.items())):
+        if old.ndim == new.ndim == 1 and old.directions != new.directions:
+            for name, bounds in ((n, now[n]) for n in bounds_names(old) if n in now):
                 if bounds.ndim == 2 and bounds.shape[1] == 2:
-                    turned[name] = bounds._turned({bounds.dimensions[1]: Range(1, 2, -1)})
-    return turned
+                    coords[name] = bounds._turned({bounds.dimensions[1]: Range(1, 2, -1)})
+    return coords
 
 
-def names_of(dimensions: Sequence[Any]) -> tuple[str, ...]:
-    """Accept names one by one or as one sequence, as NumPy's transpose does; SelectionError for anything but names."""
+def dimension_names(dimensions: Sequence[Any]) -> tuple[str, ...]:
+    """Return names given one by one or as one sequence; raises SelectionError for anything but names."""
     names = dimensions[0] if len(dimensions) == 1 and isinstance(dimensions[0], tuple | list) else dimensions
     for name in names:
         if not isinstance(name, str):
-            raise SelectionError(f"dimension {name!r} ({type(name).__name__}): give names of dimensions")
+            raise SelectionError(f"dimension {name!r} ({type(name).__name__}) is not a name", hint="give names of dimensions")
     return tuple(names)
 
 
 class Lazy:
-    """Indexing that gives master arrays."""
+    """Indexing that returns master arrays."""
 
     __slots__ = ("_array",)
 

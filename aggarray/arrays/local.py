@@ -1,8 +1,8 @@
-"""What does one process hold of an array? Its section, read when it is first used, and handed on without copying.
+"""Section of a distributed array in one process: read on first use, exported without a copy.
 
-A `LocalArray` reads from anything that has ``shape``, ``dtype`` and ``read``, by one selection per dimension: ranges for
-blocks, strides for cyclic dimensions, index arrays for unstructured ones, which the read plan sorts, and puts back into their
-order what it has read. Or it holds what another exporter of the Distributed Array Protocol has.
+A `LocalArray` reads from any object with ``shape``, ``dtype`` and ``read``, by one selection per dimension: ranges for
+blocks, strides for cyclic dimensions, index arrays for unstructured ones. Or it holds the buffer of another exporter of the
+Distributed Array Protocol.
 """
 
 import threading
@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from aggarray.arrays.values import COPY_HINT
 from aggarray.errors import AggregationError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.maps.dim_data import FaultList, map_of
@@ -27,33 +28,34 @@ from aggarray.memory.types import SupportsDatashape, Type
 class LocalArray(Interchange):
     """The section of a distributed array that one process holds (DAP 0.10.0, section 1.5).
 
-    Made by ``a.local(distribution, rank)``, or `from_distarray`. It pickles as array, distribution and rank, to be read again
-    where it arrives: changes of its buffer stay behind, unless it came from another exporter. The buffer goes to NumPy, and by
-    PEP 3118 and DLPack to others, without a copy.
+    ``a.local(distribution, rank)`` and `from_distarray` make sections. A section is pickled as array, distribution and rank,
+    and read again after unpickling: changes of the buffer are not pickled, except those of imported sections. The buffer is
+    exported to NumPy, by PEP 3118 and by DLPack without a copy.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_copy", "_lock", "distribution", "rank", "source")
 
     distribution: Distribution
     rank: int
-    #: What the section is read from; None for what another exporter has, or was computed.
+    #: The array that the section is read from; None for imported and computed sections.
     source: Any
 
     def __init__(self, source: Any, distribution: Distribution, rank: int, copy: bool | None = True) -> None:
-        """Take a section of ``source``; nothing is read yet. ProtocolError where distribution or rank do not fit."""
+        """Make a section of ``source`` without reading. Raises ProtocolError if distribution or rank do not fit."""
         if not isinstance(distribution, Distribution):
-            raise ProtocolError(f"{type(distribution).__name__} is no Distribution: give one, say by Distribution.regular")
+            raise ProtocolError(
+                f"{type(distribution).__name__} is not a Distribution", hint="give one, such as Distribution.regular"
+            )
         if not (copy is None or isinstance(copy, bool)):
-            raise AggregationError(f"copy={copy!r}: give True, None (a view where possible) or False (a view or an error)")
+            raise AggregationError(f"invalid copy={copy!r}", hint=COPY_HINT)
         distribution.coords(rank)
         if len(distribution.maps) != len(source.shape):
             raise ProtocolError(f"a distribution of shape {distribution.shape} for an array of shape {source.shape}")
-        for d, (one, size) in enumerate(zip(distribution.maps, source.shape, strict=True)):
-            if not one.fits(size):
-                raise ProtocolError(
-                    f"dimension {d}: a map of {one.size} elements for a dimension of size {size} "
-                    f"(shapes {distribution.shape} and {source.shape}): its indices must be positions of the array"
-                )
+        for d, (m, size) in enumerate(zip(distribution.maps, source.shape, strict=True)):
+            if not m.fits(size):
+                what = f"dimension {d}: a map of {m.size} elements for a dimension of size {size}"
+                what += f" (shapes {distribution.shape} and {source.shape})"
+                raise ProtocolError(what, hint="give indices within the array")
         self._set(source, distribution, int(rank), copy, None)
 
     def _set(self, source: Any, distribution: Distribution, rank: int, copy: bool | None, buffer: np.ndarray | None) -> None:
@@ -62,17 +64,17 @@ class LocalArray(Interchange):
 
     @classmethod
     def holding(cls, buffer: np.ndarray, distribution: Distribution, rank: int, source: Any = None) -> Self:
-        """Return a section whose values are there already; ``source``: what they were read from."""
-        found = cls.__new__(cls)
-        found._set(source, distribution, rank, True, buffer)
-        return found
+        """Return a section with its values; ``source``: the array that they were read from."""
+        section = cls.__new__(cls)
+        section._set(source, distribution, rank, True, buffer)
+        return section
 
     @classmethod
     def from_distarray(cls, obj: Any) -> "LocalArray":
-        """Take in what another library exports: an object with ``__distarray__``, or the dictionary that this returns.
+        """Import an object with ``__distarray__``, or the dictionary that this returns.
 
-        Nothing is copied: the buffer is the exporter's memory, writable where that is, and only there. Of other processes it
-        knows nothing but what the dictionary of this one says. ProtocolError names every fault of the export.
+        Nothing is copied: the buffer is the memory of the exporter, and writable only if that is. The section knows of other
+        processes only the contents of this dictionary. Raises ProtocolError with every fault of the export.
 
         >>> export = {"__version__": "0.10.0", "buffer": bytearray(b"abc"), "dim_data": ({},)}
         >>> local = LocalArray.from_distarray(export)
@@ -90,23 +92,23 @@ class LocalArray(Interchange):
             rank = rank * part.nprocs + part.rank
         buffer = np.empty(0) if export is None else export.buffer
         if not buffer.flags.writeable and not buffer.dtype.hasobject:
-            buffer = shared(buffer)  # a flag alone keeps nobody from writing
+            buffer = shared(buffer)  # a flag alone does not prevent writing
         return cls.holding(buffer, distribution, rank)
 
     @property
     def buffer(self) -> np.ndarray:
-        """The values, padding included; read on first use, once, whichever thread asks. Errors as those of reading."""
+        """The values, padding included; read once, on first use, thread-safe. Errors as in reading."""
         if self._buffer is None:
             with self._lock:
                 if self._buffer is None:
-                    found = self._read()
-                    # What was read into fresh memory is this section's own; views have a block of theirs.
-                    self._buffer = owned(found) if found.flags.owndata else found
+                    values = self._read()
+                    # Fresh memory belongs to this section; views have a block already.
+                    self._buffer = owned(values) if values.flags.owndata else values
         return self._buffer
 
     @property
     def memory(self) -> Array:
-        """The buffer as an array in memory: its type, its block, and what may be done with it."""
+        """The buffer as an array in memory, with type, block and access."""
         return array_of(self.buffer)
 
     def __memory__(self) -> Array | str:
@@ -120,23 +122,23 @@ class LocalArray(Interchange):
 
     def _read(self) -> np.ndarray:
         segments = self.distribution.segments(self.rank)
-        if all(len(one) == 1 for one in segments):
-            return self._part(tuple(one[0] for one in segments), copy=self._copy)
+        if all(len(along) == 1 for along in segments):
+            return self._read_part(tuple(along[0] for along in segments), copy=self._copy)
         if self._copy is False:
-            raise AggregationError("no view without a copy: its padding wraps; read with copy=None or copy=True")
+            raise AggregationError("no view without a copy: the padding wraps", hint="read with copy=None or copy=True")
         result = np.empty(self.shape, self.source.dtype)
-        placed = []
-        for one in segments:
-            ends = list(accumulate(map(len, one), initial=0))
-            placed.append([(s, slice(a, b)) for s, a, b in zip(one, ends[:-1], ends[1:], strict=True)])
-        for combination in product(*placed):
-            self._part(tuple(s for s, _ in combination), out=result[tuple(place for _, place in combination)])
+        targets = []
+        for along in segments:
+            ends = list(accumulate(map(len, along), initial=0))
+            targets.append([(s, slice(a, b)) for s, a, b in zip(along, ends[:-1], ends[1:], strict=True)])
+        for combination in product(*targets):
+            self._read_part(tuple(s for s, _ in combination), out=result[tuple(target for _, target in combination)])
         return result
 
-    def _part(self, selectors: tuple[Range | np.ndarray, ...], **how: Any) -> np.ndarray:
+    def _read_part(self, selectors: tuple[Range | np.ndarray, ...], **options: Any) -> np.ndarray:
         key = tuple(s.as_slice() if isinstance(s, Range) else s for s in selectors)
-        found: np.ndarray = self.source.read(key, **how)
-        return found
+        values: np.ndarray = self.source.read(key, **options)
+        return values
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,16 +147,16 @@ class LocalArray(Interchange):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Data type of the buffer; known without reading, but for the byte order of a view."""
-        found: np.dtype[Any] = self.source.dtype if self._buffer is None else self._buffer.dtype
-        return found
+        """Data type of the buffer; known without reading, except the byte order of a view."""
+        dtype: np.dtype[Any] = self.source.dtype if self._buffer is None else self._buffer.dtype
+        return dtype
 
     @property
     def owned(self) -> np.ndarray:
         """A view of the buffer without communication padding."""
-        key: Any = (..., *self.distribution.owned_slices(self.rank))  # without dimensions, too, this is a view
-        found: np.ndarray = self.buffer[key]
-        return found
+        key: Any = (..., *self.distribution.owned_slices(self.rank))  # with an Ellipsis, a 0-d result is a view
+        values: np.ndarray = self.buffer[key]
+        return values
 
     @property
     def global_indices(self) -> tuple[np.ndarray, ...]:
@@ -163,21 +165,21 @@ class LocalArray(Interchange):
 
     @property
     def partitions(self) -> tuple[Any, ...]:
-        """The partitions of the master array that the section has elements of, in C order; () for imported sections."""
+        """The partitions of the master array that overlap the section, in C order; () for imported sections."""
         matrix = getattr(self.source, "partitions", None)
         if matrix is None:
             return ()
         segments = self.distribution.segments(self.rank)
-        touched = [_cells(edges, one) for edges, one in zip(matrix.edges, segments, strict=True)]
+        touched = [_cells(edges, along) for edges, along in zip(matrix.edges, segments, strict=True)]
         if not all(len(cells) for cells in touched):
             return ()
-        several = [cells.tolist() for cells, edges in zip(touched, matrix.edges, strict=True) if len(edges) > 2]
-        return tuple(matrix[index] for index in product(*several))
+        partitioned = [cells.tolist() for cells, edges in zip(touched, matrix.edges, strict=True) if len(edges) > 2]
+        return tuple(matrix[index] for index in product(*partitioned))
 
     def __distarray__(self, version: str = NEWEST) -> dict[str, Any]:
-        """Return version, buffer and dim_data of this process; the buffer is this one's memory.
+        """Return version, buffer and dim_data of this process (DAP); the buffer is not copied.
 
-        ProtocolError where the version cannot say how the array is distributed, or the values have no buffer (text, times).
+        Raises ProtocolError if the version cannot describe the distribution, or the values have no buffer (text, times).
         """
         version = version_of(version)
         dim_data = self.distribution.dim_data(self.rank, version)
@@ -186,9 +188,9 @@ class LocalArray(Interchange):
         return {"__version__": version, "buffer": buffer, "dim_data": dim_data}
 
     def aligned(self) -> "LocalArray":
-        """Return the section with a buffer in native byte order, aligned, writable and in C order: itself where it has one.
+        """Return the section with a buffer in native byte order, aligned, writable and in C order; copy only where needed.
 
-        This is what message passing and compiled code take; imported and memory-mapped buffers may be anything else.
+        Message passing and compiled code need this; imported and memory-mapped buffers may be different.
         """
         flags = self.buffer.flags
         if flags.c_contiguous and flags.aligned and flags.writeable and self.buffer.dtype.isnative:
@@ -209,13 +211,13 @@ class LocalArray(Interchange):
 
 
 def _cells(edges: np.ndarray, segments: list[Range | np.ndarray]) -> np.ndarray:
-    """Return the numbers of the cells between edges that have any of the positions."""
-    found = [np.zeros(0, np.int64)]
-    for one in segments:
-        if isinstance(one, Range) and one.step == 1 and one.count:
-            first, last = np.searchsorted(edges, [one.start, one.last], side="right") - 1
-            found.append(np.arange(first, last + 1))
+    """Return the numbers of the cells between edges that contain any of the positions."""
+    cells = [np.zeros(0, np.int64)]
+    for segment in segments:
+        if isinstance(segment, Range) and segment.step == 1 and segment.count:
+            first, last = np.searchsorted(edges, [segment.start, segment.last], side="right") - 1
+            cells.append(np.arange(first, last + 1))
         else:
-            indices = one.indices() if isinstance(one, Range) else one
-            found.append(np.searchsorted(edges, indices, side="right") - 1)
-    return np.unique(np.concatenate(found))
+            indices = segment.indices() if isinstance(segment, Range) else segment
+            cells.append(np.searchsorted(edges, indices, side="right") - 1)
+    return np.unique(np.concatenate(cells))

@@ -1,4 +1,4 @@
-"""What is one array out of many? `MasterArray`: its parameters, reading, and the lazy operations that touch no file."""
+"""Master array: one array out of many, its parameters, reading, and lazy operations."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -10,31 +10,39 @@ import numpy as np
 
 from aggarray.arrays.build import MasterParameters, declared_fill, from_subarrays
 from aggarray.arrays.label_lookup import locate_labels
-from aggarray.arrays.lazy import Lazy, bounds_named, bounds_turned, is_unchanged_units, names_of, select_known, select_matrix
+from aggarray.arrays.lazy import (
+    Lazy,
+    bounds_names,
+    dimension_names,
+    reverse_bounds,
+    reverse_dimensions,
+    select_dimensions,
+    transpose_dimensions,
+    with_step,
+)
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.origin import Origin, restore_array
 from aggarray.arrays.partitions import PartitionMatrix
 from aggarray.arrays.sections import sections
 from aggarray.arrays.subarray import SubArray
-from aggarray.arrays.values import KnownValues, ReadOptions, Viewable, read_known, read_or_view, with_nan
+from aggarray.arrays.values import KnownValues, ReadOptions, Viewable, read_datetimes, read_known, read_or_view
 from aggarray.cf.frozen import frozen
-from aggarray.cf.units import datetime_kind, datetimes, is_reference_time, normal_calendar, temperature_of
-from aggarray.errors import AggregationError, SelectionError, UnitsError, printable
+from aggarray.cf.units import normal_calendar, temperature_of
+from aggarray.errors import AggregationError, printable
 from aggarray.maps import Distribution
 from aggarray.memory import Type
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, convert, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step
-from aggarray.partition.tiling import reverse, transpose
 from aggarray.read import Target
 from aggarray.storage.access import ANYWHERE, Access
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MasterArray(Viewable):
-    """One array out of many files: parameters as the aggregation specification names them (section 1).
+    """One array out of many files, with the parameters of the aggregation specification (section 1).
 
-    ``fill_value``: what missing elements read as (NaN in floating arrays); ``attrs``: attributes equal in all pieces
+    ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces
     (units, packing and missing values are parameters, not attributes); ``file_attrs``: global attributes equal in all
     files; ``coords``: coordinates, bounds, cell measures and grid mappings by name.
 
@@ -62,7 +70,7 @@ class MasterArray(Viewable):
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """An array of an index travels as its place there and what was done to it, others as they are."""
+        """Pickle an array of an index as its position there and the operations since, others with their matrix."""
         origin = self._origin
         if origin is not None and origin.describes(self._witness):
             return restore_array, (origin.find, origin.place, origin.steps)
@@ -74,15 +82,15 @@ class MasterArray(Viewable):
         return *parameters, self._matrix, self.attrs, self.file_attrs, self.coords
 
     def _with_origin(self, find: Callable[..., Any], *place: Any) -> "MasterArray":
-        """Return the array with a way to find it again in another process."""
+        """Return the array with a function that restores it in another process."""
         return replace(self, _origin=Origin(find, place, (), self._witness))
 
     def _after(self, name: str, arguments: Any, result: "MasterArray") -> "MasterArray":
-        """Note in a result what it was made of, and how."""
+        """Return the result of an operation with its origin: that of this array and the operation."""
         origin = self._origin
         if origin is None or not origin.describes(self._witness):
             return result if result._origin is None else replace(result, _origin=None)
-        # Index arrays in a key are their owner's, who may change them.
+        # The caller may change index arrays of a key later.
         return replace(result, _origin=origin.then(name, deepcopy(arguments), result._witness))
 
     @classmethod
@@ -99,16 +107,16 @@ class MasterArray(Viewable):
         fill_value: Any = None,
         name: str | None = None,
     ) -> "MasterArray":
-        """Put sub-arrays together by hand; edges need not align, places that no piece covers are missing.
+        """Make an array of sub-arrays at given locations. Edges need not align; uncovered regions are missing.
 
-        ``pieces``: (location, sub-array), location = one (start, stop) per dimension. ``shape`` None: as far as the pieces
-        reach. ``dtype`` None: the common type; ``units`` None: the first piece's; ``directions`` None: all increasing.
+        ``pieces``: (location, sub-array), location = one (start, stop) per dimension. ``shape`` None: the extent of the
+        pieces. ``dtype`` None: the common type; ``units`` None: those of the first piece; ``directions`` None: all increasing.
         Raises AggregationError for pieces that overlap, do not fit their location or cut the array into more than 10
         million partitions; UnitsError for units that do not convert.
         """
-        wanted = MasterParameters(units, calendar, None if dtype is None else plain_dtype(dtype))
+        parameters = MasterParameters(units, calendar, None if dtype is None else plain_dtype(dtype))
         names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
-        matrix, step = from_subarrays(list(pieces), names, shape, directions, wanted)
+        matrix, step = from_subarrays(list(pieces), names, shape, directions, parameters)
         declared = fill_value if fill_value is not None else declared_fill(matrix)
         attrs = {} if step.temperature is None else {"units_metadata": f"temperature: {step.temperature}"}
         return cls(name, step.dtype, step.units, step.calendar, fill_for(step.dtype, declared), matrix, attrs)
@@ -117,15 +125,15 @@ class MasterArray(Viewable):
     def from_locals(
         cls, exports: Sequence[Any], *, dimensions: Sequence[str] | None = None, name: str | None = None
     ) -> "MasterArray":
-        """Put the sections of all processes, by rank, together again, whatever their distribution; nothing is copied.
+        """Make an array of the sections of all processes, in order of rank, for any distribution; nothing is copied.
 
-        ``exports``: LocalArrays, or anything that exports by ``__distarray__``. What several processes have is the lowest
-        rank's. ProtocolError where they do not fit together.
+        ``exports``: LocalArrays, or objects with ``__distarray__``. Elements that several processes have come from the lowest
+        rank. Raises ProtocolError if the sections do not fit together.
         """
-        found = sections(exports, dimensions)
-        shape, forward = found.shape, found.directions
-        made = cls.from_subarrays(found.pieces, dimensions=found.names, shape=shape, directions=forward, name=name)
-        return made.lazy[found.key]
+        parts = sections(exports, dimensions)
+        shape, forward = parts.shape, parts.directions
+        array = cls.from_subarrays(parts.pieces, dimensions=parts.names, shape=shape, directions=forward, name=name)
+        return array.lazy[parts.key]
 
     # Parameters
 
@@ -156,7 +164,7 @@ class MasterArray(Viewable):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the whole array takes when read."""
+        """Bytes of the whole array in memory."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -166,18 +174,18 @@ class MasterArray(Viewable):
 
     @property
     def pmdimensions(self) -> tuple[str, ...]:
-        """The dimensions along which the array is partitioned."""
+        """The partitioned dimensions."""
         return self.partitions.dimensions
 
     @property
     def pmshape(self) -> tuple[int, ...]:
-        """The number of partitions along each of these."""
+        """The number of partitions along each partitioned dimension."""
         return self.partitions.shape
 
     # Reading
 
     def __getitem__(self, key: Any) -> np.ndarray:
-        """Read a selection: a fresh, native, writable array; index arrays and masks apply per dimension, orthogonally."""
+        """Read a selection as a fresh, native, writable array; index arrays and masks apply per dimension, orthogonally."""
         return self.read(key)
 
     def read(
@@ -190,16 +198,16 @@ class MasterArray(Viewable):
     ) -> np.ndarray:
         """Read a selection.
 
-        ``masked``: a masked array whose mask is that of the files. ``out``: an array of the right shape and dtype to fill.
-        ``copy``: None gives a read-only view (in the file's byte order) where one piece serves the key as it is, False that
-        view or an AggregationError. ``threads``: None = the option. Raises SelectionError for keys that do not fit,
-        FormatError, MissingFileError and UnitsError naming file and variable.
+        ``masked``: return a masked array with the mask of the files. ``out``: an array of the right shape and dtype to fill.
+        ``copy``: None returns a read-only view (in the byte order of the file) if one piece holds the selection unconverted,
+        False that view or an AggregationError. ``threads``: None = the option. Raises SelectionError for keys that do not fit,
+        FormatError, MissingFileError and UnitsError with file and variable.
         """
         selectors = normalise(key, self.shape, self.dimensions)
-        wish = ReadOptions(masked, out, copy, threads)
+        options = ReadOptions(masked, out, copy, threads)
         if self._known is not None and copy is True:
-            return read_known(self._known, self._target, selectors, wish)
-        return read_or_view(self._matrix, self._target, selectors, wish)
+            return read_known(self._known, self._target, selectors, options)
+        return read_or_view(self._matrix, self._target, selectors, options)
 
     @property
     def _target(self) -> Target:
@@ -207,12 +215,12 @@ class MasterArray(Viewable):
 
     @property
     def _step(self) -> Step:
-        """What the values are: units, calendar, dtype, and the kind of a temperature."""
+        """Units, calendar, dtype, and kind of temperature of the values."""
         return Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("a master array is read from its pieces: it cannot become a NumPy array without a copy")
+            raise ValueError("a master array cannot be converted to a NumPy array without a copy: it is read from files")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -225,7 +233,7 @@ class MasterArray(Viewable):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield the elements along the first dimension; a few megabytes are read at a time."""
+        """Yield the elements along the first dimension, read in blocks of a few megabytes."""
         block = max(1, (8 << 20) // max(1, self.nbytes // max(1, len(self))))
         for start in range(0, len(self), block):
             values = self.read(slice(start, start + block))
@@ -233,31 +241,24 @@ class MasterArray(Viewable):
                 yield values[number, ...].copy()
 
     def datetimes(self, key: Any = ...) -> np.ndarray:
-        """Return reference times as datetime64, or as cftime objects where the calendar needs them.
+        """Return reference times as datetime64, or as cftime objects if the calendar needs them.
 
-        The type depends on the whole array, never on the key. Missing times are NaT or None. UnitsError for other units.
+        The type depends on the array, not on the key. Missing times are NaT or None. Raises UnitsError for other units.
         """
-        if self.units is None or not is_reference_time(self.units):
-            raise UnitsError(f"{self.name or 'array'}: units {self.units!r} are no reference time ('days since ...')")
-        times = with_nan(*self._values_and_mask())
-        valid = times[np.isfinite(times)]
-        ends = (float(valid.min()), float(valid.max())) if valid.size else (None, None)
-        kind = datetime_kind(self.units, self.calendar, *ends)
-        values = self.read(key, masked=True)
-        return datetimes(with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), self.units, self.calendar, kind)
+        return read_datetimes(self, key)
 
     def _values_and_mask(self) -> KnownValues:
-        """The whole array: what is known of it from scanning, else read."""
+        """Return values and mask of the array, from scanning or read."""
         if self._known is not None:
             return self._known
         values = self.read(masked=True)
         return np.ma.getdata(values), np.ma.getmaskarray(values)
 
     def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> LocalArray:
-        """Return the section of one process, to be exported by the Distributed Array Protocol; nothing is read yet.
+        """Return the section of one process, which exports the Distributed Array Protocol; it is read lazily.
 
-        ``copy``: True gives a native, aligned, writable buffer in C order; None and False as in `read`. ProtocolError where the
-        distribution does not fit the array, or has no such rank.
+        ``copy``: True gives a native, aligned, writable buffer in C order; None and False as in `read`. Raises ProtocolError
+        if the distribution does not fit the array or the rank is out of range.
         """
         return LocalArray(self, distribution, rank, copy)
 
@@ -265,18 +266,11 @@ class MasterArray(Viewable):
 
     @property
     def lazy(self) -> Lazy:
-        """``a.lazy[key]``: the master array of a selection; no file is touched."""
+        """``a.lazy[key]``: the master array of a selection; no file is opened."""
         return Lazy(self)
 
     def _selected(self, selectors: Mapping[str, Selector]) -> "MasterArray":
-        """Select per dimension; dimensions that this array lacks are none of its business."""
-        matrix, known = self._matrix, self._known
-        for dimension, selector in selectors.items():
-            if dimension in matrix.dimensions:
-                axis = matrix.axis(dimension)
-                if not (isinstance(selector, Range) and selector.is_full(matrix.shape[axis])):
-                    matrix, known = select_matrix(matrix, axis, selector), select_known(known, axis, selector)
-        return replace(self, _matrix=matrix, _known=known)
+        return select_dimensions(self, selectors)
 
     def _chosen(self, selectors: Mapping[str, Selector]) -> "MasterArray":
         """Select from the array and its coordinates."""
@@ -285,98 +279,74 @@ class MasterArray(Viewable):
     def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
         """Apply the same change to the array and to its coordinates."""
         changed, coords = change(self), {name: change(c) for name, c in self.coords.items()}
-        return replace(changed, coords=bounds_turned(self.coords, coords, self, changed))
+        return replace(changed, coords=reverse_bounds(self.coords, coords, self, changed))
 
     def transpose(self, *dimensions: str) -> "MasterArray":
-        """Return the array with its dimensions in another order; without arguments reversed. Coordinates keep theirs."""
-        wanted = names_of(dimensions) or self.dimensions[::-1]
-        if sorted(wanted) != sorted(self.dimensions):
-            raise SelectionError(f"transpose to {wanted}: name each of {self.dimensions} once")
-        order = [self.dimensions.index(d) for d in wanted]
-        values, mask = self._known or (None, None)
-        known = None if values is None else (values.transpose(order), None if mask is None else mask.transpose(order))
-        turned = replace(self, _matrix=transpose(self._matrix, order), _known=known)
-        return self._after("transpose", tuple(wanted), turned)
+        """Return the array with its dimensions in another order, by default reversed; coordinates keep their order."""
+        names = dimension_names(dimensions) or self.dimensions[::-1]
+        return self._after("transpose", names, transpose_dimensions(self, names))
 
     def flip(self, *dimensions: str) -> "MasterArray":
-        """Return the array with dimensions (all, without arguments) turned round; `directions` tells so."""
-        wanted = names_of(dimensions) or self.dimensions
-        for d in wanted:
+        """Return the array with dimensions (by default all) reversed, and their `directions` too."""
+        names = dimension_names(dimensions) or self.dimensions
+        for d in names:
             self._matrix.axis(d)
         sizes = zip(self.dimensions, self.shape, strict=True)
-        selectors = {d: Range(n - 1, n, -1) for d, n in sizes if d in wanted}
-        return self._after("flip", tuple(wanted), self._with_coords(lambda a: a._turned(selectors)))
+        selectors = {d: Range(n - 1, n, -1) for d, n in sizes if d in names}
+        return self._after("flip", names, self._with_coords(lambda a: a._turned(selectors)))
 
     def _turned(self, selectors: Mapping[str, Range]) -> "MasterArray":
-        """Turn dimensions round, single elements too: their direction changes all the same."""
-        turned = self
-        for d, whole in selectors.items():
-            if d in self.dimensions:
-                axis = self._matrix.axis(d)
-                known = select_known(turned._known, axis, whole)
-                turned = replace(turned, _matrix=reverse(turned._matrix, axis), _known=known)
-        return turned
+        return reverse_dimensions(self, selectors)
 
     def to_units(self, units: str, calendar: str | None = None) -> "MasterArray":
         """Return the array in other units: floating arrays keep their dtype, integers become float64.
 
-        A temperature difference has no offset (CF 3.1.2); bounds of the array itself follow it (CF 7.1). Raises
-        UnitsError where the units or calendars do not convert, or the values are no numbers.
+        A temperature difference has no offset (CF 3.1.2); bounds of the array itself are converted with it (CF 7.1). Raises
+        UnitsError if the units or calendars do not convert, or the values are not numbers.
         """
         calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
         now = self._step
         step = replace(now, units=units, calendar=calendar, dtype=np.dtype("f8") if self.dtype.kind in "iu" else self.dtype)
-        # Without any values: whether units and dtype go together is known before a file is read.
+        # An empty conversion raises the errors of units and dtype before a file is read.
         convert(np.empty(0, self.dtype), None, now, step)
-        own = {n: self.coords[n].to_units(units, calendar) for n in bounds_named(self) if n in self.coords}
-        changed = replace(self._stepped(step), coords={**self.coords, **own} if own else self.coords)
+        bounds = {n: self.coords[n].to_units(units, calendar) for n in bounds_names(self) if n in self.coords}
+        changed = replace(with_step(self, step), coords={**self.coords, **bounds} if bounds else self.coords)
         return self._after("to_units", (units, calendar), changed)
 
     def astype(self, dtype: Any) -> "MasterArray":
         """Return the array in another data type, cast as NumPy does; missing values stay missing.
 
-        AggregationError where there is no such cast.
+        Raises AggregationError if there is no such cast.
         """
-        wanted = plain_dtype(dtype)
-        cast(np.empty(0, self.dtype), None, wanted)
-        return self._after("astype", (wanted,), self._stepped(replace(self._step, dtype=wanted)))
-
-    def _stepped(self, step: Step) -> "MasterArray":
-        """Take values through one more step: what they are now is noted in the templates, so that chains stay exact."""
-        now = self._step
-        references = self._matrix.references
-        templates = [t if is_unchanged_units(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
-        matrix = replace(self._matrix, references=references.with_templates(templates))
-        known = self._known and convert(*self._known, now, step)
-        fill = fill_for(step.dtype, self.fill_value if self.dtype.kind in "iu" else None)
-        changed = replace(self, units=step.units, calendar=step.calendar, dtype=step.dtype, fill_value=fill)
-        return replace(changed, _matrix=matrix, _known=known)
+        dtype = plain_dtype(dtype)
+        cast(np.empty(0, self.dtype), None, dtype)
+        return self._after("astype", (dtype,), with_step(self, replace(self._step, dtype=dtype)))
 
     def sel(
         self, given: Mapping[str, Any] | str | None = None, /, method: str | None = None, tolerance: Any = None, **labels: Any
     ) -> "MasterArray":
-        """Select lazily by coordinate values, meaning as xarray's ``sel``: slices include both ends.
+        """Select lazily by coordinate values, as ``sel`` of xarray: slices include both ends.
 
-        Labels may also come as one mapping, in the first place as in xarray: ``a.sel({"lat": 0.0})``.
+        The first argument may be a mapping of labels, as in xarray: ``a.sel({"lat": 0.0})``.
         Dimensions without a coordinate are selected by position. Times may be text ("2000-01"), datetime, datetime64 or cftime
-        objects, their tolerance text ("12h"), timedelta64, timedelta or pandas.Timedelta. Raises NotFoundError for labels or
-        dimensions that are not there, SelectionError for labels or a tolerance of a wrong kind.
+        objects, their tolerance text ("12h"), timedelta64, timedelta or pandas.Timedelta. Raises NotFoundError for missing
+        labels or dimensions, SelectionError for labels or a tolerance of a wrong type.
 
         >>> latitudes = SubArray.from_array([-45.0, 0.0, 45.0], dimensions=("lat",))
         >>> lat = MasterArray.from_subarrays([([(0, 3)], latitudes)], dimensions=("lat",))
         >>> lat.sel(lat=slice(1, 2))[:].tolist()
         [0.0]
         """
-        wanted, method = ({**given, **labels}, method) if isinstance(given, Mapping) else (labels, given or method)
-        selectors = {d: locate_labels(self, d, label, method=method, tolerance=tolerance) for d, label in wanted.items()}
+        labels, method = ({**given, **labels}, method) if isinstance(given, Mapping) else (labels, given or method)
+        selectors = {d: locate_labels(self, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
 
-    # Elsewhere
+    # Conversion
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Return the array as a dask array of one layer; nothing is read yet (dask: the extra ``xarray``).
+        """Return the array as a dask array of one layer, read lazily (dask: the extra ``xarray``).
 
-        ``chunks``: None = along the partitions; else as dask takes them, or by names of dimensions. SelectionError for others.
+        ``chunks``: None = along the partitions; else as in dask, or by names of dimensions. Raises SelectionError for others.
         """
         from aggarray.interop.optional import to_dask
 
@@ -385,20 +355,20 @@ class MasterArray(Viewable):
     def to_xarray(self, chunks: Any = None) -> Any:
         """Return the array as a lazy ``xarray.DataArray`` with its coordinates, decoded as xarray decodes a file.
 
-        ``chunks``: None = without dask, {} = along the partitions; else as ``xarray.open_dataset`` takes them.
+        ``chunks``: None = without dask, {} = along the partitions; else as in ``xarray.open_dataset``.
         """
         from aggarray.interop.optional import to_dataarray
 
         return to_dataarray(self, chunks)
 
-    # For people
+    # Display
 
     def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw the partition matrix, one colour per file, hatched where missing; return matplotlib's axes.
+        """Draw the partition matrix, one colour per file, hatched where missing; return the axes of matplotlib.
 
-        A time dimension runs along x, to scale, as dates; otherwise the last partitioned dimension does. Up to 40 files along
-        one dimension have a row each; otherwise the next dimension runs along y, and further ones are shown at their first
-        partition. No file is read. AggregationError without matplotlib (the extra ``plot``).
+        The x axis is a time dimension, to scale, as dates; otherwise the last partitioned dimension. Up to 40 files along
+        one dimension have a row each; otherwise the y axis is the next dimension, and further ones are shown at their first
+        partition. No file is read. Raises AggregationError without matplotlib (the extra ``plot``).
         """
         from aggarray.display.coverage import plot_coverage
 
@@ -414,8 +384,7 @@ class MasterArray(Viewable):
         words = ("aggarray.MasterArray", self.name, f"({sizes})", self.dtype, self.units)
         lines = [f"<{' '.join(str(w) for w in words if w)}>"]
         missing = int((self._matrix.refs < 0).sum())
-        matrix = " x ".join(f"{n} {d}" for d, n in zip(self.pmdimensions, self.pmshape, strict=True)) or "1"
-        lines.append(f"partitions: {matrix}" + (f", {missing} missing" if missing else ""))
+        lines.append(f"partitions: {self.partitions._sizes}" + (f", {missing} missing" if missing else ""))
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
         # promise: escape-array-repr
         return "\n  ".join(map(printable, lines))
@@ -425,6 +394,5 @@ def require_array(item: Any) -> MasterArray:
     """Return the item if it is a MasterArray, else raise AggregationError."""
     if isinstance(item, MasterArray):
         return item
-    raise AggregationError(
-        f"{type(item).__name__} is no MasterArray: give arrays of an aggregation or of MasterArray.from_subarrays"
-    )
+    hint = "give arrays of an aggregation or of MasterArray.from_subarrays"
+    raise AggregationError(f"{type(item).__name__} is not a MasterArray", hint=hint)

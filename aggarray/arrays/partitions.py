@@ -1,4 +1,4 @@
-"""How does a user look at the partitions of a master array? Objects are made only for the cells somebody asks for."""
+"""Partitions of a master array, as objects that are made when they are used."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ Part = tuple[slice | np.ndarray, ...]
 class Partition:
     """One cell of a partition matrix, with the parameters of the aggregation specification (section 1).
 
-    ``index``: one number per pmdimension; ``location``: (start, stop) per master dimension; ``part``: which part of
-    ``data`` it shows, per pdimension, in the sub-array's own direction; ``data``: the SubArray, None where missing;
-    ``virtual``: it shows less than the whole sub-array.
+    ``index``: one number per pmdimension; ``location``: (start, stop) per master dimension; ``part``: the part of ``data``
+    that it shows, per pdimension, in the direction of the sub-array; ``data``: the SubArray, None if missing;
+    ``virtual``: it shows only a part of the sub-array.
     """
 
     index: tuple[int, ...]
@@ -47,9 +47,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionMatrix:
-    """The partitions of a master array; ``pm[i, j]`` gives one, with one index per dimension that is partitioned.
+    """Partitions of a master array; ``pm[i, j]`` returns one, with one index per partitioned dimension.
 
-    ``units`` and ``calendar`` are those of the master.
+    ``units`` and ``calendar`` are those of the master. Raises SelectionError for indices out of range.
     """
 
     _matrix: Matrix
@@ -64,21 +64,26 @@ class PartitionMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of partitions along these dimensions (pmshape); () for a single partition."""
+        """The number of partitions along these dimensions (pmshape); () for a single partition."""
         return tuple(n for n in self._matrix.cells if n > 1)
 
     @property
     def edges(self) -> tuple[np.ndarray, ...]:
-        """Per master dimension the cut positions, from 0 to the size: read-only int64 arrays."""
-        found = tuple(e.view() for e in self._matrix.edges)
-        for edge in found:
+        """The cut positions of each master dimension, from 0 to the size: read-only int64 arrays."""
+        edges = tuple(e.view() for e in self._matrix.edges)
+        for edge in edges:
             edge.flags.writeable = False
-        return found
+        return edges
+
+    @property
+    def _sizes(self) -> str:
+        """The shape in words, such as "12 time x 2 lat"; "1" for a single partition."""
+        return " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
 
     def costs(self) -> tuple[np.ndarray, ...]:
-        """Return per master dimension what each slab of partitions across it costs to read: bytes, int64, no file touched.
+        """Return the cost to read each slab of partitions, per master dimension: bytes, int64; no file is opened.
 
-        Stored bytes where an index knows them, else the bytes of the values; missing partitions cost nothing.
+        The cost is the stored bytes if an index has them, else the bytes of the values; missing partitions cost nothing.
         """
         return slab_costs(self._matrix)
 
@@ -91,12 +96,11 @@ class PartitionMatrix:
             yield self._at(cell)
 
     def __getitem__(self, index: Any) -> Partition:
-        given = index if isinstance(index, tuple) else (index,)
-        if len(given) != len(self.shape):
-            raise SelectionError(
-                f"{len(given)} indices for a matrix of {self.shape} partitions along {self.dimensions}: give one per dimension"
-            )
-        numbers = iter([_position(i, n, d) for i, n, d in zip(given, self.shape, self.dimensions, strict=True)])
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) != len(self.shape):
+            what = f"{len(indices)} indices for a matrix of {self.shape} partitions along {self.dimensions}"
+            raise SelectionError(what, hint="give one per dimension")
+        numbers = iter([_position(i, n, d) for i, n, d in zip(indices, self.shape, self.dimensions, strict=True)])
         return self._at(tuple(next(numbers) if n > 1 else 0 for n in self._matrix.cells))
 
     def _at(self, cell: tuple[int, ...]) -> Partition:
@@ -108,9 +112,9 @@ class PartitionMatrix:
             return Partition(index, location, matrix.dimensions, matrix.directions, self.units, self.calendar, (), None, False)
         template = matrix.references.template_of(ref)
         part = part_of(matrix, cell, template)
-        virtual = not all(map(_is_whole, part, template.shape))
+        virtual = not all(map(_is_complete, part, template.shape))
         data = subarray_at(matrix.references, ref, self._access)
-        # A file that an index names is opened at its first use; what it is like is known from then on.
+        # A file of an index is opened at its first use, and its template is known afterwards.
         known = known_references(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
         if known is not None:
             shown = dict(zip(template.dimensions, part, strict=True))
@@ -120,16 +124,16 @@ class PartitionMatrix:
         return Partition(index, location, template.dimensions, template.directions, *units, part, data, virtual)
 
     def __repr__(self) -> str:
-        sizes = " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
         # promise: escape-partition-repr
-        return printable(f"<aggarray.PartitionMatrix {sizes}, {int((self._matrix.refs < 0).sum())} missing>")
+        return printable(f"<aggarray.PartitionMatrix {self._sizes}, {int((self._matrix.refs < 0).sum())} missing>")
 
 
 def _position(index: Any, size: int, dimension: str) -> int:
     if isinstance(index, bool) or not isinstance(index, int | np.integer) or not -size <= index < size:
-        raise SelectionError(f"partition {index!r} along {dimension!r}: give an integer from {-size} to {size - 1}")
+        what = f"partition {index!r} along {dimension!r} is out of range"
+        raise SelectionError(what, hint=f"give an integer from {-size} to {size - 1}")
     return int(index) % size
 
 
-def _is_whole(part: slice | np.ndarray, size: int) -> bool:
+def _is_complete(part: slice | np.ndarray, size: int) -> bool:
     return isinstance(part, slice) and len(range(*part.indices(size))) == size

@@ -1,5 +1,7 @@
-"""What is an array of rows of different lengths out of many files? `RaggedMasterArray`: samples as they lie in the files,
-and above them which belong to which instance: station, profile, trajectory.
+"""Ragged master array: rows of different lengths out of many files.
+
+The samples are an ordinary array in the order of the files; a geometry assigns them to instances, such as stations, profiles
+or trajectories.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,19 +17,18 @@ from aggarray.errors import AggregationError, SelectionError, printable
 from aggarray.maps import Distribution
 from aggarray.memory import Array
 from aggarray.memory.ragged import Ragged
-from aggarray.memory.rows import Rows, contiguous, places_of
+from aggarray.memory.rows import Rows, contiguous, positions_of
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.memory.types import VAR, Type
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RaggedMasterArray(MasterArray):
-    """An array of instances, each of which has samples of its own number (CF chapter 9).
+    """Array of instances with different numbers of samples (CF chapter 9).
 
-    ``shape`` is ``(instances,)``, ``dtype`` that of the samples: ``a[i]`` is a 1-d array, any other key gives a
-    `memory.Ragged`; only the samples wanted are read. ``flat``: all samples, as the files hold them, an ordinary array, which
-    the partitions are those of; ``offsets``: where rows begin in ``a[:].flat``. Coordinates are of the instances, or ragged
-    likewise.
+    ``shape`` is ``(instances,)``, ``dtype`` that of the samples: ``a[i]`` is a 1-d array, any other key returns a
+    `memory.Ragged`; only the selected samples are read. ``flat``: all samples in the order of the files, an ordinary array with
+    these partitions; ``offsets``: the offsets of rows in ``a[:].flat``. Coordinates are of the instances, or ragged too.
     """
 
     _geometry: Geometry | None = None
@@ -39,12 +40,13 @@ class RaggedMasterArray(MasterArray):
     @property
     def _instances(self) -> Geometry:
         if self._geometry is None:
-            raise AggregationError(f"{self.name!r}: a ragged array without rows: open it, or make it by aggarray.memory.Ragged")
+            hint = "open it, or make it by aggarray.memory.Ragged"
+            raise AggregationError("a ragged array without geometry", variable=self.name, hint=hint)
         return self._geometry
 
     @property
     def flat(self) -> MasterArray:
-        """All samples as the files hold them, along their own dimension, with the coordinates along it."""
+        """All samples in the order of the files, along their dimension, with the coordinates along it."""
         own = self._matrix.dimensions
         ragged = {n: c for n, c in self.coords.items() if isinstance(c, RaggedMasterArray)}
         beside = self._beside if self._instances.chosen is None else {}
@@ -56,19 +58,19 @@ class RaggedMasterArray(MasterArray):
 
     @property
     def _beside(self) -> dict[str, MasterArray]:
-        """What has more dimensions than that of the samples: bounds. As they are stored, in the order of rows once chosen."""
+        """Coordinates with more dimensions than that of the samples: bounds. In the order of rows once rows are selected."""
         own = self._matrix.dimensions
-        found = {n: c for n, c in self.coords.items() if not isinstance(c, RaggedMasterArray)}
-        return {n: c for n, c in found.items() if c.ndim > 1 and c.dimensions[:1] == own}
+        plain = {n: c for n, c in self.coords.items() if not isinstance(c, RaggedMasterArray)}
+        return {n: c for n, c in plain.items() if c.ndim > 1 and c.dimensions[:1] == own}
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where the samples of each row begin in ``a[:].flat``: int64, one more than instances, from 0."""
+        """Offsets of the rows in ``a[:].flat``: int64, one more than instances, from 0."""
         return self._rows.offsets
 
     @property
     def counts(self) -> np.ndarray:
-        """How many samples each instance has, int64."""
+        """Number of samples of each instance, int64."""
         return self._rows.counts.copy()
 
     # Parameters
@@ -80,7 +82,7 @@ class RaggedMasterArray(MasterArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many instances there are."""
+        """Number of instances."""
         return (self._instances.size,)
 
     @property
@@ -102,7 +104,7 @@ class RaggedMasterArray(MasterArray):
         return Type((*self.shape, VAR), self.dtype, self._matrix.may_miss)
 
     def __memory__(self) -> Array | str:
-        return "rows of different lengths; its samples are those of .flat"
+        return "rows of different lengths; .flat returns the samples"
 
     # Reading
 
@@ -114,23 +116,22 @@ class RaggedMasterArray(MasterArray):
         copy: bool | None = True,
         threads: int | None = None,
     ) -> Any:
-        """Read rows: a 1-d array for an integer, else a `memory.Ragged`; arguments as those of `MasterArray.read`.
+        """Read rows: a 1-d array for an integer, else a `memory.Ragged`; arguments as in `MasterArray.read`.
 
-        ``copy=None``: views of a mapped file where samples lie there one after the other. Raises FormatError for row sizes or
-        indices that do not fit the samples, naming file and variable.
+        ``copy=None``: views of a mapped file if the samples are consecutive there. Raises FormatError, with file and variable,
+        for row sizes or indices that do not fit the samples.
         """
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
-        values = _read(self._samples({}), rows.places(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
+        values = _read(self._samples({}), rows.positions(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
         return values if isinstance(chosen, int) else Ragged(values, rows.offsets)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise SelectionError(
-            f"{self.name!r}: rows of different lengths are no NumPy array: read a[i], a[:].flat, or a[:].to_awkward()"
-        )
+        hint = "read a[i], a[:].flat, or a[:].to_awkward()"
+        raise SelectionError("rows of different lengths are not a NumPy array", variable=self.name, hint=hint)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield the samples of each instance; a few megabytes are read at a time."""
+        """Yield the samples of each instance, read in blocks of a few megabytes."""
         offsets, start = self.offsets, 0
         while start < len(self):
             most = int(offsets[start]) + (8 << 20) // self.dtype.itemsize
@@ -139,21 +140,20 @@ class RaggedMasterArray(MasterArray):
             start = stop
 
     def datetimes(self, key: Any = ...) -> Any:
-        """Return reference times of rows as datetime64, or as cftime objects; as `MasterArray.datetimes`."""
+        """Return reference times of rows as datetime64 or cftime objects, as `MasterArray.datetimes`."""
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
-        values = self._samples({}).datetimes(rows.places())
+        values = self._samples({}).datetimes(rows.positions())
         return values if isinstance(chosen, int) else Ragged(values, rows.offsets)
 
     def to_awkward(self) -> Any:
-        """Read all rows, as an array of awkward (the extra ``ragged``)."""
+        """Read all rows as an Awkward array (the extra ``ragged``)."""
         return self.read().to_awkward()
 
     def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> Any:
-        """Return the rows of one process, a `LocalRagged`: its samples are exported by the protocol, offsets beside them.
+        """Return the rows of one process as a `LocalRagged`, which exports samples and counts; they are read lazily.
 
-        ``distribution``: of the instances, blocks; `Distribution.from_partitions` balances them by samples. Nothing is read
-        yet.
+        ``distribution``: of the instances, in blocks; `Distribution.from_partitions` balances them by samples.
         """
         return LocalRagged(self, distribution, rank, copy)
 
@@ -166,42 +166,44 @@ class RaggedMasterArray(MasterArray):
             return self
         if not isinstance(chosen, int):
             return replace(self, _geometry=self._instances.take(chosen))
-        return self._samples({})._selected({self._matrix.dimensions[0]: selector_of(places_of(self._rows, chosen))})
+        return self._samples({})._selected({self._matrix.dimensions[0]: selector_of(positions_of(self._rows, chosen))})
 
     def _chosen(self, selectors: Mapping[str, Selector]) -> MasterArray:
-        found, chosen = MasterArray._chosen(self, selectors), selectors.get(self.dimensions[0])
+        selection, chosen = MasterArray._chosen(self, selectors), selectors.get(self.dimensions[0])
         beside = self._beside
         if chosen is None or not beside:
-            return found
+            return selection
         rows = self._rows if self._instances.chosen is None else contiguous(self._rows.counts)
-        key = {self._matrix.dimensions[0]: selector_of(places_of(rows, chosen))}
-        return replace(found, coords={**found.coords, **{n: c._selected(key) for n, c in beside.items()}})
+        key = {self._matrix.dimensions[0]: selector_of(positions_of(rows, chosen))}
+        return replace(selection, coords={**selection.coords, **{n: c._selected(key) for n, c in beside.items()}})
 
     def transpose(self, *dimensions: str) -> MasterArray:
-        """Return the array itself: it has one dimension. SelectionError for names of others."""
+        """Return the array itself, which has one dimension. Raises SelectionError for other names."""
         MasterArray.transpose(self, *dimensions)
         return self
 
     def flip(self, *dimensions: str) -> MasterArray:
         """Return the instances in the opposite order; samples keep theirs."""
-        MasterArray.transpose(self, *dimensions)  # for the error of other names
+        MasterArray.transpose(self, *dimensions)  # raises the error of other names
         return self.lazy[::-1]
 
     def _turned(self, selectors: Mapping[str, Range]) -> MasterArray:
         return self._selected(selectors)
 
-    # Elsewhere
+    # Conversion
 
     def to_dask(self, chunks: Any = None) -> NoReturn:
-        """Refuse: dask has no ragged arrays; AggregationError names ``flat``, which it takes."""
-        raise AggregationError(f"{self.name!r}: rows of different lengths: take a.flat.to_dask() and a.offsets")
+        """Raise AggregationError: dask has no ragged arrays, but takes ``flat``."""
+        hint = "use a.flat.to_dask() and a.offsets"
+        raise AggregationError("rows of different lengths are not a dask array", variable=self.name, hint=hint)
 
     def to_xarray(self, chunks: Any = None) -> NoReturn:
-        """Refuse: a DataArray is not ragged; AggregationError names what takes the samples."""
-        raise AggregationError(f"{self.name!r}: rows of different lengths: take a.flat.to_xarray() and a.offsets")
+        """Raise AggregationError: xarray has no ragged arrays, but takes ``flat``."""
+        hint = "use a.flat.to_xarray() and a.offsets"
+        raise AggregationError("rows of different lengths are not a DataArray", variable=self.name, hint=hint)
 
     def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw which file has which samples (matplotlib, an optional extra); returns the axes."""
+        """Draw the samples of each file (matplotlib, an optional extra); return the axes."""
         return self.flat.plot_coverage(ax)
 
     def __repr__(self) -> str:
@@ -210,29 +212,31 @@ class RaggedMasterArray(MasterArray):
         return "\n  ".join([*lines[:1], f"ragged: {self.size} samples along {samples}", *lines[1:]])
 
 
-def _read(flat: MasterArray, places: slice | np.ndarray, how: dict[str, Any]) -> np.ndarray:
-    """Read samples, no others; of places that are all of a stretch, in whatever order, the stretch, and put them into order."""
-    if isinstance(places, np.ndarray) and how["out"] is None and how["copy"] is not False:
-        first, last = int(places.min()), int(places.max())
-        if last - first < len(places):
-            stretch: np.ndarray = flat.read(slice(first, last + 1), **how)
-            ordered: np.ndarray = stretch[places - first]
+def _read(flat: MasterArray, positions: slice | np.ndarray, options: dict[str, Any]) -> np.ndarray:
+    """Read samples; positions that fill a range are read as that range and put into order."""
+    if isinstance(positions, np.ndarray) and options["out"] is None and options["copy"] is not False:
+        first, last = int(positions.min()), int(positions.max())
+        if last - first < len(positions):
+            run: np.ndarray = flat.read(slice(first, last + 1), **options)
+            ordered: np.ndarray = run[positions - first]
             return ordered
-    found: np.ndarray = flat.read(places, **how)
-    return found
+    samples: np.ndarray = flat.read(positions, **options)
+    return samples
 
 
-def selector_of(places: slice | np.ndarray) -> Selector:
-    """Return places of samples as what selects them."""
-    return Range(places.start, places.stop - places.start) if isinstance(places, slice) else as_range(places) or places
+def selector_of(positions: slice | np.ndarray) -> Selector:
+    """Return the selector of positions of samples."""
+    if isinstance(positions, slice):
+        return Range(positions.start, positions.stop - positions.start)
+    return as_range(positions) or positions
 
 
 def flat_of(array: MasterArray) -> MasterArray:
-    """Return the samples of a ragged array, any other as it is: what its matrix of partitions is of."""
+    """Return the samples of a ragged array, any other array unchanged: the array of the matrix of partitions."""
     return array.flat if isinstance(array, RaggedMasterArray) else array
 
 
 def ragged(samples: MasterArray, geometry: Geometry, coords: Mapping[str, MasterArray]) -> RaggedMasterArray:
-    """Return the ragged array of samples."""
+    """Return the ragged array of samples with a geometry and coordinates."""
     values = {f.name: getattr(samples, f.name) for f in fields(MasterArray)}
     return RaggedMasterArray(**{**values, "coords": coords, "_origin": None}, _geometry=geometry)

@@ -1,4 +1,4 @@
-"""What does one process hold of a ragged array? Its rows: samples to be exported as a block, and their offsets beside them."""
+"""Section of a ragged array in one process: samples, exported as a block, and counts per row."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,11 +17,11 @@ from aggarray.memory.types import VAR, Type
 
 
 class LocalRagged:
-    """The rows of a ragged array that one process holds; made by ``a.local(distribution, rank)``, nothing read yet.
+    """Rows of a ragged array in one process, read lazily; ``a.local(distribution, rank)`` makes it.
 
     ``samples``: a LocalArray over all samples in the order of rows, an irregular block; ``counts``: a LocalArray of the number
-    of samples per instance, distributed as the instances are. Both are exports of the Distributed Array Protocol; the array
-    itself exports its samples. ``offsets`` of the own rows, from 0.
+    of samples per instance, distributed as the instances are. Both export the Distributed Array Protocol; the array itself
+    exports its samples. ``offsets``: of the rows of this process, from 0.
     """
 
     __slots__ = ("counts", "distribution", "rank", "samples")
@@ -32,24 +32,24 @@ class LocalRagged:
     counts: LocalArray
 
     def __init__(self, source: Any, distribution: Distribution, rank: int, copy: bool | None = True) -> None:
-        """Take rows of ``source``, a ragged array; ProtocolError unless the distribution is one of its instances, in blocks."""
+        """Make a section of a ragged array; raises ProtocolError unless instances are distributed in blocks."""
         rows: Rows = source._rows
         self.distribution, self.rank = distribution, rank
-        self.samples = LocalArray(Samples(source, rows), samples_of(distribution, rows.offsets), rank, copy)
+        self.samples = LocalArray(Samples(source, rows), sample_distribution(distribution, rows.offsets), rank, copy)
         self.counts = LocalArray(InMemory(rows.counts), distribution, rank)
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where the own rows begin among the own samples: int64, one more than rows, from 0."""
+        """Offsets of the rows in the samples of this process: int64, one more than rows, from 0."""
         return offsets_of(self.counts.buffer)
 
     @property
     def ragged(self) -> Ragged:
-        """The own rows; samples are read on first use, and shared with ``samples``."""
+        """The rows of this process; samples are read on first use, and shared with ``samples``."""
         return Ragged(self.samples.buffer, self.offsets)
 
     def __distarray__(self, version: str = NEWEST) -> dict[str, Any]:
-        """Return the export of the samples, an irregular block; that of ``counts`` says which belong together."""
+        """Return the export of the samples, an irregular block (DAP); ``counts`` exports the rows."""
         return self.samples.__distarray__(version)
 
     def __datashape__(self) -> Type:
@@ -57,34 +57,33 @@ class LocalRagged:
         return replace(samples, dims=(len(self.counts.buffer), VAR))
 
     def __memory__(self) -> Array | str:
-        return "rows of different lengths; what is read of them is .ragged"
+        return "rows of different lengths; .ragged returns them"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise SelectionError("rows of different lengths are no NumPy array: use section.samples.buffer, or section.ragged")
+        hint = "use section.samples.buffer, or section.ragged"
+        raise SelectionError("rows of different lengths are not a NumPy array", hint=hint)
 
     def __repr__(self) -> str:
         return f"<aggarray.LocalRagged {len(self.counts.buffer)} rows, samples {self.samples!r}>"
 
 
-def samples_of(distribution: Distribution, offsets: np.ndarray) -> Distribution:
-    """Return how samples are distributed where rows are, by blocks. ProtocolError for padding and other types.
+def sample_distribution(distribution: Distribution, offsets: np.ndarray) -> Distribution:
+    """Return the distribution of samples for a distribution of rows in blocks; raises ProtocolError for others.
 
-    >>> samples_of(Distribution.regular((3,), "b", (2,)), np.array([0, 5, 5, 9])).maps[0].bounds.tolist()
+    >>> sample_distribution(Distribution.regular((3,), "b", (2,)), np.array([0, 5, 5, 9])).maps[0].bounds.tolist()
     [0, 5, 9]
     """
-    one = distribution.maps[0] if isinstance(distribution, Distribution) and len(distribution.maps) == 1 else None
-    if not isinstance(one, Block) or one.size != len(offsets) - 1:
-        raise ProtocolError(
-            f"a ragged array of {len(offsets) - 1} instances: give a distribution of these in blocks, "
-            "such as Distribution.from_partitions(a, nprocs)"
-        )
-    if any(one.num_owned(rank) != len(one.indices(rank)) for rank in range(one.nprocs)):
-        raise ProtocolError("padding of a ragged array: rows have no neighbours; give blocks without padding")
-    return Distribution((Block(offsets[one.bounds]),))
+    rows = distribution.maps[0] if isinstance(distribution, Distribution) and len(distribution.maps) == 1 else None
+    if not isinstance(rows, Block) or rows.size != len(offsets) - 1:
+        what = f"the distribution is not one of {len(offsets) - 1} instances in blocks, as a ragged array needs"
+        raise ProtocolError(what, hint="give one such as Distribution.from_partitions(a, nprocs)")
+    if any(rows.num_owned(rank) != len(rows.indices(rank)) for rank in range(rows.nprocs)):
+        raise ProtocolError("rows of a ragged array cannot be padded", hint="give blocks without padding")
+    return Distribution((Block(offsets[rows.bounds]),))
 
 
 class InMemory:
-    """Values in memory as what a section is read from."""
+    """Values in memory as the source of a section."""
 
     __slots__ = ("dtype", "shape", "values")
 
@@ -97,7 +96,7 @@ class InMemory:
 
 
 class Samples:
-    """The samples of a ragged array in the order of its rows, as what a section is read from."""
+    """Samples of a ragged array in the order of its rows, as the source of a section."""
 
     __slots__ = ("dimensions", "dtype", "rows", "shape", "source")
 
@@ -106,11 +105,11 @@ class Samples:
         self.shape, self.dtype, self.dimensions = (int(rows.offsets[-1]),), source.dtype, source.flat.dimensions
 
     def __datashape__(self) -> Type:
-        kind: Type = self.source.__datashape__()
-        return replace(kind, dims=self.shape)
+        datashape: Type = self.source.__datashape__()
+        return replace(datashape, dims=self.shape)
 
     def read(self, key: tuple[slice], copy: bool | None = True) -> np.ndarray:
-        """Return samples from one row's begin to another's end."""
+        """Return the samples of consecutive rows; the key begins and ends at rows."""
         first, last = np.searchsorted(self.rows.offsets, [key[0].start, key[0].stop])
-        found: np.ndarray = self.source.read(slice(int(first), int(last)), copy=copy).flat
-        return found
+        samples: np.ndarray = self.source.read(slice(int(first), int(last)), copy=copy).flat
+        return samples

@@ -1,7 +1,7 @@
-"""What does a ragged array look like to software that has none? Its samples, with what says whose they are beside them.
+"""Ragged arrays as ordinary variables: samples, with their counts or index as coordinates.
 
-That is CF's own way (chapter 9): a count of samples per instance where samples lie in the order of instances, else the instance
-of every sample, or of every run of samples.
+These are the representations of CF chapter 9: the number of samples per instance if samples are in the order of instances,
+else the instance of every sample, or of every run of samples.
 """
 
 from collections.abc import Sequence
@@ -16,47 +16,47 @@ from aggarray.arrays.subarray import SubArray
 from aggarray.formats.base import basename
 
 
-def unrolled(array: MasterArray) -> MasterArray:
-    """Return the samples of a ragged array as an ordinary one, any other array as it is.
+def flatten_ragged(array: MasterArray) -> MasterArray:
+    """Return the samples of a ragged array as an ordinary array, any other array unchanged.
 
-    What there is of the instances, and which samples are whose, hangs on it as coordinates, along dimensions of their own.
+    Its coordinates include those of the instances, and the counts or index of the samples, along dimensions of their own.
     """
     if not isinstance(array, RaggedMasterArray):
         return array
     geometry = array._instances
-    own = array._matrix.dimensions
+    sample_dimensions = array._matrix.dimensions
     coords: dict[str, MasterArray] = {}
     for name, coordinate in array.coords.items():
         if not isinstance(coordinate, RaggedMasterArray):
             coords[name] = coordinate
-        elif geometry.stored or coordinate._matrix.dimensions == own or _has_runs(geometry):
-            coords[name] = _unrolled(coordinate)
-    return replace(_unrolled(array), coords={**coords, **_described(array)})
+        elif geometry.stored or coordinate._matrix.dimensions == sample_dimensions or _has_runs(geometry):
+            coords[name] = _samples(coordinate)
+    return replace(_samples(array), coords={**coords, **_row_variables(array)})
 
 
 def _has_runs(geometry: Geometry) -> bool:
-    """Tell whether instances have runs of samples, with sizes of their own (indexed contiguous)."""
+    """Return whether instances have runs of samples, with sizes of their own (indexed contiguous)."""
     return all(part.counts is not None and part.index is not None for part in geometry.parts)
 
 
-def _unrolled(array: RaggedMasterArray) -> MasterArray:
-    """Return the samples: all as they are stored, of selected rows in their order."""
+def _samples(array: RaggedMasterArray) -> MasterArray:
+    """Return all samples in the order of storage, those of selected rows in the order of rows."""
     flat = array._samples({})
     if array._instances.stored:
         return flat
-    return flat._selected({flat.dimensions[0]: selector_of(array._rows.places())})
+    return flat._selected({flat.dimensions[0]: selector_of(array._rows.positions())})
 
 
-def _described(array: RaggedMasterArray) -> dict[str, MasterArray]:
-    """Return what says whose samples are which, in the order that `_unrolled` has them."""
+def _row_variables(array: RaggedMasterArray) -> dict[str, MasterArray]:
+    """Return the counts or index of the samples in the order of `_samples`."""
     geometry, samples = array._instances, array._matrix.dimensions[0]
     if _has_runs(geometry):
         sizes = np.concatenate([_numbers(part.counts) for part in geometry.parts])
-        owners, along = _of_parts(geometry), _run_dimension(geometry)
+        instances, along = _run_instances(geometry), _run_dimension(geometry)
         if geometry.chosen is not None:
             runs = replace(geometry, parts=tuple(part.of_runs() for part in geometry.parts), _found=[]).rows(array._access)
-            sizes, owners = sizes[runs.places()], np.repeat(np.arange(len(runs)), runs.counts)
-        return {**_counts(array, sizes, along), **_index(array, owners, along)}
+            sizes, instances = sizes[runs.positions()], np.repeat(np.arange(len(runs)), runs.counts)
+        return {**_counts(array, sizes, along), **_index(array, instances, along)}
     rows = array._rows
     if not geometry.stored or rows.order is None:
         return _counts(array, rows.counts, geometry.dimension)
@@ -74,36 +74,36 @@ def _run_dimension(geometry: Geometry) -> str:
     return geometry.dimension if counts is None else counts.dimensions[0]
 
 
-def _of_parts(geometry: Geometry) -> np.ndarray:
+def _run_instances(geometry: Geometry) -> np.ndarray:
     """Return the instance of each run of samples, counted through all files."""
-    found, before = [], 0
+    instances, before = [], 0
     for part in geometry.parts:
         sizes = np.diff(part.cuts[:, 1])
         shifts = np.repeat(part.cuts[:-1, 0] + before, sizes)
-        found.append(_numbers(part.index) + shifts)
+        instances.append(_numbers(part.index) + shifts)
         before += int(part.cuts[-1, 0])
-    return np.concatenate(found)
+    return np.concatenate(instances)
 
 
 def _counts(array: RaggedMasterArray, counts: np.ndarray, along: str) -> dict[str, MasterArray]:
-    given = [part.counts for part in array._instances.parts if part.counts is not None]
-    return _beside(array, _name(given, f"{along}_size"), counts, along, {"sample_dimension": array._matrix.dimensions[0]})
+    stored = [part.counts for part in array._instances.parts if part.counts is not None]
+    return _variable(array, _name(stored, f"{along}_size"), counts, along, {"sample_dimension": array._matrix.dimensions[0]})
 
 
 def _index(array: RaggedMasterArray, index: np.ndarray, along: str) -> dict[str, MasterArray]:
-    given = [part.index for part in array._instances.parts if part.index is not None]
-    name = _name(given, f"{array.dimensions[0]}_index")
-    return _beside(array, name, index, along, {"instance_dimension": array.dimensions[0]})
+    stored = [part.index for part in array._instances.parts if part.index is not None]
+    name = _name(stored, f"{array.dimensions[0]}_index")
+    return _variable(array, name, index, along, {"instance_dimension": array.dimensions[0]})
 
 
-def _name(given: Sequence[MasterArray], otherwise: str) -> str:
-    """Return the name that files have for it, so that arrays that have something else there have another name for it."""
-    return basename(given[0].name) if given and given[0].name else otherwise
+def _name(stored: Sequence[MasterArray], default: str) -> str:
+    """Return the name of the variable in the files, which keeps variables of different arrays distinct."""
+    return basename(stored[0].name) if stored and stored[0].name else default
 
 
-def _beside(array: MasterArray, name: str, values: np.ndarray, along: str, attrs: dict[str, str]) -> dict[str, MasterArray]:
+def _variable(array: MasterArray, name: str, values: np.ndarray, along: str, attrs: dict[str, str]) -> dict[str, MasterArray]:
     if name in array.coords and not isinstance(array.coords[name], RaggedMasterArray):
         name = f"{name}_2"
     piece = SubArray.from_array(values, dimensions=(along,))
-    made = MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=(along,), name=name)
-    return {name: replace(made, attrs=attrs, _known=(values, None))}
+    variable = MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=(along,), name=name)
+    return {name: replace(variable, attrs=attrs, _known=(values, None))}

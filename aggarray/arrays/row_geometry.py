@@ -1,9 +1,11 @@
-"""Which samples of files belong to which row of a ragged array? What the files say of it, read and checked when it is needed.
+"""Geometry of a ragged array: the samples of each row, read and checked when it is used.
 
-The discrete sampling geometries of CF chapter 9: a `Part` has the row sizes and indices of files as arrays, and where each file
-begins, so that what a file counts from 0 is shifted on, and no sample is touched.
+These are the discrete sampling geometries of CF chapter 9. A `Part` has the row sizes and indices of files as arrays, and the
+positions where each file begins, which shift the indices of a file. No sample is read.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """The rows of files of one representation.
+    """The rows of files in one representation.
 
-    ``cuts``: int64 (files + 1, 3), how many instances, runs of samples and samples come before each file; ``counts``: the size
-    of each run (contiguous: of each instance), None where samples are indexed one by one; ``index``: the instance of each run,
-    or sample, counted within its file, None where each run is one; ``present``: coordinates of the samples of rows that are
-    all as long as the longest of their file, missing where there is no sample (incomplete multidimensional).
+    ``cuts``: int64 (files + 1, 3), the number of instances, runs of samples and samples before each file; ``counts``: the size
+    of each run (contiguous: of each instance), None if each sample is indexed; ``index``: the instance of each run or sample,
+    counted within its file, None if each run is an instance; ``present``: coordinates of the samples in an incomplete
+    multidimensional representation, missing where there is no sample.
     """
 
     cuts: np.ndarray
@@ -44,48 +46,49 @@ class Part:
 
     @property
     def known(self) -> bool:
-        """Whether nothing has to be read for it."""
+        """Whether the rows are known without reading."""
         return all(a is None or a._known is not None for a in (self.counts, self.index, *self.present))
 
     def of_runs(self) -> "Part":
-        """Return the rows that the runs of samples make."""
+        """Return the runs of samples as rows."""
         return Part(self.cuts[:, [0, 1, 1]], None, self.index)
 
     def rows(self, access: Access) -> Rows:
-        """Return where the rows lie. FormatError names file and variable of what does not fit."""
+        """Return the rows. Raises FormatError, with file and variable, for invalid sizes or indices."""
         if self.present:
-            return incomplete(self._there(access), *np.diff(self.cuts[:, [0, 2]], axis=0).T)
+            return incomplete(self._valid(access), *np.diff(self.cuts[:, [0, 2]], axis=0).T)
         counts = None if self.counts is None else whole_numbers(replace(self.counts, _access=access))
         index = None if self.index is None else whole_numbers(replace(self.index, _access=access))
         for before, after in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
             if counts is not None and self.counts is not None:
-                own = counts[before[1] : after[1]]
-                check_counts(own, after[2] - before[2], _where(self.counts, before[1]))
+                with _located(self.counts, before[1]):
+                    check_counts(counts[before[1] : after[1]], after[2] - before[2])
             if index is not None and self.index is not None:
-                at = 2 if counts is None else 1
-                own = index[before[at] : after[at]]
-                check_index(own, after[0] - before[0], _where(self.index, before[at]))
-                own += before[0]
+                column = 2 if counts is None else 1
+                of_file = index[before[column] : after[column]]
+                with _located(self.index, before[column]):
+                    check_index(of_file, after[0] - before[0])
+                of_file += before[0]
         size = int(self.cuts[-1, 0])
         if counts is None:
             return contiguous(np.zeros(size, np.int64)) if index is None else indexed(index, size)
         return contiguous(counts) if index is None else indexed_contiguous(counts, index, size)
 
-    def _there(self, access: Access) -> np.ndarray:
-        """Return whether there is a sample at each place of the rows: one that any of the coordinates has."""
-        there = np.zeros(int(self.cuts[-1, 2]), bool)
+    def _valid(self, access: Access) -> np.ndarray:
+        """Return which elements are samples: those that any of the coordinates has."""
+        valid = np.zeros(int(self.cuts[-1, 2]), bool)
         for coordinate in self.present:
             values, mask = replace(coordinate, _access=access)._values_and_mask()
-            own = np.ones(len(there), bool) if mask is None else ~mask
-            there |= own & ~np.isnan(values) if values.dtype.kind == "f" else own
-        return there
+            present = np.ones(len(valid), bool) if mask is None else ~mask
+            valid |= present & ~np.isnan(values) if values.dtype.kind == "f" else present
+        return valid
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Geometry:
     """The rows of a ragged array.
 
-    ``dimension``: of the instances; ``parts``: one after the other; ``chosen``: the instances that are left, None = all.
+    ``dimension``: of the instances; ``parts``: in their order; ``chosen``: the selected instances, None = all.
     """
 
     dimension: str
@@ -95,70 +98,82 @@ class Geometry:
 
     @property
     def total(self) -> int:
-        """How many instances the files have."""
+        """Number of instances in the files."""
         return sum(int(part.cuts[-1, 0]) for part in self.parts)
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self.total if self.chosen is None else length(self.chosen)
 
     @property
     def stored(self) -> bool:
-        """Whether the samples, as they are stored, are those of all rows and no others."""
+        """Whether the stored samples are exactly those of the rows."""
         return self.chosen is None and not any(part.present for part in self.parts)
 
     def rows(self, access: Access) -> Rows:
-        """Return where the rows lie, found once. FormatError names file and variable of what does not fit."""
+        """Return the rows, computed once. Raises FormatError, with file and variable, for invalid sizes or indices."""
         if not self._found:
             rows = concatenate_rows([(part.rows(access), int(part.cuts[-1, 2])) for part in self.parts])
             self._found.append(rows if self.chosen is None else rows.take(self.chosen))
         return self._found[0]
 
     def take(self, chosen: Range | np.ndarray) -> "Geometry":
-        """Return the geometry of some of the rows."""
-        left = chosen if self.chosen is None else compose(self.chosen, chosen, self.total)
-        return replace(self, chosen=None if isinstance(left, int) else left, _found=[])
+        """Return the geometry of selected rows."""
+        rows = chosen if self.chosen is None else compose(self.chosen, chosen, self.total)
+        return replace(self, chosen=None if isinstance(rows, int) else rows, _found=[])
 
     def __reduce__(self) -> tuple[object, ...]:
         return Geometry, (self.dimension, self.parts, self.chosen)
 
 
 def whole_numbers(array: "MasterArray") -> np.ndarray:
-    """Return row sizes or indices as a new int64 array, floats that are whole too; missing ones are 0 samples.
+    """Return row sizes or indices as a new int64 array, also from integral floats; missing sizes are 0.
 
-    FormatError for other values, and for a missing index.
+    Raises FormatError for other values, and for a missing index.
     """
     values, mask = array._values_and_mask()
     if values.dtype.kind not in "iuf":
-        raise FormatError(f"{_where(array, 0)}: row sizes and indices are whole numbers, not {values.dtype}: correct the file")
+        what = f"row sizes and indices have dtype {values.dtype}, not integers"
+        path, variable = _source(array, 0)
+        raise FormatError(what, path=path, variable=variable, hint="correct the file")
     missing = np.zeros(values.shape, bool) if mask is None else mask
     if missing.any():
         values = np.where(missing, 0, values)
     fits = (values < 2**63) & (values == np.trunc(values)) if values.dtype.kind in "uf" else np.ones(values.shape, bool)
     if values.dtype.kind == "f":
         fits &= values >= -(2**63)
-    _check_all(array, fits, "row sizes and indices are whole numbers, not {}")
+    _check_all(array, fits, "{} is not an integer, as row sizes and indices are")
     if "sample_dimension" not in array.attrs:
         _check_all(array, ~missing, "the index is missing")
     return values.astype(np.int64)
 
 
 def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
-    """Raise FormatError for the first element that does not fit; ``fault`` names its value by {}."""
+    """Raise FormatError for the first element that does not fit; {} in ``fault`` is its value."""
     if fits.all():
         return
     position = int(np.argmin(fits))
     edges = array._matrix.edges[0]
     start = int(edges[np.searchsorted(edges, position, side="right") - 1])
-    said = fault.replace("{}", str(array.read(position)))
-    raise FormatError(f"{_where(array, position)}: {said}, in element {position - start}: correct the file")
+    with _located(array, position):
+        what = f"element {position - start}: {fault.replace('{}', str(array.read(position)))}"
+        raise FormatError(what, hint="correct the file")
 
 
-def _where(array: "MasterArray", position: int) -> str:
-    """Name the file and the variable of an element of a 1-d array."""
+@contextmanager
+def _located(array: "MasterArray", position: int) -> Iterator[None]:
+    """Add file and variable of an element of a 1-d array to a FormatError."""
+    try:
+        yield
+    except FormatError as error:
+        error.path, error.variable = _source(array, position)
+        raise
+
+
+def _source(array: "MasterArray", position: int) -> tuple[str, str | None]:
+    """Return file and variable of an element of a 1-d array."""
     matrix, references = array._matrix, array._matrix.references
     edges = matrix.edges[0]
     cell = min(int(np.searchsorted(edges, position, side="right")) - 1, len(edges) - 2)
-    row = int(matrix.refs[cell])
-    return f"{references.uri_of(row) or 'in memory'}, variable {array.name!r}"
+    return references.uri_of(int(matrix.refs[cell])) or "in memory", array.name

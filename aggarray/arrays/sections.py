@@ -1,4 +1,4 @@
-"""How do the sections of all processes become one array again? Side by side, and then in the order of their indices."""
+"""One array of the sections of all processes: side by side, then in the order of their indices."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -15,9 +15,9 @@ from aggarray.maps.validation import as_list
 
 
 class Sections(NamedTuple):
-    """Sub-arrays at locations side by side, and the key that puts the result in order; ``names`` of the dimensions.
+    """Sub-arrays at locations side by side, and the key that orders the result; ``names`` of the dimensions.
 
-    ``directions``: those of the array that the sections are of, which stay as they are where it runs downwards.
+    ``directions``: those of the array that was distributed.
     """
 
     pieces: list[tuple[list[tuple[int, int]], SubArray]]
@@ -28,11 +28,11 @@ class Sections(NamedTuple):
 
 
 def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) -> Sections:
-    """Return the sections of all processes, by rank, as sub-arrays; ProtocolError where they do not fit together.
+    """Return the sections of all processes, by rank, as sub-arrays; raises ProtocolError if they do not fit together.
 
-    ``dimensions``: their names in the order of the result, None for those of the first section.
+    ``dimensions``: their names in the order of the result; None: those of the first section.
     """
-    locals_ = [one if isinstance(one, LocalArray) else LocalArray.from_distarray(one) for one in as_list(exports, "exports")]
+    locals_ = [e if isinstance(e, LocalArray) else LocalArray.from_distarray(e) for e in listed(exports, "exports")]
     _check(locals_)
     grid = locals_[0].distribution.grid
     coords = list(product(*map(range, grid)))
@@ -40,16 +40,16 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
     edges = []
     for d, count in enumerate(grid):
         owned: list[np.ndarray] = [np.zeros(0, np.int64)] * count
-        for local, place in zip(locals_, coords, strict=True):
-            owned[place[d]] = local.distribution.maps[d].owned(place[d])
-        labels = concatenate_labels(owned)
-        # Of labels that several have, the lowest rank's counts.
+        for local, position in zip(locals_, coords, strict=True):
+            owned[position[d]] = local.distribution.maps[d].owned(position[d])
+        labels = joined(owned)
+        # If several ranks have a label, the lowest rank provides it.
         _, order = np.unique(labels, return_index=True)
         key.append(slice(None) if np.array_equal(order, np.arange(len(labels))) else order)
-        edges.append(np.concatenate([[0], np.cumsum([len(one) for one in owned])]).tolist())
+        edges.append(np.concatenate([[0], np.cumsum([len(indices) for indices in owned])]).tolist())
     pieces = [
-        ([(e[c], e[c + 1]) for e, c in zip(edges, place, strict=True)], SubArray.from_local(local))
-        for local, place in zip(locals_, coords, strict=True)
+        ([(e[c], e[c + 1]) for e, c in zip(edges, position, strict=True)], SubArray.from_local(local))
+        for local, position in zip(locals_, coords, strict=True)
     ]
     first = pieces[0][1]
     names = first.dimensions if dimensions is None else tuple(dimensions)
@@ -59,11 +59,11 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
 
 
 def _check(locals_: Sequence[LocalArray]) -> None:
-    """Hold all sections against each other, in the old version what the new one has no words for."""
+    """Raise ProtocolError unless the sections are valid together in the new or the old version of the protocol."""
     try:
-        validate_all([one.__distarray__() for one in locals_])
+        validate_all([local.__distarray__() for local in locals_])
     except ProtocolError as error:
         try:
-            validate_all([one.__distarray__(OLD) for one in locals_])
+            validate_all([local.__distarray__(OLD) for local in locals_])
         except ProtocolError:
             raise error from None

@@ -1,4 +1,4 @@
-"""What does a partition refer to? A sub-array: a variable of a file, or an array in memory, with its own parameters."""
+"""Sub-array: a variable of a file or an array in memory, with its own parameters."""
 
 import os
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from aggarray.formats.templates import template_of
 from aggarray.memory import Type
 from aggarray.memory.creation import shared
 from aggarray.memory.selection import normalise
+from aggarray.memory.types import SUPPORTED
 from aggarray.partition.matrix import Matrix, References, Template, single
 from aggarray.read import Target
 from aggarray.read.open_files import with_borrowed
@@ -27,7 +28,7 @@ from aggarray.storage.access import ANYWHERE, Access
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubArray(Viewable):
-    """An array outside any master: a variable of a file, or values in memory. Make one with `from_file` or `from_array`.
+    """Array outside any master: a variable of a file, or values in memory; `from_file` and `from_array` make it.
 
     >>> s = SubArray.from_array([[1.0, 2.0]], dimensions=("y", "x"), units="K")
     >>> s.shape, s.units, s.uri
@@ -37,24 +38,26 @@ class SubArray(Viewable):
     template: Template
     uri: str | None
     source: str | np.ndarray
-    #: Of `References`: what the file was like when it was scanned.
+    #: The state of the file when it was scanned, as in `References`.
     _noted: tuple[int | None, tuple[int, int, int] | None] = (None, None)
-    #: How its file may be read.
+    #: Permissions to read the file.
     _access: Access = ANYWHERE
 
     @classmethod
     def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
         """Return a variable of a file.
 
-        FormatError where the file does not open, AggregationError for what is no path, NotFoundError lists the variables.
+        Raises FormatError if the file does not open, AggregationError if the path is not one, NotFoundError with the names of
+        the variables if there is no such variable.
         """
         structure = with_borrowed(scan(path), ANYWHERE)
-        for found in structure.variables:
-            if found.name == variable:
-                return cls(template_of(found, structure), structure.uri, variable, (None, structure.stamp))
+        for scanned in structure.variables:
+            if scanned.name == variable:
+                return cls(template_of(scanned, structure), structure.uri, variable, (None, structure.stamp))
         reason = dict(structure.skipped).get(variable)
         names = ", ".join(v.name for v in structure.variables) or "none"
-        raise NotFoundError(f"{structure.uri}: no variable {variable!r}: {reason or f'it has {names}'}")
+        what = f"no variable {variable!r}" + (f": {reason}" if reason else "")
+        raise NotFoundError(what, path=structure.uri, hint=None if reason else f"it has {names}")
 
     @classmethod
     def from_array(
@@ -67,26 +70,26 @@ class SubArray(Viewable):
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
     ) -> "SubArray":
-        """Return values in memory: a read-only view of them, of text a copy; ``fill_value`` is the value that means missing.
+        """Return values in memory as a read-only view, text as a copy; ``fill_value`` marks missing values.
 
-        Masked arrays keep their mask. Raises AggregationError where dimensions, directions or the missing value do not fit
-        the array, UnitsError for an unknown calendar of a reference time.
+        Masked arrays keep their mask. Raises AggregationError if dimensions, directions or the fill value do not fit the array,
+        UnitsError for an unknown calendar of a reference time.
         """
         values, fill_value = _plain(array, fill_value)
         names, forward = _axes(values.shape, dimensions, directions)
-        known = (values.shape, values.dtype, names, forward, units, calendar)
+        parameters = (values.shape, values.dtype, names, forward, units, calendar)
         try:
-            template = _template(*known, fill_value)
-        except TypeError:  # a missing value that does not hash, such as an array of one
-            template = _template.__wrapped__(*known, fill_value)
+            template = _template(*parameters, fill_value)
+        except TypeError:  # a fill value that does not hash, such as an array of size 1
+            template = _template.__wrapped__(*parameters, fill_value)
         return cls(template, None, values)
 
     @classmethod
     def from_local(cls, local: Any) -> "SubArray":
-        """Return what one process owns of a distributed array, without communication padding and without a copy.
+        """Return the elements that one process owns of a distributed array, without communication padding or a copy.
 
-        ``local``: a LocalArray, or anything that exports by ``__distarray__``. Placed at the owned ranges, the sections of all
-        processes of a block grid make a master array; `MasterArray.from_locals` does so for any distribution.
+        ``local``: a LocalArray, or an object with ``__distarray__``. At the owned ranges, the sections of all processes of a
+        block grid make a master array; `MasterArray.from_locals` makes one for any distribution.
         """
         section = local if isinstance(local, LocalArray) else LocalArray.from_distarray(local)
         named = {name: getattr(section.source, name, None) for name in ("dimensions", "units", "calendar", "directions")}
@@ -109,15 +112,15 @@ class SubArray(Viewable):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Data type of what `read` returns: unpacked, native."""
+        """Data type of the values of `read`: unpacked, native."""
         return self.template.encoding.dtype
 
     @property
     def fill_value(self) -> Any:
-        """What `read` returns for missing values: NaN in floating arrays; None for integers that declare none."""
-        decoding = self.template.encoding
-        declared = decoding.fill_value
-        return default_fill(decoding.dtype) if declared is None and decoding.may_miss else declared
+        """The value of missing elements in `read`: NaN in floating arrays; None for integers that declare none."""
+        encoding = self.template.encoding
+        declared = encoding.fill_value
+        return default_fill(encoding.dtype) if declared is None and encoding.may_miss else declared
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -131,7 +134,7 @@ class SubArray(Viewable):
 
     @property
     def units(self) -> str | None:
-        """Units as the file has them."""
+        """Units in the file."""
         return self.template.units
 
     @property
@@ -141,16 +144,16 @@ class SubArray(Viewable):
 
     @property
     def scale_factor(self) -> Any:
-        """Packing: what stored values are multiplied with, or None."""
+        """Packing: factor of stored values, or None."""
         return self.template.encoding.scale_factor
 
     @property
     def add_offset(self) -> Any:
-        """Packing: what is then added, or None."""
+        """Packing: summand after the factor, or None."""
         return self.template.encoding.add_offset
 
     def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray:
-        """Return the sub-array's own values, unpacked but not conformed to anything; missing values as `fill_value`.
+        """Return the values of the sub-array, unpacked, not conformed to a master; missing values as `fill_value`.
 
         ``copy``: True gives a fresh array; None a read-only view where possible; False that view or an AggregationError.
 
@@ -158,25 +161,24 @@ class SubArray(Viewable):
         [False, True, False]
         """
         if self.template.declared:
-            return self.settled().read(key, masked, copy)
+            return self.resolved().read(key, masked, copy)
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
-        wish = ReadOptions(masked=masked, copy=copy)
-        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, wish)
+        options = ReadOptions(masked=masked, copy=copy)
+        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, options)
 
     def __datashape__(self) -> Type:
         return Type(self.shape, self.dtype, self.template.encoding.may_miss)
 
-    def settled(self) -> "SubArray":
-        """Return what the file has, where so far only an index has told of it; errors as in `read`."""
+    def resolved(self) -> "SubArray":
+        """Return the sub-array with the template of its file, if only an index has declared it; errors as in `read`."""
         if not self.template.declared:
             return self
-        return subarray_at(
-            resolve_references(self.matrix(), None, self.template.last_step, self._access).references, 0, self._access
-        )
+        matrix = resolve_references(self.matrix(), None, self.template.last_step, self._access)
+        return subarray_at(matrix.references, 0, self._access)
 
     def matrix(self) -> Matrix:
-        """Return the matrix of one partition that shows the whole sub-array."""
+        """Return the matrix of one partition with all of the sub-array."""
         seen, stamp = (None if n is None else np.array([n], np.int64) for n in self._noted)
         return single(self.template, self.uri, self.source, stamp, seen)
 
@@ -188,19 +190,18 @@ class SubArray(Viewable):
 
 
 def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return names and directions of the dimensions, the usual ones for None; AggregationError where they do not fit."""
+    """Return names and directions of the dimensions, by default "dim_0" etc. and increasing; checked."""
     dimensions = (dimensions,) if isinstance(dimensions, str) else dimensions
     try:
         names = tuple(f"dim_{i}" for i in range(len(shape))) if dimensions is None else tuple(dimensions)
         forward = (True,) * len(shape) if directions is None else tuple(directions)
     except TypeError as error:
-        raise AggregationError(f"dimensions {dimensions!r} and directions {directions!r}: give lists, one of each") from error
-    kinds = all(isinstance(n, str) for n in names) and all(isinstance(d, bool | np.bool) for d in forward)
-    if not kinds or not len(names) == len(set(names)) == len(forward) == len(shape):
-        raise AggregationError(
-            f"dimensions {names} and directions {forward} for an array of shape {shape}: "
-            "give one of each per dimension: names as text, each once, and True or False"
-        )
+        what = f"dimensions {dimensions!r} and directions {directions!r} are not lists"
+        raise AggregationError(what, hint="give one of each per dimension") from error
+    typed = all(isinstance(n, str) for n in names) and all(isinstance(d, bool | np.bool) for d in forward)
+    if not typed or not len(names) == len(set(names)) == len(forward) == len(shape):
+        what = f"dimensions {names} and directions {forward} for an array of shape {shape}"
+        raise AggregationError(what, hint="give one of each per dimension: names as text, each once, and True or False")
     return names, tuple(bool(d) for d in forward)
 
 
@@ -214,15 +215,14 @@ def _template(
     calendar: str | None,
     fill_value: Any,
 ) -> Template:
-    """Return the template of an array in memory: one object for many arrays alike, which is fast to collect."""
+    """Return the template of an array in memory: the same object for equal parameters, which is fast to collect."""
     if units is not None and calendar is not None and is_reference_time(units):
-        # A calendar that nobody knows is found out here rather than at the first read.
-        epoch(units, calendar)
-    return Template(shape, names, forward, units, normal_calendar(units, calendar), _decoding(dtype, fill_value))
+        epoch(units, calendar)  # raises the error of an unknown calendar before the first read
+    return Template(shape, names, forward, units, normal_calendar(units, calendar), _encoding(dtype, fill_value))
 
 
 def subarray_at(references: References, row: int, access: Access = ANYWHERE) -> SubArray:
-    """Return the object for one row of a table of sub-arrays: its own values, before any step towards a master."""
+    """Return the sub-array of a row of references, without conversions to a master."""
     uri, code = references.uri_of(row), references.variable[row]
     template = references.template_of(row)
     template = replace(template, steps=()) if template.steps else template
@@ -231,40 +231,41 @@ def subarray_at(references: References, row: int, access: Access = ANYWHERE) -> 
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Return values as a read-only array of a plain dtype, and the value that marks missing ones."""
+    """Return values as a read-only array of a plain dtype, and the fill value."""
     if np.ma.isMaskedArray(array):
         array, fill_value = _filled(array, fill_value)
     try:
         values = np.asarray(array)
     except ValueError as error:
-        raise AggregationError(f"no array: {error}; give rows of equal length") from error
+        raise AggregationError(f"not an array: {error}", hint="give rows of equal length") from error
     if values.dtype.kind in "OUST" and values.dtype != np.dtypes.StringDType():
         values, fill_value = _text(values, fill_value)
     if values.dtype.kind not in "iufcbmMT":
-        raise AggregationError(f"an array of dtype {values.dtype}: give numbers, text or times")
+        raise AggregationError(f"unsupported dtype {values.dtype}", hint=SUPPORTED)
     return shared(values), fill_value
 
 
 def _text(values: np.ndarray, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Return text of any dtype as StringDType, and what marks text that is missing: what a dtype has for it, say None."""
+    """Return text of any dtype as StringDType, and the fill value; missing text may be an object such as None."""
     if values.dtype.kind == "T":
         absent = np.array([not isinstance(v, str) for v in values.ravel().tolist()], bool).reshape(values.shape)
         if absent.any():
             plain = np.where(absent, np.array("", values.dtype), values).astype(np.dtypes.StringDType())
             return _filled(np.ma.array(plain, mask=absent), fill_value)
     if values.dtype.kind == "O" and not all(isinstance(v, str) for v in values.ravel()):
-        raise AggregationError("an array of Python objects that are not text: give numbers, text or times")
+        raise AggregationError("unsupported Python objects that are not text", hint=SUPPORTED)
     try:
         values = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
     except UnicodeDecodeError as error:
-        raise AggregationError(f"text that is not utf-8 ({error}): decode it, numpy.char.decode(values, encoding)") from error
-    # NumPy makes no text of what is in another byte order.
+        hint = "decode it, numpy.char.decode(values, encoding)"
+        raise AggregationError(f"the text is not UTF-8 ({error})", hint=hint) from error
+    # NumPy converts only text in native byte order.
     native = values.astype(values.dtype.newbyteorder("=")) if values.dtype.kind == "U" else values
     return native.astype(np.dtypes.StringDType()), fill_value
 
 
 def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Write a value over masked elements that no valid element has; return it too."""
+    """Replace masked elements by a value that no valid element has; return the array and this value."""
     mask = np.ma.getmaskarray(array)
     if not mask.any():
         return np.ma.getdata(array), fill_value
@@ -275,34 +276,34 @@ def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]
             continue
         if not (np.isnan(valid).any() if fill != fill else (valid == fill).any()):
             return np.where(mask, np.asarray(fill, array.dtype), np.ma.getdata(array)), fill
-    raise AggregationError(
-        f"fill_value {candidates[0]!r} is also a valid value of the masked array, or no value of {array.dtype}: give another"
-    )
+    what = f"fill_value {candidates[0]!r} is a valid value of the masked array, or not a value of {array.dtype}"
+    raise AggregationError(what, hint="give another")
 
 
 def _fills(array: np.ma.MaskedArray) -> tuple[Any, ...]:
-    """Return values that may stand for missing ones of a masked array, the usual one first."""
-    usual = default_fill(array.dtype)
+    """Return candidates for the fill value of a masked array, the preferred one first."""
+    default = default_fill(array.dtype)
     if array.dtype.kind not in "iu":
-        return usual, array.fill_value
+        return default, array.fill_value
     limits = np.iinfo(array.dtype)
-    return array.fill_value, usual, limits.min, limits.max
+    return array.fill_value, default, limits.min, limits.max
 
 
-def _decoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:
-    """Return the encoding of values in memory, of which ``fill_value`` (None: none) marks the missing ones."""
+def _encoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:
+    """Return the encoding of values in memory with a fill value, None: none."""
     attrs = {} if fill_value is None else {"_FillValue": fill_value}
+    what = f"fill_value {fill_value!r} is not a value of dtype {dtype}"
     if dtype.kind not in "bmM" or fill_value is None:
-        found = encoding(dtype, attrs)
-        if fill_value is not None and not (found.missing or found.missing_nan):
-            raise AggregationError(f"fill_value {fill_value!r} is no value of dtype {dtype}: give one that is")
-        return found
-    # Attributes of files have no times and no truth values: these are declared by hand.
+        decoded = encoding(dtype, attrs)
+        if fill_value is not None and not (decoded.missing or decoded.missing_nan):
+            raise AggregationError(what, hint="give a value of the dtype")
+        return decoded
+    # Attributes cannot hold times and truth values: their encoding is made directly.
     native = dtype.newbyteorder("=")
     try:
         value = np.asarray(fill_value, native)[()]
     except (ValueError, TypeError) as error:
-        raise AggregationError(f"fill_value {fill_value!r} is no value of dtype {dtype}: {error}; give one that is") from error
+        raise AggregationError(f"{what}: {error}", hint="give a value of the dtype") from error
     if value != value:
         return Encoding(native, native, native, missing_nan=True)
     return Encoding(native, native, native, missing=(value,))

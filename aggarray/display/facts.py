@@ -14,7 +14,7 @@ from aggarray.aggregate.differences import facets_of, labels
 from aggarray.aggregate.report import Report
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
-from aggarray.arrays.ragged_local import samples_of
+from aggarray.arrays.ragged_local import sample_distribution
 from aggarray.cf.units import is_reference_time
 from aggarray.display.markup import printable as printable
 from aggarray.errors import AggarrayError, ProtocolError
@@ -220,7 +220,7 @@ def distribution_facts(array: MasterArray, wanted: DistributionRequest, version:
     ``samples``: of every rank of a ragged array the dim_data of its samples, which it exports.
     """
     found = distributed(array, wanted)
-    samples = samples_of(found, array.offsets) if isinstance(array, RaggedMasterArray) else None
+    samples = sample_distribution(found, array.offsets) if isinstance(array, RaggedMasterArray) else None
     ranks = [
         {
             "rank": rank,

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays import MasterArray
-from aggarray.arrays.lazy import bounds_named
-from aggarray.arrays.ragged_variables import unrolled
+from aggarray.arrays.lazy import bounds_names
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
@@ -53,8 +53,8 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     """
     refs: Refs = {".zgroup": _text({"zarr_format": 2}), ".zattrs": _text(_plain(common_attributes(arrays)))}
     written: dict[str, tuple[MasterArray, Refs]] = {}
-    flat = list(map(unrolled, arrays))
-    coordinates = {name: variable for array in flat for name, variable in array.coords.items()}
+    flat = list(map(flatten_ragged, arrays))
+    known = {name: one for array in flat for name, one in array.coords.items()}
     for array in flat:
         for name, variable in {**array.coords, array.name or "": array}.items():
             is_data = variable is array
@@ -70,9 +70,9 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     return {"version": 1, "refs": refs}
 
 
-def _with_bounds(coordinate: MasterArray, coordinates: Mapping[str, MasterArray]) -> MasterArray:
-    """Return a coordinate whose attributes refer to its bounds."""
-    bounds = {name: coordinates[name] for name in bounds_named(coordinate) if name in coordinates}
+def _with_bounds(coordinate: MasterArray, known: Mapping[str, MasterArray]) -> MasterArray:
+    """Return a coordinate with its bounds beside it, so that its attributes name them."""
+    bounds = {name: known[name] for name in bounds_names(coordinate) if name in known}
     return replace(coordinate, coords=bounds) if bounds else coordinate
 
 

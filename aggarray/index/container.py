@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays import MasterArray
-from aggarray.arrays.ragged_variables import unrolled
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS, basename, words
 from aggarray.partition.matrix import Matrix, References
@@ -103,8 +103,8 @@ class Container:
         These are arrays that the convention cannot express, and coordinates that cannot be read.
         """
         self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
-        written = []
-        for array in map(unrolled, arrays):
+        made = []
+        for array in map(flatten_ragged, arrays):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
             if reason is None:
                 written.append(self._write(array))

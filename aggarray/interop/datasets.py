@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
 from aggarray.arrays import MasterArray
-from aggarray.arrays.ragged_variables import unrolled
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.interop.dataset import DatasetGroup, grouped, variable_name
 
 #: Path of the only dataset, and of the dataset in the root group.
@@ -27,12 +27,12 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     >>> list(datasets([array(a, "tas"), array(a, "pr")])), list(datasets([array(a, "tas"), array(b, "pr")]))
     (['/'], ['tas', 'pr'])
     """
-    groups: dict[str, DatasetGroup] = {}
-    arrays = [unrolled(array) for array in arrays]
-    for folder, members in _group_by(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
-        for path, group in _divide_folder(members).items():
-            groups[_unused("/".join(part for part in (folder, path) if part) or ROOT, groups)] = group
-    return groups or {ROOT: DatasetGroup()}
+    found: dict[str, DatasetGroup] = {}
+    arrays = [flatten_ragged(array) for array in arrays]
+    for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
+        for path, group in _of_folder(inside).items():
+            found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group
+    return found or {ROOT: DatasetGroup()}
 
 
 def _group_by(arrays: Sequence[MasterArray], keys: Sequence[str]) -> dict[str, list[MasterArray]]:

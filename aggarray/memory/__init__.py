@@ -1,8 +1,8 @@
-"""What lies in memory, whose is it, and what may be done with it?
+"""Arrays in memory: their type, block and access.
 
-An array is a type, a place in a block of memory, and what may be done with it. Slices are views; the block lives as long as the
-last of them; what is shared read-only stays read-only for whoever gets it. `view` never copies, `asarray` copies where it must,
-`array` always; `type_string` says what an array holds, `debug_repr` what lies behind it.
+An array has a type, a position in a block of memory, and an access. Slices are views, and the block lives as long as the last
+of them. Memory that is shared read-only cannot be made writable by its receiver. `view` never copies, `asarray` copies only
+where it must, `array` always copies. `type_string` returns the type of an array, `debug_repr` its memory layout.
 """
 
 from aggarray.memory.arrays import Array

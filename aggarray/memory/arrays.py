@@ -1,4 +1,4 @@
-"""What is an array in memory? A type, where its elements lie in a block, and what may be done with them."""
+"""Array in memory: a type, the position of its elements in a block, and their access."""
 
 import operator
 from math import prod
@@ -7,17 +7,17 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from aggarray.errors import MemoryAccessError, SelectionError
-from aggarray.memory.block import FOREVER, READ_WRITE, Access, Block, checked, words
+from aggarray.memory.block import READ_IMMUTABLE, READ_WRITE, Access, Block, check_access, describe_access
 from aggarray.memory.immutable import ImmutableArray, immutable, lock, restorable
 from aggarray.memory.interchange import Interchange, NoInterfaceError
-from aggarray.memory.types import Type
+from aggarray.memory.types import SUPPORTED, Type
 
 
 class Array(Interchange):
     """Elements of one type in the memory of a block; slices of it are views of the same block, never copies.
 
-    Made by `view`, `asarray`, `array`, or `Array.over` a block. ``access``: what may be done with the elements; of memory
-    that is shared read-only, no view can be made writable. NumPy takes it by ``numpy.asarray``, without a copy.
+    `view`, `asarray`, `array` and `Array.over` make arrays. ``access``: the permitted operations on the elements; no view of
+    memory that is shared read-only can be made writable. ``numpy.asarray`` takes an array without a copy.
 
     >>> from aggarray.memory import array
     >>> a = array([[1, 2, 3], [4, 5, 6]])
@@ -32,19 +32,19 @@ class Array(Interchange):
     embedded: bool
 
     def __init__(self, block: Block, values: np.ndarray, access: Access | None = None, embedded: bool = False) -> None:
-        """Take ``values``, which lie in the memory of a block; ``access`` None: all that the block allows."""
-        wanted = block.access if access is None else checked(access)
-        if wanted is READ_WRITE and block.access is not READ_WRITE:
+        """Wrap ``values`` in the memory of a block; ``access`` None: the access of the block."""
+        access = block.access if access is None else check_access(access)
+        if access is READ_WRITE and block.access is not READ_WRITE:
             _refuse("writable", block.access)
         # promise: read-only-memory
-        if wanted is READ_WRITE and not values.flags.writeable:
-            # Whatever is said of the block: writing to a file that is mapped for reading ends the process.
+        if access is READ_WRITE and not values.flags.writeable:
+            # Even if the block claims to be writable: writing to a file that is mapped for reading ends the process.
             raise MemoryAccessError(
-                "the values are read-only: give access READ, or a copy, array(..., Access.READ | Access.WRITE)"
+                "the values are read-only", hint="give access READ, or a copy, array(..., Access.READ | Access.WRITE)"
             )
         if values.dtype.hasobject and values.dtype.kind != "T":
-            raise MemoryAccessError(f"{values.dtype}: Python objects have no type in memory; give numbers, text or times")
-        self._values, self._access, self.embedded = values, wanted, embedded
+            raise MemoryAccessError(f"Python objects ({values.dtype}) have no type in memory", hint=SUPPORTED)
+        self._values, self._access, self.embedded = values, access, embedded
         self.block = block
         block.retain()
 
@@ -57,16 +57,16 @@ class Array(Interchange):
         return Array(self.block, self._values, self._access)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The type beside the values: NumPy brings pickled ones into the order of the machine that takes them.
+        # With the dtype: NumPy converts unpickled values to the byte order of the machine.
         return _copied, (np.array(self._values), self.dtype, int(self._access))
 
     @classmethod
     def over(
         cls, block: Block, dtype: Any, shape: tuple[int, ...], offset: int = 0, strides: tuple[int, ...] | None = None
     ) -> Self:
-        """Lay an array over the buffer of a block, from byte ``offset`` on; ``strides`` in bytes, None: C order.
+        """Return an array over the buffer of a block, from byte ``offset`` on; ``strides`` in bytes, None: C order.
 
-        MemoryAccessError where it would reach beyond the block, or elements would lie there that are no plain numbers.
+        Raises MemoryAccessError if the array exceeds the block or its elements are not plain numbers.
 
         >>> block = Block("external", bytearray(16), Access.READ, 16)
         >>> print(Array.over(block, ">f4", (2,), offset=4, strides=(8,)).type)
@@ -75,12 +75,12 @@ class Array(Interchange):
         buffer = block.buffer()
         try:
             if min(shape, default=0) < 0 or np.dtype(dtype).hasobject:
-                raise ValueError("sizes below 0, or Python objects")
+                raise ValueError("negative size, or Python objects")
             values = np.ndarray(shape, dtype, buffer, offset, strides)
         except (TypeError, ValueError) as error:
             text = " ".join(str(error).split())
             raise MemoryAccessError(
-                f"{dtype} of shape {shape} from byte {offset} of {block!r}: {text}; give what lies in it"
+                f"{dtype} of shape {shape} from byte {offset} of {block!r}: {text}", hint="give an array within the block"
             ) from error
         return cls(block, values)
 
@@ -91,17 +91,17 @@ class Array(Interchange):
 
     @property
     def access(self) -> Access:
-        """What may be done with the elements."""
+        """The permitted operations on the elements."""
         return self._access
 
     @property
     def type(self) -> Type:
-        """What the array holds, sizes included."""
+        """The type of the array, sizes included."""
         return Type.of(self._values)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's type of the elements, byte order included."""
+        """NumPy dtype of the elements, byte order included."""
         return self._values.dtype
 
     @property
@@ -126,7 +126,7 @@ class Array(Interchange):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, gaps between them not counted."""
+        """Bytes of all elements, without gaps between them."""
         return self._values.nbytes
 
     @property
@@ -140,21 +140,21 @@ class Array(Interchange):
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> "Array":
-        """Return a view: integers, slices and Ellipsis. SelectionError for other keys, which would need a copy."""
+        """Return a view by integers, slices and Ellipsis. Raises SelectionError for other keys, which need a copy."""
         keys = key if isinstance(key, tuple) else (key,)
-        basic = tuple(one if one is Ellipsis or isinstance(one, slice) else _index(one) for one in keys)
+        basic = tuple(k if k is Ellipsis or isinstance(k, slice) else _index(k) for k in keys)
         # With an Ellipsis, one element is a view as well, not a scalar.
-        whole = basic if any(one is Ellipsis for one in basic) else (*basic, ...)
+        basic = basic if any(k is Ellipsis for k in basic) else (*basic, ...)
         try:
-            part = self._values[whole]
+            part = self._values[basic]
         except (IndexError, ValueError, TypeError) as error:
             raise SelectionError(
-                f"{key!r} of an array of shape {self.shape}: {error}; give positions that are there"
+                f"{key!r} of an array of shape {self.shape}: {error}", hint="give positions within the array"
             ) from error
         return Array(self.block, part, self._access)
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        """Write to elements, keys as in reading; MemoryAccessError where the array is not to be written to."""
+        """Write elements; keys as in reading. Raises MemoryAccessError if the array is not writable."""
         if self._access is not READ_WRITE:
             _refuse("written to", self._access)
         self[key]._values[...] = values
@@ -162,105 +162,105 @@ class Array(Interchange):
     def with_access(self, access: Access, asserted: bool = False) -> "Array":
         """Return a view of the same memory with other access.
 
-        What may be written becomes read-only; never the other way round. Immutable is only what is so already, or what the
-        caller asserts that nobody writes to any more (``asserted``); `freeze` needs no such word. MemoryAccessError otherwise.
+        Writable memory becomes read-only, never the reverse. The result is immutable only if the array is immutable already,
+        or if the caller asserts that the memory is not written any more (``asserted``); `freeze` needs no assertion. Raises
+        MemoryAccessError otherwise.
 
         >>> from aggarray.memory import view
         >>> a = view(bytearray(b"abc")).with_access(Access.READ)
         >>> a.with_access(Access.READ | Access.WRITE)
         Traceback (most recent call last):
-        aggarray.errors.MemoryAccessError: memory of access read cannot be made writable: copy it, ...
+        aggarray.errors.MemoryAccessError: memory of access read cannot be made writable; copy it, ...
         """
-        wanted = checked(access)
-        if wanted is READ_WRITE and self._access is not READ_WRITE:
+        access = check_access(access)
+        if access is READ_WRITE and self._access is not READ_WRITE:
             _refuse("made writable", self._access)
-        if wanted is FOREVER and self._access is not FOREVER and not asserted:
+        if access is READ_IMMUTABLE and self._access is not READ_IMMUTABLE and not asserted:
             raise MemoryAccessError(
-                "memory that others may write to is not immutable: freeze() what is yours alone, or say asserted=True"
+                "memory that may be written elsewhere is not immutable", hint="freeze() unshared memory, or pass asserted=True"
             )
-        if wanted is not READ_WRITE and not self.guarded():
-            raise MemoryAccessError(f"{self.type} shared read-only could be made writable again: copy it, array(...)")
-        return Array(self.block, self._values, wanted)
+        if access is not READ_WRITE and not self.guarded():
+            raise MemoryAccessError(f"{self.type} shared read-only could be made writable again", hint="copy it, array(...)")
+        return Array(self.block, self._values, access)
 
     def freeze(self) -> Self:
-        """Make the array immutable for good, itself; MemoryAccessError unless nobody else can reach its memory."""
-        if self._access is not FOREVER:
+        """Make the array immutable in place; raises MemoryAccessError if its memory is shared."""
+        if self._access is not READ_IMMUTABLE:
             if not self.block.unshared:
                 raise MemoryAccessError(
-                    f"{self.block!r} is not this array's alone: copy it, array(...), or with_access(..., asserted=True)"
+                    f"{self.block!r} is shared", hint="copy it, array(...), or with_access(..., asserted=True)"
                 )
             self.block.freeze()
-            self._access = FOREVER
+            self._access = READ_IMMUTABLE
             lock(self._values)
         return self
 
     def aligned(self) -> "Array":
-        """Return the elements native, aligned, writable and in C order: the array itself where they are, else a copy."""
+        """Return the elements in native byte order, aligned, writable, in C order; copy only where needed."""
         flags, native = self._values.flags, self.dtype.newbyteorder("=")
         if flags.c_contiguous and flags.aligned and self._access is READ_WRITE and self.dtype == native:
             return self
-        return embedded(self._values.astype(native, copy=False), READ_WRITE)
+        return embed_copy(self._values.astype(native, copy=False), READ_WRITE)
 
     def interface(self) -> dict[str, Any]:
-        """Return NumPy's array interface; NoInterfaceError for text and records, which NumPy asks for in another way."""
+        """Return NumPy's array interface; raises NoInterfaceError for text and records, which `numpy` handles."""
         dtype = self.dtype
         if dtype.kind == "T" or dtype.names is not None:
-            raise NoInterfaceError(f"no array interface of {self.type}: use numpy.asarray")
+            raise NoInterfaceError(f"no array interface of {self.type}", hint="use numpy.asarray")
         writable = self._access is READ_WRITE
         self.block.lent |= writable
-        # Always with strides: left to itself, NumPy makes up others for arrays without elements.
+        # Always with strides: NumPy computes others for empty arrays.
         data, shape, strides = (self.pointer, not writable), self.shape, self.strides
         return {"version": 3, "typestr": dtype.str, "data": data, "shape": shape, "strides": strides}
 
     def numpy(self) -> np.ndarray:
-        """Return NumPy's view of the memory, which keeps the array alive, and which is as writable as the array is."""
+        """Return a NumPy view of the memory, which keeps the array alive and is writable only if the array is."""
         dtype = self.dtype
         if dtype.kind == "T":
             self.block.lent |= self._access is READ_WRITE
-            # Twice: of a chain of bases, NumPy leaves out those between two arrays of the same class.
+            # Twice: NumPy collapses a chain of bases of the same class.
             between = self._values.view(ImmutableArray).view(ImmutableArray)
             between.holder = self
-            found = between.view(np.ndarray)
+            values = between.view(np.ndarray)
             if self._access is not READ_WRITE:
-                found.flags.writeable = False
-            return found
+                values.flags.writeable = False
+            return values
         if dtype.names is not None:
-            # Opaque bytes keep what an interface cannot say of fields.
-            bare = Array(self.block, self._values.view(f"V{dtype.itemsize}"), self._access)
-            return np.asarray(bare).view(dtype)
+            # The array interface cannot describe all fields: pass opaque bytes.
+            opaque = Array(self.block, self._values.view(f"V{dtype.itemsize}"), self._access)
+            return np.asarray(opaque).view(dtype)
         return np.asarray(self)
 
     def guarded(self) -> bool:
-        """Tell whether no view can be made writable; of text, which has no array interface, only its owner can prevent that."""
+        """Return whether no view can be made writable. Text has no array interface, so that its owner has to prevent it."""
         return self.dtype.kind != "T" or not restorable(self._values)
 
     def __repr__(self) -> str:
-        return f"<aggarray.memory.Array {self.type}, {self.block.kind}, {words(self._access)}>"
+        return f"<aggarray.memory.Array {self.type}, {self.block.kind}, {describe_access(self._access)}>"
 
 
-def embedded(values: Any, access: Access | int) -> Array:
-    """Return an array of a copy of values, in C order, which is made for it."""
-    own = immutable(values, writable=checked(access) is READ_WRITE)
-    return Array(Block("array", own, checked(access), own.nbytes), own, embedded=True)
+def embed_copy(values: Any, access: Access | int) -> Array:
+    """Return an array of a copy of values, in C order, in a block of its own."""
+    copy = immutable(values, writable=check_access(access) is READ_WRITE)
+    return Array(Block("array", copy, check_access(access), copy.nbytes), copy, embedded=True)
 
 
 def _copied(values: np.ndarray, dtype: np.dtype[Any], access: int) -> Array:
-    return embedded(values.astype(dtype, copy=False), access)
+    return embed_copy(values.astype(dtype, copy=False), access)
 
 
 def _index(key: Any) -> int:
-    """Return an integer of a key; SelectionError for anything else."""
+    """Return a key as an integer; raises SelectionError for other keys."""
     if not isinstance(key, bool | np.bool):
         try:
             return operator.index(key)
         except TypeError:
             pass
     raise SelectionError(
-        f"key {key!r}: views are had by integers, slices and Ellipsis; for others copy, numpy.asarray(...)[key]"
+        f"key {key!r} does not select a view: only integers, slices and Ellipsis do", hint="copy, numpy.asarray(...)[key]"
     )
 
 
 def _refuse(what: str, access: Access) -> NoReturn:
-    raise MemoryAccessError(
-        f"memory of access {words(access)} cannot be {what}: copy it, array(..., Access.READ | Access.WRITE)"
-    )
+    hint = "copy it, array(..., Access.READ | Access.WRITE)"
+    raise MemoryAccessError(f"memory of access {describe_access(access)} cannot be {what}", hint=hint)

@@ -1,4 +1,4 @@
-"""How does what others have become an array in memory: as a view, as a view where that will do, as a copy?"""
+"""Creation of arrays in memory: as a view, as a view or a copy, as a copy."""
 
 from math import prod
 from typing import Any, cast
@@ -6,72 +6,73 @@ from typing import Any, cast
 import numpy as np
 
 from aggarray.errors import MemoryAccessError
-from aggarray.memory.arrays import Array, embedded
-from aggarray.memory.block import FOREVER, READ_ONLY, READ_WRITE, Access, Block, checked
+from aggarray.memory.arrays import Array, embed_copy
+from aggarray.memory.block import READ_IMMUTABLE, READ_ONLY, READ_WRITE, Access, Block, check_access
 from aggarray.memory.immutable import ImmutableArray, restorable
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.mapping import map_file
 
 
 def view(obj: Any, access: Access | None = None) -> Array:
-    """Return an array on the memory of an object, which is never copied.
+    """Return an array on the memory of an object, without a copy.
 
-    ``obj``: an array of this module, a LocalArray, or whatever NumPy views: arrays, buffers (PEP 3118), other things that have
-    ``__array_interface__`` or ``__dlpack__``. ``access``: READ makes a read-only view of what may be written; None: all that
-    the object allows.
-    MemoryAccessError where there is no view, or not with that access: `asarray` copies then.
+    ``obj``: an array of this module, a LocalArray, or an object that NumPy can view: arrays, buffers (PEP 3118), objects with
+    ``__array_interface__`` or ``__dlpack__``. ``access``: READ makes a read-only view of writable memory; None: the access of
+    the object.
+    Raises MemoryAccessError if there is no view, or none with that access: `asarray` copies then.
 
     >>> a = view(np.zeros((2, 3)), Access.READ)
     >>> np.asarray(a).flags.writeable, a.block.kind
     (False, 'external')
     """
-    found = _viewed(obj, _most(access))
-    if isinstance(found, str):
-        raise MemoryAccessError(f"no view of {type(obj).__name__}: {found}; use asarray, which copies where it must")
-    return found if access is None or found.access == checked(access) else found.with_access(access)
+    viewed = _try_view(obj, _block_access(access))
+    if isinstance(viewed, str):
+        raise MemoryAccessError(f"no view of {type(obj).__name__}: {viewed}", hint="use asarray, which copies where it must")
+    return viewed if access is None or viewed.access == check_access(access) else viewed.with_access(access)
 
 
 def asarray(obj: Any, access: Access | None = None) -> Array:
-    """Return an array on the memory of an object where its access permits, else of a copy.
+    """Return an array on the memory of an object where its access permits, else on a copy.
 
-    A copy is read-only for good (immutable) unless ``access`` says otherwise. MemoryAccessError for what is no array at all.
+    A copy is immutable unless ``access`` says otherwise. Raises MemoryAccessError if the object is not an array.
 
     >>> asarray(b"abc").block.kind, asarray([1, 2]).block.kind, asarray(b"abc", Access.READ | Access.WRITE).block.kind
     ('external', 'array', 'array')
     """
-    found = _viewed(obj, _most(access))
-    if isinstance(found, str):
-        return array(obj, FOREVER if access is None else access)
-    if access is None or found.access == checked(access):
-        return found
+    viewed = _try_view(obj, _block_access(access))
+    if isinstance(viewed, str):
+        return array(obj, READ_IMMUTABLE if access is None else access)
+    if access is None or viewed.access == check_access(access):
+        return viewed
     try:
-        return found.with_access(access)
+        return viewed.with_access(access)
     except MemoryAccessError:
-        return array(found, access)
+        return array(viewed, access)
 
 
-def array(obj: Any, access: Access = FOREVER) -> Array:
+def array(obj: Any, access: Access = READ_IMMUTABLE) -> Array:
     """Return an array of a copy of an object's values, in C order; text in lists becomes strings of any length.
 
-    ``access``: what may be done with the copy; it is its own, so that all is allowed. MemoryAccessError for what is no array.
+    ``access``: the permitted operations on the copy, any of them. Raises MemoryAccessError if the object is not an array.
 
     >>> print(array(["one", "of these"]).type)
     2 * string
     """
-    wanted, found = checked(access), _viewed(obj)
+    access, viewed = check_access(access), _try_view(obj)
     try:
-        values = np.asarray(obj if isinstance(found, str) else found._values)
+        values = np.asarray(obj if isinstance(viewed, str) else viewed._values)
     except (TypeError, ValueError) as error:
-        raise MemoryAccessError(
-            f"{type(obj).__name__} is no array: {error}; give numbers, text or times in rows of equal length"
-        ) from error
-    if (values.dtype.kind == "U" and not isinstance(obj, Interchange | np.ndarray | np.generic)) or _is_text(values):
+        hint = "give numbers, text or times in rows of equal length"
+        raise MemoryAccessError(f"{type(obj).__name__} is not an array: {error}", hint=hint) from error
+    is_text = values.dtype.kind == "U" and not isinstance(obj, Interchange | np.ndarray | np.generic)
+    # The netCDF library returns text as Python objects.
+    if is_text or (values.dtype.kind == "O" and values.size > 0 and all(isinstance(v, str) for v in values.ravel())):
         values = values.astype(np.dtypes.StringDType())
-    return embedded(values, wanted)
+    return embed_copy(values, access)
 
 
 def owned(values: np.ndarray) -> np.ndarray:
-    """Return NumPy's view of values that were made for whoever gets them: of a block of its own, writable.
+    """Return a writable NumPy view of freshly made values, in a block of its own.
 
     >>> block_of(owned(np.zeros(2))).kind
     'pod'
@@ -80,9 +81,9 @@ def owned(values: np.ndarray) -> np.ndarray:
 
 
 def shared(values: np.ndarray, copy: bool = True) -> np.ndarray:
-    """Return NumPy's read-only view of values, which nobody can make writable; text of others is copied for that.
+    """Return a read-only NumPy view of values that cannot be made writable; text of another owner is copied for that.
 
-    ``copy`` False: MemoryAccessError instead of a copy.
+    ``copy`` False: raises MemoryAccessError instead of copying.
     """
     if values.dtype.kind == "T":
         return (asarray if copy else view)(values, READ_ONLY).numpy()
@@ -94,10 +95,9 @@ def shared(values: np.ndarray, copy: bool = True) -> np.ndarray:
 def mapped(
     path: str, begin: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None = None
 ) -> Array:
-    """Return the read-only array of some values of a file, mapped into memory; at least one, from byte ``begin`` on.
+    """Return values of a file, mapped into memory, as a read-only array: at least one value, from byte ``begin`` on.
 
-    ``strides``: in bytes, not negative, None: C order. Raises OSError or ValueError where the file does not open, or is too
-    short.
+    ``strides``: in bytes, not negative; None: C order. Raises OSError or ValueError if the file does not open or is too short.
     """
     if strides is None:
         span = dtype.itemsize * prod(shape)
@@ -107,26 +107,25 @@ def mapped(
 
 
 def block_of(values: np.ndarray) -> Block | None:
-    """Return the block that the memory of NumPy's array belongs to, None where it is no view of any."""
-    held = _holder(values)
-    return None if held is None else held.block
+    """Return the block that a NumPy array is a view of, None if there is none."""
+    holder = _holder(values)
+    return None if holder is None else holder.block
 
 
 def array_of(values: np.ndarray, most: Access = READ_WRITE) -> Array:
-    """Return NumPy's array as one in memory: on the block that it is a view of, else on that of its owner.
+    """Return a NumPy array as an array in memory: on the block that it is a view of, else on a block of its owner.
 
-    ``most``: what may be done with it at most.
+    ``most``: the most that the result permits.
     """
-    held = _holder(values)
-    access = READ_WRITE if values.flags.writeable else READ_ONLY
-    access = most if access is READ_WRITE else access
-    if held is None:
+    holder = _holder(values)
+    access = most if values.flags.writeable else READ_ONLY
+    if holder is None:
         return Array(Block("external", values, access, _span(values)), values)
-    return Array(held.block, values, FOREVER if held.access is FOREVER else access)
+    return Array(holder.block, values, READ_IMMUTABLE if holder.access is READ_IMMUTABLE else access)
 
 
 def _holder(values: np.ndarray) -> Array | None:
-    """Follow a view to whom the memory belongs."""
+    """Return the array in memory that a NumPy array is a view of, None if there is none."""
     base: Any = values
     while isinstance(base, np.ndarray | memoryview):
         if isinstance(base, ImmutableArray) and isinstance(base.holder, Array):
@@ -135,41 +134,41 @@ def _holder(values: np.ndarray) -> Array | None:
     return base.memory if isinstance(base, Interchange) else None
 
 
-def _most(access: Access | None) -> Access:
-    """Return what a block that is made for such a view may allow: whoever has the view has the block too."""
+def _block_access(access: Access | None) -> Access:
+    """Return the access of a block for a view: its receiver reaches the block too."""
     return READ_ONLY if access == READ_ONLY else READ_WRITE
 
 
-def _viewed(obj: Any, most: Access = READ_WRITE) -> Array | str:
-    """Return an array on the memory of an object, or why there is none; a block made for it allows ``most`` at most."""
+def _try_view(obj: Any, most: Access = READ_WRITE) -> Array | str:
+    """Return an array on the memory of an object, or the reason why there is none; ``most``: access of a new block."""
     if isinstance(obj, Interchange):
-        held = obj.memory
-        return Array(held.block, held._values, held.access)
+        memory = obj.memory
+        return Array(memory.block, memory._values, memory.access)
     if np.ma.isMaskedArray(obj):
-        raise MemoryAccessError("a masked array is two arrays: give its data and its mask, each for itself")
+        raise MemoryAccessError("a masked array is two arrays", hint="give its data and its mask separately")
     try:
         values = _buffer(obj)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        return f"NumPy finds no memory of numbers, text or times in it ({str(error).split('.')[0].split(chr(10))[0]})"
+        return f"it has no memory of numbers, text or times ({str(error).split('.')[0].split(chr(10))[0]})"
     if values.dtype.hasobject and values.dtype.kind != "T":
-        return "Python objects have no type in memory: give numbers, text or times"
+        return "Python objects have no type in memory"
     if isinstance(obj, np.ndarray):
-        found = array_of(values, most)
-        shareable = found.access is READ_WRITE or found.guarded()
-        return found if shareable else "text shared read-only could be made writable again"
-    access = FOREVER if type(obj) is bytes else most if values.flags.writeable else READ_ONLY
+        viewed = array_of(values, most)
+        shareable = viewed.access is READ_WRITE or viewed.guarded()
+        return viewed if shareable else "text shared read-only could be made writable again"
+    access = READ_IMMUTABLE if type(obj) is bytes else most if values.flags.writeable else READ_ONLY
     return Array(Block("external", obj, access, _span(values)), values)
 
 
 def _buffer(obj: Any) -> np.ndarray:
-    """Return NumPy's array on the memory of an object; ValueError where it would have to copy."""
+    """Return a NumPy array on the memory of an object; raises ValueError if that needs a copy."""
     if isinstance(obj, np.ndarray):
         return np.asarray(obj)
     if isinstance(obj, np.generic) and obj.dtype.kind in "mMS":
-        # Their buffer has the bytes, not what they mean.
+        # Their buffer has the bytes without the dtype.
         return np.asarray(memoryview(cast(Any, obj))).view("u1").view(obj.dtype).reshape(())
     try:
-        # By way of a memoryview: NumPy takes bytes for text.
+        # Through a memoryview, because NumPy interprets bytes as text.
         return np.asarray(memoryview(obj))
     except (TypeError, ValueError, BufferError):
         if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
@@ -177,13 +176,8 @@ def _buffer(obj: Any) -> np.ndarray:
         return np.array(obj, copy=False)
 
 
-def _is_text(values: np.ndarray) -> bool:
-    """Tell whether Python objects are text, as the netCDF library gives it."""
-    return values.dtype.kind == "O" and values.size > 0 and all(isinstance(one, str) for one in values.ravel())
-
-
 def _span(values: np.ndarray) -> int:
-    """Return how many bytes lie between the first and the last of an array, gaps included."""
+    """Return the number of bytes from the first to the last of an array, gaps included."""
     if values.flags.c_contiguous:
         return values.nbytes
     low, high = np.lib.array_utils.byte_bounds(values)

@@ -1,7 +1,7 @@
-"""What lies behind an array, for those who look for a copy, a byte order or an owner? `debug_repr` lays it out.
+"""Description of the memory of an array, to find copies, byte orders and owners.
 
-The layout is that of DyND's ``nd.debug_repr``: the array, its type, its metadata per dimension, where the data are, and the
-block of memory that keeps them.
+`debug_repr` has the layout of DyND's ``nd.debug_repr``: the array, its type, its metadata per dimension, the address of the
+data, and the block of memory that holds them.
 """
 
 import sys
@@ -21,16 +21,16 @@ from aggarray.memory.types import VAR, SupportsDatashape, Type
 
 @runtime_checkable
 class HeldObject(SupportsDatashape, Protocol):
-    """What may have its values in memory, or not."""
+    """Object whose values may be in memory."""
 
     def __memory__(self) -> Array | str:
-        """Return the values where they are had without reading or copying any, else say why not."""
+        """Return the values if that needs neither reading nor a copy, else the reason."""
 
 
 def type_string(obj: Any) -> str:
-    """Return what an array holds: the type of the values that it has or, of files, that reading gives; sizes included.
+    """Return the type of an array, of files the type that reading returns; sizes included.
 
-    ``obj``: a MasterArray, SubArray or LocalArray, an array of this module, or anything that `view` takes.
+    ``obj``: a MasterArray, SubArray or LocalArray, an array of this module, or any object that `view` takes.
 
     >>> type_string(np.zeros((2, 3), ">i2")), type_string(np.array(["a"], np.dtypes.StringDType()))
     ('2 * 3 * byteswap[int16]', '1 * string')
@@ -43,10 +43,10 @@ def type_string(obj: Any) -> str:
 
 
 def debug_repr(obj: Any) -> str:
-    """Return what lies behind an array, line by line: type, strides, flags, pointer, and the block of memory with its owner.
+    """Return the memory of an array, line by line: type, strides, flags, pointer, and the block of memory with its owner.
 
-    ``obj``: as for `type_string`. Nothing is read for it: of what is not in memory it says why. A block that is part of a file
-    shows file, offset and length.
+    ``obj``: as for `type_string`. Nothing is read: the text gives the reason if values are not in memory. A block that is
+    part of a file shows file, offset and length.
 
     >>> from aggarray.memory import array
     >>> print(debug_repr(array([[1, 2, 3], [4, 5, 6]])))
@@ -70,13 +70,13 @@ def debug_repr(obj: Any) -> str:
        reference: 0000000000000000 (embedded in array memory)
     ------
     """
-    # What the call itself holds on to is not counted.
+    # Without the references of this call itself.
     count = max(1, sys.getrefcount(obj) - 2)
     array, references = _memory(obj)
     if isinstance(array, str):
         return "\n".join(_absent(obj, count, array))
     if isinstance(obj, Ragged):
-        return "\n".join(_rows(obj, count, array, references))
+        return "\n".join(_ragged(obj, count, array, references))
     block = array.block
     address = id(block) if array.embedded else id(obj)
     lines = ["------ array", f" address: {address:016X}", f" refcount: {references if array.embedded else count}"]
@@ -86,22 +86,22 @@ def debug_repr(obj: Any) -> str:
 
 
 def _memory(obj: Any) -> tuple[Array | str, int]:
-    """Return the array in memory, or why there is none, and how many arrays refer to its block without this call."""
+    """Return the array in memory, or the reason, and the number of references to its block without this call."""
     if isinstance(obj, Array):
         return obj, obj.block.references
-    found = obj.__memory__() if isinstance(obj, HeldObject) else view(obj)
-    return found, 1 if isinstance(found, str) else max(1, found.block.references - 1)
+    memory = obj.__memory__() if isinstance(obj, HeldObject) else view(obj)
+    return memory, 1 if isinstance(memory, str) else max(1, memory.block.references - 1)
 
 
 def _type_of(obj: Any, array: Array) -> Type:
-    """Return the type as it lies in memory, and whether values may be missing, which only the object knows."""
+    """Return the type in memory; whether values may be missing, only the object knows."""
     return replace(array.type, option=isinstance(obj, SupportsDatashape) and obj.__datashape__().option)
 
 
-def _type(kind: Type) -> Iterator[str]:
+def _type(datashape: Type) -> Iterator[str]:
     yield " type:"
-    yield f"  pointer: {id(kind.dtype):016X}"
-    yield f"  type: {kind.strided()}"
+    yield f"  pointer: {id(datashape.dtype):016X}"
+    yield f"  type: {datashape.strided()}"
 
 
 def _flags(access: Access) -> str:
@@ -110,7 +110,7 @@ def _flags(access: Access) -> str:
 
 
 def _metadata(array: Array) -> Iterator[str]:
-    """Yield stride and size of every dimension, each a step further in, and what the elements have."""
+    """Yield stride and size of every dimension, nested, and the metadata of the elements."""
     if array.ndim or array.dtype.names is not None or array.dtype.kind == "T":
         yield "  type-specific arrmeta:"
     indent = "   "
@@ -127,19 +127,19 @@ def _dimension(indent: str, stride: int, size: int) -> Iterator[str]:
 
 
 def _element(array: Array, indent: str) -> Iterator[str]:
-    """Yield what the elements have beside their memory."""
+    """Yield the metadata of the elements."""
     names = array.dtype.names
     if names is not None and array.dtype.fields is not None:
         yield f"{indent}struct arrmeta"
         yield f"{indent} field offsets: {', '.join(str(array.dtype.fields[name][1]) for name in names)}"
     if array.dtype.kind == "T":
-        # What does not fit into the elements lies in memory of their dtype.
+        # Long strings lie in memory of the dtype.
         yield f"{indent}string arrmeta"
         yield f"{indent} ------ NULL memory block"
 
 
 def _data(array: Array, references: int) -> Iterator[str]:
-    """Yield where the data are, and the block that they lie in."""
+    """Yield the address of the data and their block."""
     yield from (" data:", f"   pointer: {array.pointer:016X}")
     if array.embedded:
         yield f"   reference: {0:016X} (embedded in array memory)"
@@ -148,8 +148,8 @@ def _data(array: Array, references: int) -> Iterator[str]:
         yield from (f"    {line}" for line in _block(array.block, references))
 
 
-def _rows(rows: Ragged, count: int, samples: Array, references: int) -> Iterator[str]:
-    """Yield the lines for rows: the data are where they begin and end, in samples that lie in a block of their own."""
+def _ragged(rows: Ragged, count: int, samples: Array, references: int) -> Iterator[str]:
+    """Yield the lines of a ragged array: its data are the offsets, its samples have a block of their own."""
     offsets = view(rows.offsets)
     yield from ("------ array", f" address: {id(rows):016X}", f" refcount: {count}", *_type(rows.__datashape__()))
     yield from (" arrmeta:", f"  flags: {int(samples.access)} ({_flags(samples.access)})", "  type-specific arrmeta:")
@@ -178,14 +178,14 @@ def _block(block: Block, references: int) -> Iterator[str]:
 
 
 def _absent(obj: Any, count: int, reason: str) -> Iterator[str]:
-    """Yield the lines for values that are not in memory: without strides and addresses, which there are none of."""
-    kind = obj.__datashape__()
+    """Yield the lines of values that are not in memory: they have no strides and no address."""
+    datashape = obj.__datashape__()
     yield from ("------ array", f" address: {id(obj):016X}", f" refcount: {count}")
-    yield from _type(replace(kind, unaligned=False))
+    yield from _type(replace(datashape, unaligned=False))
     yield from (" arrmeta:", f"  flags: {int(Access.READ)} ({_flags(Access.READ)})")
-    if kind.dims:
+    if datashape.dims:
         yield "  type-specific arrmeta:"
-    for depth, size in enumerate(kind.dims):
+    for depth, size in enumerate(datashape.dims):
         yield f"{' ' * (3 + depth)}{'var' if size == VAR else 'strided'}_dim arrmeta"
         if size != VAR:
             yield f"{' ' * (4 + depth)}size: {size}"

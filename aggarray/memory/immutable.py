@@ -1,9 +1,8 @@
-"""How does NumPy keep memory that nobody is to make writable again?
+"""NumPy arrays whose memory cannot be made writable again.
 
-`ImmutableArray` owns it, and does not have its flags raised.
-
-NumPy lets whoever has a view reach its owner by ``.base``, raise the owner's flag, and then that of the view. Numbers travel by
-an interface that hides their owner; text has none, and copies have an owner that their block shows.
+With NumPy, the receiver of a view can reach its owner by ``.base``, set the owner's writeable flag, and then that of the view.
+Numbers are handed out through an interface that hides their owner. Text has no such interface, and the block of a copy shows
+its owner: `ImmutableArray` owns these, and its flags cannot be set.
 """
 
 from typing import Any
@@ -12,42 +11,42 @@ import numpy as np
 
 
 class ImmutableArray(np.ndarray):
-    """Memory of a copy, or a view of text that knows whose it is (``holder``); its flags are shown, not set."""
+    """Memory of a copy, or a view of text with its owner (``holder``); its flags are read-only."""
 
     holder: Any = None
 
     @property
     def flags(self) -> Any:
-        """The flags of a view: what is not writable itself has none that could be made so."""
+        """The flags of a view: setting them leaves the array unchanged."""
         return self.view(np.ndarray).flags
 
     def setflags(self, *args: Any, **flags: Any) -> None:
-        """Set the flags of a view, with the errors that this has."""
+        """Set the flags of a view: errors are raised, the array is unchanged."""
         self.view(np.ndarray).setflags(*args, **flags)
 
 
 def immutable(values: Any, writable: bool) -> ImmutableArray:
-    """Return a copy of values, in C order, in memory that once locked nobody unlocks.
+    """Return a copy of values, in C order, in memory that cannot be unlocked once it is locked.
 
-    >>> copied = kept(np.arange(3), writable=False)
+    >>> copied = immutable(np.arange(3), writable=False)
     >>> copied.flags.writeable, restorable(copied.view(np.ndarray))
     (False, False)
     """
-    given = np.asarray(values)
-    found = ImmutableArray(given.shape, given.dtype)
-    found[...] = given
+    values = np.asarray(values)
+    copied = ImmutableArray(values.shape, values.dtype)
+    copied[...] = values
     if not writable:
-        lock(found)
-    return found
+        lock(copied)
+    return copied
 
 
 def lock(values: np.ndarray) -> None:
-    """Make an array read-only, itself."""
+    """Make an array read-only in place."""
     np.ndarray.setflags(values, write=False)
 
 
 def restorable(values: np.ndarray) -> bool:
-    """Tell whether a read-only view of an array, or its owner, could be made writable by setting its flag.
+    """Return whether a read-only view of an array, or its owner, can be made writable by setting its flag.
 
     >>> restorable(np.zeros(2)), restorable(np.frombuffer(b"ab", "u1"))
     (True, False)
@@ -57,12 +56,10 @@ def restorable(values: np.ndarray) -> bool:
     try:
         view.flags.writeable = True
     except ValueError:
-        return _raised(view)
-    return True
-
-
-def _raised(view: np.ndarray) -> bool:
-    """Tell whether an owner that NumPy shows could be made writable again: one that is locked only by its flag."""
+        pass
+    else:
+        return True
+    # An owner that NumPy shows, and that is locked only by its flag, can be made writable first.
     owner = view
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

@@ -1,4 +1,4 @@
-"""Which part of which file is memory? `map_file` maps it, once however many ask; it closes when the last view goes."""
+"""Memory maps of parts of files: shared between readers, closed with the last view."""
 
 import mmap
 import os
@@ -11,9 +11,10 @@ from aggarray.memory.block import READ_ONLY, Block
 
 
 class MappedFile:
-    """The bytes ``begin`` to ``end`` of a file, mapped for reading: nothing in this process can write to them.
+    """The bytes ``begin`` to ``end`` of a file, mapped read-only.
 
-    They stay valid when the file is closed, renamed or removed. Where another process truncates it, using them ends this one.
+    They stay valid when the file is closed, renamed or removed. If another process truncates the file, access to them
+    terminates this process.
     """
 
     __slots__ = ("begin", "buffer", "end", "path")
@@ -21,15 +22,15 @@ class MappedFile:
     path: str
     begin: int
     end: int
-    #: The bytes. The map stays as long as this does: it cannot be closed behind anybody's back.
+    #: The bytes. The map cannot be closed while this view exists.
     buffer: memoryview
 
     def __init__(self, path: str, begin: int, end: int, file: int) -> None:
         self.path, self.begin, self.end = path, begin, end
         # A map starts at a multiple of the page size.
         first = begin - begin % mmap.ALLOCATIONGRANULARITY
-        whole = mmap.mmap(file, end - first, access=mmap.ACCESS_READ, offset=first)
-        self.buffer = memoryview(whole)[begin - first :]
+        pages = mmap.mmap(file, end - first, access=mmap.ACCESS_READ, offset=first)
+        self.buffer = memoryview(pages)[begin - first :]
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Yield file, offset and length."""
@@ -38,28 +39,28 @@ class MappedFile:
         yield "length", str(self.end - self.begin)
 
 
-#: What is mapped at present, by file and place; entries go with the blocks.
+#: The blocks of present maps, by file and position; weak references.
 _mapped: "WeakValueDictionary[tuple[int, ...], Block]" = WeakValueDictionary()
 
 
 def map_file(path: str, begin: int, nbytes: int) -> Block:
-    """Return the block of some bytes of a file, at least one; that of those who have mapped the same bytes already.
+    """Return the block of some bytes of a file, at least one; the existing block if they are mapped already.
 
-    Raises OSError or ValueError where the file does not open, or does not have them, MemoryAccessError where so many are mapped
-    that no files could be opened any more.
+    Raises OSError or ValueError if the file does not open or does not have these bytes, and MemoryAccessError if the limit of
+    maps is reached, which leaves descriptors for open files.
     """
     file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         status = os.fstat(file)
-        # A file that is mapped keeps its number: as long as the entry is there, the number is no other file's.
+        # The inode of a mapped file is not reused as long as the entry exists.
         key = (status.st_dev, status.st_ino, status.st_size, begin, nbytes)
         block = _mapped.get(key)
         if block is None:
-            if len(_mapped) >= (most := _most()):
+            if len(_mapped) >= (limit := _map_limit()):
                 raise MemoryAccessError(
-                    f"{most} parts of files are mapped already, of which each keeps its file open: let some go"
+                    f"{limit} parts of files are mapped already, and each keeps a file open", hint="delete some of the views"
                 )
-            # Should another thread do so at the same time, both blocks are good.
+            # If another thread maps the bytes at the same time, both blocks are valid.
             owner = MappedFile(os.path.abspath(path), begin, begin + nbytes, file)
             block = _mapped[key] = Block("memmap", owner, READ_ONLY, nbytes)
     finally:
@@ -67,8 +68,8 @@ def map_file(path: str, begin: int, nbytes: int) -> Block:
     return block
 
 
-def _most() -> int:
-    """Return how many maps there may be, each with a descriptor; half of all are left to files that are kept open."""
+def _map_limit() -> int:
+    """Return the greatest number of maps. Each needs a descriptor; most of the others are left to open files."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -1,7 +1,8 @@
-"""Where do the samples of each row of a ragged array lie? A start and a count per row, and the order of samples if not theirs.
+"""Positions of the samples of each row of a ragged array.
 
-CF chapter 9 says it in three ways: the sizes of rows that lie one after the other (contiguous), the row of every sample
-(indexed), or both, the row of every run of samples (indexed contiguous).
+A row has a start and a count; samples that are not stored in the order of rows have an order. CF chapter 9 has three
+representations: the sizes of consecutive rows (contiguous), the row of every sample (indexed), or both, the row of every run
+of samples (indexed contiguous).
 """
 
 from collections.abc import Sequence
@@ -12,15 +13,15 @@ import numpy as np
 from aggarray.errors import FormatError
 from aggarray.memory.selection import Range, Selector
 
-#: So many instances there may be, or a few times as many as elements name one: what a damaged file claims takes no memory.
-_MOST_INSTANCES, _MOST_WITHOUT = 1 << 27, 4
+#: The greatest number of instances, or per element of the index: a damaged file must not allocate memory by its claims.
+_MOST_INSTANCES, _MOST_PER_ELEMENT = 1 << 27, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Rows of samples: row i is ``starts[i]`` to ``starts[i] + counts[i]`` of the samples in the order of rows.
 
-    ``order``: where each sample, in the order of rows, is stored; None where they are stored in that order. All int64.
+    ``order``: the position of each sample in storage, in the order of rows; None: samples are stored in that order. All int64.
     """
 
     starts: np.ndarray
@@ -32,18 +33,18 @@ class Rows:
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where the rows begin and end if they lie one after the other: int64, one more than rows, from 0."""
+        """The begins and ends of the rows, laid end to end: int64, one more than rows, from 0."""
         return offsets_of(self.counts)
 
-    def take(self, chosen: Range | np.ndarray) -> "Rows":
-        """Return some of the rows, in the order given; no sample is moved."""
-        key = chosen.as_slice() if isinstance(chosen, Range) else chosen
+    def take(self, selector: Range | np.ndarray) -> "Rows":
+        """Return selected rows, in the order of the selection; no sample is moved."""
+        key = selector.as_slice() if isinstance(selector, Range) else selector
         return Rows(self.starts[key], self.counts[key], self.order)
 
-    def places(self) -> slice | np.ndarray:
-        """Return where the samples of all rows are stored, row by row: a slice where they lie one after the other.
+    def positions(self) -> slice | np.ndarray:
+        """Return the positions of the samples in storage, row by row: a slice if they are consecutive.
 
-        >>> contiguous(np.array([2, 0, 3])).take(Range(1, 2)).places()
+        >>> contiguous(np.array([2, 0, 3])).take(Range(1, 2)).positions()
         slice(2, 5, None)
         """
         used = np.flatnonzero(self.counts)
@@ -53,20 +54,20 @@ class Rows:
         if (starts[1:] == starts[:-1] + counts[:-1]).all():
             run = slice(int(starts[0]), int(starts[-1] + counts[-1]))
             return run if self.order is None else _as_slice(self.order[run])
-        found = runs(starts, counts)
-        return found if self.order is None else self.order[found]
+        positions = runs(starts, counts)
+        return positions if self.order is None else self.order[positions]
 
 
-def _as_slice(places: np.ndarray) -> slice | np.ndarray:
-    """Return places that follow each other as a slice."""
-    first, last = int(places[0]), int(places[-1])
-    if last - first == len(places) - 1 and (np.diff(places) == 1).all():
+def _as_slice(positions: np.ndarray) -> slice | np.ndarray:
+    """Return consecutive positions as a slice, others unchanged."""
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first == len(positions) - 1 and (np.diff(positions) == 1).all():
         return slice(first, last + 1)
-    return places
+    return positions
 
 
 def runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the numbers of runs, one run after the other.
+    """Return the numbers in runs of consecutive numbers, one run after the other.
 
     >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -76,23 +77,23 @@ def runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def offsets_of(counts: np.ndarray) -> np.ndarray:
-    """Return where rows of these sizes begin and end, int64.
+    """Return the offsets of rows of these sizes, int64, one more than rows.
 
     >>> offsets_of(np.array([2, 0, 3])).tolist()
     [0, 2, 2, 5]
     """
-    found = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=found[1:])
-    return found
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
 
 
 def contiguous(counts: np.ndarray) -> Rows:
-    """Return rows that lie one after the other (CF section 9.3.3)."""
+    """Return consecutive rows of these sizes (CF section 9.3.3)."""
     return Rows(offsets_of(counts)[:-1], counts)
 
 
 def indexed(index: np.ndarray, size: int) -> Rows:
-    """Return the rows of samples each of which names its row (CF section 9.3.4): those of a row keep their order.
+    """Return the rows of samples with an index of rows (CF section 9.3.4). Samples of a row keep their order.
 
     >>> rows = indexed(np.array([1, 0, 1]), 3)
     >>> rows.counts.tolist(), rows.order.tolist()
@@ -105,43 +106,42 @@ def indexed(index: np.ndarray, size: int) -> Rows:
 
 
 def indexed_contiguous(counts: np.ndarray, index: np.ndarray, size: int) -> Rows:
-    """Return the rows of runs of samples: ``counts``: of samples in a run, ``index``: the row of each run (CF H.6.3).
+    """Return the rows of runs of samples (CF H.6.3): ``counts`` samples per run, ``index``: the row of each run.
 
     >>> rows = indexed_contiguous(np.array([2, 1, 1]), np.array([1, 0, 1]), 2)
     >>> rows.counts.tolist(), rows.order.tolist()
     ([1, 3], [2, 0, 1, 3])
     """
-    of_rows = np.zeros(size, np.int64)
-    np.add.at(of_rows, index, counts)
+    row_sizes = np.zeros(size, np.int64)
+    np.add.at(row_sizes, index, counts)
     if (np.diff(index) >= 0).all():
-        return contiguous(of_rows)
+        return contiguous(row_sizes)
     sorted_runs = np.argsort(index, kind="stable")
-    return Rows(offsets_of(of_rows)[:-1], of_rows, runs(offsets_of(counts)[:-1][sorted_runs], counts[sorted_runs]))
+    return Rows(offsets_of(row_sizes)[:-1], row_sizes, runs(offsets_of(counts)[:-1][sorted_runs], counts[sorted_runs]))
 
 
-def incomplete(there: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Rows:
-    """Return rows that have places for equally many samples within each file (CF section 9.3.2).
+def incomplete(valid: np.ndarray, rows: np.ndarray, elements: np.ndarray) -> Rows:
+    """Return the rows of incomplete multidimensional arrays, one per file (CF section 9.3.2).
 
-    ``there``: whether there is a sample, bool per place; ``rows``, ``places``: how many each file has.
+    ``valid``: whether an element is a sample, bool; ``rows``, ``elements``: their numbers in each file.
 
-    >>> found = incomplete(np.array([True, False, True, True]), np.array([2]), np.array([4]))
-    >>> found.starts.tolist(), found.counts.tolist(), found.order
-    ([0, 2], [1, 2], None)
+    >>> incomplete(np.array([True, False, True, True]), np.array([2]), np.array([4]))
+    Rows(starts=array([0, 2]), counts=array([1, 2]), order=None)
     """
-    widths = np.repeat(places // np.maximum(rows, 1), rows)
+    widths = np.repeat(elements // np.maximum(rows, 1), rows)
     starts = offsets_of(widths)[:-1]
-    before = offsets_of(there)
+    before = offsets_of(valid)
     counts = before[starts + widths] - before[starts]
-    # Rows whose missing samples all come last.
+    # Rows whose missing elements all come last.
     if (before[starts + counts] - before[starts] == counts).all():
         return Rows(starts, counts)
-    return Rows(offsets_of(counts)[:-1], counts, np.flatnonzero(there))
+    return Rows(offsets_of(counts)[:-1], counts, np.flatnonzero(valid))
 
 
 def concatenate_rows(parts: Sequence[tuple[Rows, int]]) -> Rows:
-    """Return the rows of several as those of one, whose samples are stored one behind the other; given with their number.
+    """Return all rows as one, with the samples of the parts stored end to end; ``parts``: rows and number of samples.
 
-    >>> one_after_the_other([(contiguous(np.array([1])), 1), (indexed(np.array([1, 0]), 2), 2)]).order.tolist()
+    >>> concatenate_rows([(contiguous(np.array([1])), 1), (indexed(np.array([1, 0]), 2), 2)]).order.tolist()
     [0, 2, 1]
     """
     if len(parts) == 1:
@@ -151,38 +151,34 @@ def concatenate_rows(parts: Sequence[tuple[Rows, int]]) -> Rows:
     pairs = [(rows, shift) for (rows, _), shift in zip(parts, before, strict=True)]
     if all(rows.order is None for rows, _ in parts):
         return Rows(np.concatenate([np.zeros(0, np.int64), *(rows.starts + shift for rows, shift in pairs)]), counts)
-    own = [(runs(rows.starts, rows.counts) if rows.order is None else rows.order) + shift for rows, shift in pairs]
-    return Rows(offsets_of(counts)[:-1], counts, np.concatenate(own))
+    orders = [(runs(rows.starts, rows.counts) if rows.order is None else rows.order) + shift for rows, shift in pairs]
+    return Rows(offsets_of(counts)[:-1], counts, np.concatenate(orders))
 
 
-def check_counts(counts: np.ndarray, samples: int, where: str) -> None:
-    """Raise FormatError unless row sizes add up to the number of samples; ``where`` names file and variable."""
+def check_counts(counts: np.ndarray, samples: int) -> None:
+    """Raise FormatError unless row sizes are valid and add up to the number of samples."""
     below = np.flatnonzero(counts < 0)
     # promise: row-sizes-negative
     if below.size:
-        raise FormatError(
-            f"{where}: row {below[0]} has a size of {counts[below[0]]}, so that offsets run backwards: correct the file"
-        )
-    # As Python adds where a damaged file says anything: NumPy's sum would wrap around.
+        raise FormatError(f"row {below[0]} has the negative size {counts[below[0]]}", hint="correct the file")
+    # With Python's integers if the values may overflow NumPy's sum.
     total = int(counts.sum()) if int(counts.max(initial=0)) <= samples < 2**31 else sum(counts.tolist())
     # promise: row-sizes-total
     if total != samples:
-        raise FormatError(f"{where}: row sizes add up to {total}, but there are {samples} samples: correct the file")
+        raise FormatError(f"row sizes add up to {total}, but there are {samples} samples", hint="correct the file")
 
 
-def check_index(index: np.ndarray, size: int, where: str) -> None:
-    """Raise FormatError unless every index is that of a row, of no absurd number; ``where`` names file and variable."""
-    if size > max(_MOST_INSTANCES, _MOST_WITHOUT * len(index)):
-        raise FormatError(f"{where}: {size} instances, of which {len(index)} elements name any: correct the file")
+def check_index(index: np.ndarray, size: int) -> None:
+    """Raise FormatError unless every index is in range and the number of instances is plausible."""
+    if size > max(_MOST_INSTANCES, _MOST_PER_ELEMENT * len(index)):
+        raise FormatError(f"{size} instances, but the index has only {len(index)} elements", hint="correct the file")
     wrong = np.flatnonzero((index < 0) | (index >= size))
     # promise: row-index-range
     if wrong.size:
-        raise FormatError(
-            f"{where}: index {index[wrong[0]]} of element {wrong[0]} is none of {size} instances, 0 to {size - 1}: "
-            "correct the file"
-        )
+        what = f"index {index[wrong[0]]} of element {wrong[0]} is out of range for {size} instances (0 to {size - 1})"
+        raise FormatError(what, hint="correct the file")
 
 
-def places_of(rows: Rows, selector: Selector) -> slice | np.ndarray:
-    """Return where the samples of the rows that a selector chooses are stored."""
-    return rows.take(Range(selector, 1) if isinstance(selector, int) else selector).places()
+def positions_of(rows: Rows, selector: Selector) -> slice | np.ndarray:
+    """Return the positions in storage of the samples of selected rows."""
+    return rows.take(Range(selector, 1) if isinstance(selector, int) else selector).positions()

@@ -1,4 +1,4 @@
-"""How is the text of a type read? By the notation that `types` prints, element by element from the left."""
+"""Parser of the notation that `types` prints."""
 
 import re
 from collections.abc import Callable
@@ -19,12 +19,14 @@ _PLAIN = {
     **{dtype.name: dtype for dtype in _COMPLEX.values()},
 }
 _CHARACTERS = {"A": "S", "ascii": "S", "U32": "U", "utf32": "U"}
-#: A type may be nested in another so deep.
-_DEEPEST = 32
+#: The greatest depth of nested types.
+_MOST_NESTED = 32
 
 
 def parse_type(text: str) -> Type:
-    """Return the type that a text says; ``str`` of it is the text again. MemoryAccessError says where it is none.
+    """Return the type of a text in datashape notation; ``str`` of it is the text again.
+
+    Raises MemoryAccessError, with the position, for text that is not a type.
 
     >>> parse_type("12 * ?int16")
     Type(dims=(12,), dtype=dtype('int16'), option=True, unaligned=False)
@@ -32,17 +34,17 @@ def parse_type(text: str) -> Type:
     '40 * var * unaligned[byteswap[float64]]'
     """
     reader = _Reader(text)
-    found = reader.whole(0)
+    datashape = reader.datashape(0)
     reader.expect("")
-    return found
+    return datashape
 
 
 class _Reader:
-    """What is left of a text, token by token."""
+    """Tokens of a text, read from the left."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise MemoryAccessError(f"{type(text).__name__} is no text of a type: give one such as '12 * 73 * float32'")
+            raise MemoryAccessError(f"a type as {type(text).__name__}, not text", hint="give text such as '12 * 73 * float32'")
         self.text, self.at, self.start, self.stop = text, 0, 0, len(text.rstrip())
         self.kind, self.token = "", ""
         self.advance()
@@ -51,45 +53,50 @@ class _Reader:
         """Step to the next token; return the one before."""
         before = self.token
         # promise: type-text-linear
-        found = _TOKEN.match(self.text, self.at) if self.at < self.stop else None
-        if found is None:
+        match = _TOKEN.match(self.text, self.at) if self.at < self.stop else None
+        if match is None:
             self.kind, self.token, self.start = "end", "", len(self.text)
         else:
-            self.kind = ("number", "name", "quoted", "sign")[(found.lastindex or 1) - 1]
-            self.token, self.at, self.start = found[found.lastindex or 1], found.end(), found.start()
+            self.kind = ("number", "name", "quoted", "sign")[(match.lastindex or 1) - 1]
+            self.token, self.at, self.start = match[match.lastindex or 1], match.end(), match.start()
         return before
 
-    def fail(self, wanted: str) -> MemoryAccessError:
-        return MemoryAccessError(f"type {self.text!r}: {wanted} should be at position {self.start}, as in '12 * 73 * float32'")
+    def error(self, what: str, hint: str) -> MemoryAccessError:
+        """Return the error of an invalid type."""
+        return MemoryAccessError(f"type {self.text!r}: {what}", hint=hint)
+
+    def expected(self, token: str) -> MemoryAccessError:
+        """Return the error of a missing token."""
+        return self.error(f"expected {token} at position {self.start}", "write it as in '12 * 73 * float32'")
 
     def expect(self, sign: str) -> None:
-        """Step over a sign, "" for the end."""
+        """Skip a sign; "" is the end. Raises MemoryAccessError for another token."""
         if self.token != sign or self.kind != ("sign" if sign else "end"):
-            raise self.fail(repr(sign) if sign else "the end")
+            raise self.expected(repr(sign) if sign else "the end")
         self.advance()
 
-    def has(self, sign: str) -> bool:
-        """Step over a sign if it is there."""
-        there = self.kind == "sign" and self.token == sign
-        if there:
+    def skip(self, sign: str) -> bool:
+        """Skip a sign if it is next; return whether it was."""
+        is_next = self.kind == "sign" and self.token == sign
+        if is_next:
             self.advance()
-        return there
+        return is_next
 
     def take(self, kind: str, what: str) -> str:
-        """Step over a token of a kind and return it."""
+        """Skip a token of a kind and return it."""
         if self.kind != kind:
-            raise self.fail(what)
+            raise self.expected(what)
         return self.advance()
 
-    def whole(self, depth: int) -> Type:
+    def datashape(self, depth: int) -> Type:
         """Read dimensions and element."""
-        if depth > _DEEPEST:
-            raise MemoryAccessError(f"a type nested more than {_DEEPEST} deep: give one that is not")
+        if depth > _MOST_NESTED:
+            raise MemoryAccessError(f"the type is nested more than {_MOST_NESTED} deep")
         dims: list[int | str] = []
         while self.kind == "number" or self.token in (VAR, STRIDED):
             dims.append(int(self.advance()) if self.kind == "number" else self.advance())
             self.expect("*")
-        option = self.has("?")
+        option = self.skip("?")
         unaligned = self.kind == "name" and self.token == "unaligned"
         if unaligned:
             self.advance()
@@ -101,7 +108,7 @@ class _Reader:
 
     def element(self, depth: int) -> np.dtype[Any]:
         """Read an element."""
-        if self.has("{"):
+        if self.skip("{"):
             return self.record(depth)
         name = self.take("name", "a type")
         if name == "byteswap":
@@ -109,47 +116,43 @@ class _Reader:
             inner = self.element(depth)
             self.expect("]")
             if inner.kind == "T":
-                raise MemoryAccessError(f"type {self.text!r}: string has no byte order: give string alone")
+                raise self.error("string has no byte order", "give string alone")
             swapped: np.dtype[Any] = inner.newbyteorder("S")
             return swapped
         if name in _READERS:
             return _READERS[name](self)
         if name not in _PLAIN:
-            raise MemoryAccessError(
-                f"type {self.text!r}: {name!r} is none that is known, such as {', '.join(list(_PLAIN)[:10])}, string"
-            )
+            raise self.error(f"unknown element {name!r}", f"give one such as {', '.join(list(_PLAIN)[:10])}, string")
         return _PLAIN[name]
 
     def record(self, depth: int) -> np.dtype[Any]:
-        """Read the fields of a record; they lie without gaps."""
+        """Read the fields of a record without gaps."""
         fields: list[Any] = []
-        while not self.has("}"):
+        while not self.skip("}"):
             if fields:
                 self.expect(",")
             name = _ESCAPED.sub(r"\1", self.advance()) if self.kind == "quoted" else self.take("name", "the name of a field")
             self.expect(":")
-            inner = self.whole(depth + 1)
+            inner = self.datashape(depth + 1)
             if not all(isinstance(n, int) for n in inner.dims) or inner.option or inner.unaligned or inner.dtype.kind == "T":
-                raise MemoryAccessError(f"type {self.text!r}: field {name!r} is {inner}: fields have a fixed size, and values")
+                raise self.error(f"field {name!r} is {inner}", "give fields of fixed size, without missing values")
             fields.append((name, inner.dtype, inner.dims))
         try:
             return np.dtype(fields)
         except ValueError as error:
-            raise MemoryAccessError(f"type {self.text!r}: {error}; give every field its own name") from error
+            raise self.error(str(error), "give every field its own name") from error
 
 
 def _string(reader: _Reader) -> np.dtype[Any]:
-    if not reader.has("["):
+    if not reader.skip("["):
         return np.dtypes.StringDType()
     length = reader.take("number", "the number of characters")
     reader.expect(",")
     encoding = reader.take("quoted", "an encoding, 'A' or 'U32',")
     reader.expect("]")
     if encoding not in _CHARACTERS:
-        known = ", ".join(repr(one) for one in ENCODINGS.values())
-        raise MemoryAccessError(
-            f"type {reader.text!r}: encoding {encoding!r} of fixed length: give one of {known}, or string alone"
-        )
+        names = ", ".join(map(repr, ENCODINGS.values()))
+        raise reader.error(f"no encoding {encoding!r} of fixed length", f"give one of {names}, or string alone")
     return np.dtype(f"{_CHARACTERS[encoding]}{_length(reader, length)}")
 
 
@@ -162,9 +165,7 @@ def _bytes(reader: _Reader) -> np.dtype[Any]:
 
 def _length(reader: _Reader, length: str) -> int:
     if len(length) > 9 or int(length) < 1:
-        raise MemoryAccessError(
-            f"type {reader.text!r}: {length} bytes or characters: give at least one, and fewer than a thousand million"
-        )
+        raise reader.error(f"{length} bytes or characters are out of range", "give 1 to 999999999")
     return int(length)
 
 
@@ -173,24 +174,22 @@ def _complex(reader: _Reader) -> np.dtype[Any]:
     part = reader.take("name", "float32 or float64")
     reader.expect("]")
     if part not in _COMPLEX:
-        raise MemoryAccessError(f"type {reader.text!r}: complex[{part}]: give one of {', '.join(_COMPLEX)}")
+        raise reader.error(f"unknown element complex[{part}]", f"give one of {', '.join(_COMPLEX)}")
     return _COMPLEX[part]
 
 
 def _time(reader: _Reader, code: str) -> np.dtype[Any]:
-    if not reader.has("["):
+    if not reader.skip("["):
         return np.dtype(code)
     if reader.take("name", "unit=") != "unit":
-        raise reader.fail("unit=")
+        raise reader.expected("unit=")
     reader.expect("=")
     unit = reader.take("quoted", "a unit such as 'ns'")
     reader.expect("]")
     try:
         return np.dtype(f"{code}[{unit}]")
     except (TypeError, ValueError) as error:
-        raise MemoryAccessError(
-            f"type {reader.text!r}: unit {unit!r} is none of NumPy's times: give one such as 'ns', 's' or 'D'"
-        ) from error
+        raise reader.error(f"unit {unit!r} is not a unit of NumPy's times", "give one such as 'ns', 's' or 'D'") from error
 
 
 _READERS: dict[str, Callable[[_Reader], np.dtype[Any]]] = {

@@ -1,8 +1,8 @@
-"""What does an array hold, in one line? Types as text: ``12 * 73 * 144 * float32``, printed here and read by `typetext`.
+"""Types of arrays and their notation, such as ``12 * 73 * 144 * float32``.
 
-The notation is that of datashape, as DyND had it: dimensions by size, ``var`` for a ragged one, ``strided`` where the size is
-told elsewhere; then the element. ``?`` says that values may be missing, ``byteswap[...]`` that bytes are not in the machine's
-order, ``unaligned[...]`` that they begin anywhere.
+The notation is that of DyND's datashape; `type_parser` reads it. Dimensions come first: a size, ``var`` for a ragged dimension,
+``strided`` where the metadata has the size. Then comes the element. ``?`` means that values may be missing, ``byteswap[...]``
+that they are not in native byte order, ``unaligned[...]`` that they are not aligned.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,9 @@ import numpy as np
 
 from aggarray.errors import MemoryAccessError
 
-#: Dimensions without one size: each element its own (ragged), or told by the array's metadata.
+#: The advice of errors about dtypes without a type.
+SUPPORTED = "give numbers, text or times"
+#: Dimensions without one size: of its own per element (ragged), or in the metadata of the array.
 VAR, STRIDED = "var", "strided"
 _BYTES_OF_CHARACTER = {"S": 1, "U": 4}
 ENCODINGS = {"S": "A", "U": "U32"}
@@ -20,7 +22,9 @@ ENCODINGS = {"S": "A", "U": "U32"}
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type: ``dims`` (sizes, ``VAR`` or ``STRIDED``), the elements' dtype, whether they may be missing, and are unaligned.
+    """Type of an array: ``dims`` (sizes, ``VAR`` or ``STRIDED``) and ``dtype`` of the elements.
+
+    ``option``: elements may be missing; ``unaligned``: they are not aligned. Raises MemoryAccessError for Python objects.
 
     >>> print(Type((40, VAR), np.dtype("f8")))
     40 * var * float64
@@ -34,11 +38,11 @@ class Type:
     unaligned: bool = False
 
     def __post_init__(self) -> None:
-        element(self.dtype)  # for the error of what has no name
+        element(self.dtype)  # raises the error of dtypes without notation
 
     @classmethod
     def of(cls, values: np.ndarray) -> "Type":
-        """Return the type of NumPy's array."""
+        """Return the type of a NumPy array."""
         return cls(values.shape, values.dtype, unaligned=not values.flags.aligned)
 
     @property
@@ -47,7 +51,7 @@ class Type:
         return len(self.dims)
 
     def strided(self) -> "Type":
-        """Return the type without sizes, as the document of DyND writes it where these are listed beside it."""
+        """Return the type without sizes, as DyND writes it beside a list of sizes."""
         return replace(self, dims=tuple(STRIDED if isinstance(n, int) else n for n in self.dims))
 
     def __str__(self) -> str:
@@ -58,14 +62,14 @@ class Type:
 
 @runtime_checkable
 class SupportsDatashape(Protocol):
-    """What tells itself what it holds."""
+    """Object that knows its type."""
 
     def __datashape__(self) -> Type:
-        """Return the type of the values that reading gives."""
+        """Return the type of the values that reading returns."""
 
 
 def element(dtype: np.dtype[Any]) -> str:
-    """Return the notation of one element; MemoryAccessError for Python objects.
+    """Return the notation of one element; raises MemoryAccessError for Python objects.
 
     >>> element(np.dtype("c8")), element(np.dtype("M8[ns]")), element(np.dtype("S4"))
     ('complex[float32]', "datetime[unit='ns']", "string[4,'A']")
@@ -79,19 +83,19 @@ def element(dtype: np.dtype[Any]) -> str:
     if kind == "V":
         return f"bytes[{dtype.itemsize}]"
     if kind not in "?biufcmMSU":
-        raise MemoryAccessError(f"{dtype}: Python objects have no type in memory; give numbers, text or times")
+        raise MemoryAccessError(f"Python objects ({dtype}) have no type in memory", hint=SUPPORTED)
     return plain(dtype) if dtype.isnative else f"byteswap[{plain(dtype)}]"
 
 
 def plain(dtype: np.dtype[Any]) -> str:
-    """Return the notation of an element in the machine's byte order."""
+    """Return the notation of an element in native byte order."""
     kind = dtype.kind
     if kind == "c":
         return f"complex[float{dtype.itemsize * 4}]"
     if kind in "mM":
         unit, count = np.datetime_data(dtype)
-        given = "" if unit == "generic" else f"[unit='{count if count > 1 else ''}{unit}']"
-        return f"{'datetime' if kind == 'M' else 'timedelta'}{given}"
+        suffix = "" if unit == "generic" else f"[unit='{count if count > 1 else ''}{unit}']"
+        return f"{'datetime' if kind == 'M' else 'timedelta'}{suffix}"
     if kind in ENCODINGS:
         return f"string[{dtype.itemsize // _BYTES_OF_CHARACTER[kind]},'{ENCODINGS[kind]}']"
     return dtype.name

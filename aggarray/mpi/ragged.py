@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.ragged_local import LocalRagged, samples_of
+from aggarray.arrays.ragged_local import LocalRagged, sample_distribution
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution
 from aggarray.memory.ragged import Ragged
@@ -40,9 +40,8 @@ class RaggedRepartition(Movement):
         self.source, self.target = source, target
 
         def plan() -> None:
-            for distribution in (source, target):
-                has_rows = isinstance(distribution, Distribution) and distribution.maps
-                samples_of(distribution, np.arange(distribution.shape[0] + 1 if has_rows else 1))
+            for one in (source, target):
+                sample_distribution(one, np.arange(one.shape[0] + 1 if isinstance(one, Distribution) and one.maps else 1))
 
         self._plan_together(plan, describe_distribution(source), describe_distribution(target))
         self._counts = Repartition(P_x, P_y, source, target)

@@ -1,4 +1,4 @@
-"""Do sub-arrays placed by hand make the matrix they should, and do those that do not fit say so in one clear line?"""
+"""Tests of master arrays from sub-arrays at given locations, and of the errors of pieces that do not fit."""
 
 import tracemalloc
 from pathlib import Path
@@ -22,7 +22,7 @@ def piece(*shape: int, start: int = 0, dtype: str = "f8", **options: Any) -> Sub
 
 
 def refused(kind: type[Exception], pieces: list[Any], *words: str, **options: Any) -> None:
-    """Expect an error of one line that holds all these words."""
+    """Expect an error of one line with all these words."""
     with pytest.raises(kind) as caught:
         MasterArray.from_subarrays(pieces, **options)
     message = str(caught.value)
@@ -191,7 +191,7 @@ def test_mixtures_of_dtypes(dtypes: tuple[Any, ...], common: Any) -> None:
     same(a[:], np.concatenate(native).astype(common))
 
 
-def test_misfits() -> None:
+def test_pieces_that_do_not_fit() -> None:
     bad = aa.AggregationError
     refused(bad, [([(0, 3)], piece(2))], "piece 0", "x 0:3", "size 3", "size 2", "give", dimensions=("x",))
     refused(bad, [([(0, 3)], piece(3, 2, dimensions=("x", "y")))], "{'y': 2}", "size 1", dimensions=("x",))
@@ -201,22 +201,22 @@ def test_misfits() -> None:
         refused(bad, [(location, piece(1))], "piece 0", "location", "(start, stop)", dimensions=("x",))
     refused(bad, [([(3, 1)], piece(2))], "0 <= start <= stop", dimensions=("x",))
     refused(bad, [([(-1, 1)], piece(2))], "piece 0", dimensions=("x",))
-    refused(bad, [([(0, 2)], piece(2))], "reaches 2 along x", "size 1", dimensions=("x",), shape=(1,))
+    refused(bad, [([(0, 2)], piece(2))], "ends at 2 along x", "size 1", dimensions=("x",), shape=(1,))
     refused(bad, [([(0, 2)], piece(2))], "shape", dimensions=("x",), shape=(1, 2))
     refused(bad, [([(0, 2), (0, 2)], piece(2, 2))], "once", dimensions=("x", "x"))
     refused(bad, [([(0, 2)], piece(2))], "directions", dimensions=("x",), directions=(True, False))
-    refused(bad, [], "no pieces and no shape", dimensions=("x",))
+    refused(bad, [], "neither pieces nor a shape", dimensions=("x",))
     refused(bad, [([(0, 2)], piece(2))], "dtype", dimensions=("x",), dtype="O")
     for wrong in (np.ones(2), ([(0, 2)],), ([(0, 2)], np.ones(2)), None):
         refused(bad, [wrong], "piece 0", "SubArray.from_array", dimensions=("x",))
     assert MasterArray.from_subarrays([([(0, 2)], piece(2, dimensions="time"))], dimensions="time").dimensions == ("time",)
     mixed = [([(0, 1)], SubArray.from_array(["a"])), ([(1, 2)], piece(1))]
-    refused(bad, mixed, "nothing in common", "float64", dimensions=("x",))
+    refused(bad, mixed, "no common data type", "float64", dimensions=("x",))
     times = [([(0, 1)], SubArray.from_array(np.array([1], "M8[s]"))), ([(1, 2)], piece(1))]
-    refused(bad, times, "join like", dimensions=("x",))
+    refused(bad, times, "no common data type", dimensions=("x",))
 
 
-def test_wanted_dtype_and_fill_value() -> None:
+def test_requested_dtype_and_fill_value() -> None:
     a = MasterArray.from_subarrays([([(1, 3)], piece(2, dtype="f8"))], dimensions=("x",), dtype=">i2", fill_value=-1)
     same(a[:], np.array([-1, 0, 1], "i2"))
     assert a.fill_value == -1 and a.dtype.isnative

@@ -1,4 +1,4 @@
-"""Do lazy operations touch no file, compose, and equal the same chain done eagerly?"""
+"""Tests of lazy operations: they open no file, compose, and equal eager chains."""
 
 import os
 from dataclasses import replace
@@ -20,7 +20,7 @@ Eager = tuple[np.ndarray, np.ndarray]
 
 
 def line(values: Any, **options: Any) -> MasterArray:
-    """A master array along ``x`` of pieces of three elements."""
+    """Return a master array along ``x`` of pieces of three elements."""
     values = np.ma.asarray(values)
     pieces = []
     for start in range(0, len(values), 3):
@@ -30,13 +30,13 @@ def line(values: Any, **options: Any) -> MasterArray:
 
 
 def known(a: MasterArray) -> MasterArray:
-    """Give an array the values that a scan would have read."""
+    """Return an array with known values, as after a scan."""
     values = a.read(masked=True)
     return replace(a, _known=(np.ma.getdata(values), np.ma.getmaskarray(values)))
 
 
 def rewrapped(a: MasterArray) -> MasterArray:
-    """Read an array, and make a new one of what was read."""
+    """Return an array of the values that were read of an array."""
     values = a.read(masked=True)
     piece = SubArray.from_array(values, dimensions=a.dimensions, directions=a.directions, units=a.units, calendar=a.calendar)
     location = [(0, n) for n in a.shape]
@@ -77,7 +77,7 @@ def test_chains_of_selections_match_numpy(data: st.DataObject) -> None:
 
 
 def check_partition(a: MasterArray, partition: aa.Partition) -> None:
-    """Read a partition by hand, by the words of the interface, and compare it with what the array reads there."""
+    """Read a partition by its documented parameters, and compare it with the array there."""
     where = tuple(slice(*pair) for pair in partition.location)
     if partition.data is None:
         assert np.ma.getmaskarray(a.read(where, masked=True)).all()
@@ -115,7 +115,7 @@ OPERATIONS: dict[str, Any] = {
 
 @given(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=5), st.sampled_from(["i2", "f4", "f8"]))
 @settings(max_examples=150)
-def test_chains_equal_the_same_chain_done_eagerly(names: list[str], dtype: str) -> None:
+def test_chains_equal_eager_chains(names: list[str], dtype: str) -> None:
     values = np.ma.MaskedArray(np.array([3, -7, 1234, 5, 11, 0, 77]).astype(dtype) / 1, [0, 0, 0, 1, 0, 0, 0]).astype(dtype)
     lazy = eager = known(line(values, units="m"))
     for name in names:
@@ -162,7 +162,7 @@ def test_to_units() -> None:
             line(values, units="degC").to_units("K")
 
 
-def test_astype_errors_come_at_once() -> None:
+def test_astype_errors_are_raised_at_once() -> None:
     for wrong in ("O", "V4", "nonsense", [("a", "i4")]):
         with pytest.raises(aa.AggregationError, match="dtype"):
             line([1.0]).astype(wrong)
@@ -231,7 +231,7 @@ def test_coordinates_follow() -> None:
     assert a.coords["x"].directions == (True,)
 
 
-def test_no_file_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = []
     for i in range(3):
         path = tmp_path / f"{i}.nc"
@@ -265,7 +265,7 @@ def test_no_file_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert scalar[()] == 1000
 
 
-def test_selections_of_too_many_runs_are_refused() -> None:
+def test_selections_of_too_many_runs() -> None:
     a = MasterArray.from_subarrays(
         [([(0, 9000), (0, 9000)], SubArray.from_array(np.zeros((9000, 9000), "i1")))], dimensions=("y", "x")
     )

@@ -1,4 +1,4 @@
-"""Does a master array hold what NumPy says its pieces make, whatever the pieces are like and however it is asked?"""
+"""Tests of master arrays against NumPy, in memory and through files."""
 
 import pickle
 import threading
@@ -19,14 +19,14 @@ from tests.support.tilings import FILL, Tile, Tiling, keys, pick, same, same_mas
 
 
 def whole(array: Any, **options: Any) -> MasterArray:
-    """A master array of one piece in memory."""
+    """Return a master array of one piece in memory."""
     piece = SubArray.from_array(array, **options)
     names = tuple(f"d{i}" for i in range(len(piece.shape))) if "dimensions" not in options else piece.dimensions
     return MasterArray.from_subarrays([([(0, n) for n in piece.shape], piece)], dimensions=names)
 
 
 def expected(tiling: Tiling) -> np.ndarray:
-    """What ``a[:]`` is: NaN or the fill value where something is missing."""
+    """Return the expected ``a[:]``: NaN or the fill value in missing elements."""
     missing = np.nan if tiling.dtype.kind == "f" else FILL
     return np.where(tiling.mask, missing, tiling.values).astype(tiling.dtype)
 
@@ -36,7 +36,7 @@ def expected(tiling: Tiling) -> np.ndarray:
 
 @given(st.data())
 @settings(max_examples=200)
-def test_any_tiling_any_key(data: st.DataObject) -> None:
+def test_tilings_and_keys(data: st.DataObject) -> None:
     tiling = data.draw(tilings())
     a = tiling.master()
     key = data.draw(keys(a.shape))
@@ -53,7 +53,7 @@ def test_any_tiling_any_key(data: st.DataObject) -> None:
 
 
 def write(tile: Tile, path: Path, form: str) -> SubArray:
-    """Write a tile as a variable of a netCDF file; coordinates tell its directions."""
+    """Write a tile as a variable of a netCDF file; coordinates give its directions."""
     with netCDF4.Dataset(path, "w", format=form) as file:
         for name, size, forward in zip(tile.dimensions, tile.values.shape, tile.directions, strict=True):
             file.createDimension(name, size)
@@ -71,7 +71,7 @@ def write(tile: Tile, path: Path, form: str) -> SubArray:
 
 @given(st.data())
 @settings(max_examples=25)
-def test_any_tiling_through_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_tilings_of_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("tiles")
     tiling = data.draw(tilings(min_size=1, native=True))
     forms = st.sampled_from(["NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA", "NETCDF4"])
@@ -162,7 +162,7 @@ def test_holes_of_every_dtype() -> None:
 # Missing values
 
 
-def test_mask_is_that_of_the_files_not_a_comparison() -> None:
+def test_mask_comes_from_the_files() -> None:
     one = SubArray.from_array(np.array([1, -1, -999], "i4"), fill_value=-1)
     other = SubArray.from_array(np.array([-1, 5], "i4"), fill_value=-999)
     a = MasterArray.from_subarrays([([(0, 3)], one), ([(3, 5)], other)], dimensions=("x",), fill_value=-999)
@@ -273,7 +273,7 @@ def test_pickling(data: st.DataObject) -> None:
     same(pickle.loads(pickle.dumps(chosen))[...], chosen[...])
 
 
-def test_pickles_of_selections_leave_the_rest_behind() -> None:
+def test_pickles_of_selections_are_small() -> None:
     pieces = [([(i, i + 1)], SubArray.from_array(np.full(1, float(i)))) for i in range(500)]
     a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     few = a.lazy[[7, 450, 7]]
@@ -284,7 +284,7 @@ def test_pickles_of_selections_leave_the_rest_behind() -> None:
 # Times
 
 
-def test_datetimes_are_of_one_type_per_array() -> None:
+def test_datetimes_have_one_type_per_array() -> None:
     a = whole(np.array([-200000.0, 0, 1.5, -1]), units="days since 2000-01-01", fill_value=-1)
     assert a.calendar == "standard"
     times = a.datetimes()
@@ -295,7 +295,7 @@ def test_datetimes_are_of_one_type_per_array() -> None:
     assert late.datetimes().tolist()[2] is None
     noleap = whole(np.array([59]), units="days since 2000-01-01", calendar="noleap").datetimes()
     assert noleap[0].month == 3 and noleap[0].calendar == "noleap"
-    with pytest.raises(aa.UnitsError, match="no reference time"):
+    with pytest.raises(aa.UnitsError, match="not a reference time"):
         whole(np.ones(2), units="m").datetimes()
 
 
@@ -303,7 +303,7 @@ def test_datetimes_are_of_one_type_per_array() -> None:
 
 
 def labelled() -> MasterArray:
-    """Two by three, with coordinates that run down and up."""
+    """Return an array of shape (2, 3) with decreasing and increasing coordinates."""
     from dataclasses import replace
 
     a = whole(np.arange(6.0).reshape(2, 3), dimensions=("lat", "time"))

@@ -1,4 +1,4 @@
-"""Are rows of different lengths what lists of lists are, and do files of CF's discrete sampling geometries become them?"""
+"""Tests of ragged arrays in memory, and of files with discrete sampling geometries (CF chapter 9)."""
 
 import pickle
 import sys
@@ -29,7 +29,7 @@ ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=5), max_size=7)
 
 
 @given(ROWS, st.data())
-def test_keys_of_rows_are_those_of_lists(rows: list[list[int]], data: st.DataObject) -> None:
+def test_keys_equal_those_of_lists(rows: list[list[int]], data: st.DataObject) -> None:
     r = Ragged.from_rows(rows, "i4")
     assert r.tolist() == rows == [row.tolist() for row in r] and len(r) == len(rows)
     assert r.offsets.dtype == np.int64 and r.counts.tolist() == [len(row) for row in rows]
@@ -46,7 +46,7 @@ def test_keys_of_rows_are_those_of_lists(rows: list[list[int]], data: st.DataObj
 
 
 @given(ROWS)
-def test_awkward_has_the_same_rows_on_the_same_memory(rows: list[list[int]]) -> None:
+def test_to_awkward_shares_memory(rows: list[list[int]]) -> None:
     ak = pytest.importorskip("awkward", reason="ragged arrays in awkward: the extra 'ragged'")
     r = Ragged.from_rows(rows, "i4")
     found = r.to_awkward()
@@ -64,7 +64,7 @@ def test_awkward_of_text_masks_and_big_endian() -> None:
 
 
 @given(st.lists(st.text(), max_size=6))
-def test_text_comes_back_from_its_bytes(words: list[str]) -> None:
+def test_text_round_trips_through_bytes(words: list[str]) -> None:
     words = [w.encode("utf-8", "replace").decode() for w in words]
     r = Ragged.from_text(np.array(words, np.dtypes.StringDType()))
     assert r.to_text().tolist() == words and [bytes(row) for row in r] == [w.encode() for w in words]
@@ -73,10 +73,10 @@ def test_text_comes_back_from_its_bytes(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("flat", "offsets", "words"),
     [
-        ([1, 2], [0, 2, 1, 2], "backwards at row 1: 2 to 1"),
+        ([1, 2], [0, 2, 1, 2], "decrease at row 1: 2 to 1"),
         ([1, 2], [0, 1], "from 0 to 1 over 2 samples"),
         ([1, 2], [1, 2], "from 1 to 2"),
-        ([1, 2], [], "give integers, one more"),
+        ([1, 2], [], "integers, one more"),
         ([1, 2], [0.0, 2.0], "float64"),
         ([[1, 2]], [0, 1], "1-d"),
     ],
@@ -86,14 +86,14 @@ def test_offsets_that_do_not_fit(flat: Any, offsets: Any, words: str) -> None:
         Ragged(flat, offsets)
 
 
-def test_what_rows_are_not() -> None:
+def test_invalid_conversions() -> None:
     r = Ragged([1.0, 2.0], [0, 1, 2])
     assert memory.type_string(r) == "2 * var * float64" and not r.offsets.flags.writeable
     with pytest.raises(aa.SelectionError, match="to_awkward"):
         np.asarray(r)
     with pytest.raises(aa.SelectionError, match="row"):
         r[2]
-    with pytest.raises(aa.AggregationError, match="no text"):
+    with pytest.raises(aa.AggregationError, match="not text"):
         r.to_text()
     with pytest.raises(aa.AggregationError, match="UTF-8"):
         Ragged(np.array([255], "u1"), [0, 1]).to_text()
@@ -105,13 +105,13 @@ def test_what_rows_are_not() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=8))
-def test_runs_of_samples_belong_to_the_row_that_they_name(runs: list[tuple[int, int]]) -> None:
+def test_indexed_contiguous_runs(runs: list[tuple[int, int]]) -> None:
     index, counts = (np.array([run[n] for run in runs], np.int64) for n in (0, 1))
     owner = np.repeat(index, counts)
     wanted = [np.flatnonzero(owner == row).tolist() for row in range(4)]
     samples = np.arange(len(owner))
     for rows in (indexed_contiguous(counts, index, 4), indexed(owner, 4)):
-        assert [samples[rows.take(np.array([row])).places()].tolist() for row in range(4)] == wanted
+        assert [samples[rows.take(np.array([row])).positions()].tolist() for row in range(4)] == wanted
     assert contiguous(counts).offsets.tolist() == [0, *np.cumsum(counts).tolist()]
 
 
@@ -119,7 +119,7 @@ def test_runs_of_samples_belong_to_the_row_that_they_name(runs: list[tuple[int, 
 
 
 def by_loop(folder: Path) -> list[np.ndarray]:
-    """Every profile as xarray and a loop find it, in degC."""
+    """Return every profile, read by xarray and a loop, in degC."""
     found = []
     for cruise in CRUISES:
         with xr.open_dataset(folder / cruise.name, decode_times=False) as data:
@@ -149,7 +149,7 @@ def test_the_sample_profiles(sample_stations: Path, tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(a))[3].tolist() == a[3].tolist()
 
 
-def test_keys_of_ragged_arrays_are_those_of_lists(sample_stations: Path) -> None:
+def test_keys_of_ragged_arrays_equal_those_of_lists(sample_stations: Path) -> None:
     a = aa.open(sample_stations)["temperature"]
     rows = [row.tolist() for row in a]
     key: Any
@@ -176,7 +176,7 @@ def test_keys_of_ragged_arrays_are_those_of_lists(sample_stations: Path) -> None
         np.asarray(a)
 
 
-def test_only_the_samples_wanted_are_read(sample_stations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_selected_samples_are_read(sample_stations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a = aa.open(sample_stations)["temperature"]
     asked: list[int] = []
     read = aa.MasterArray.read
@@ -238,12 +238,12 @@ def test_sections_are_balanced_by_samples(sample_stations: Path) -> None:
 # Files
 
 
-def write(path: Path, name: str, told: dict[str, Any], values: np.ndarray, sizes: dict[str, int]) -> Path:
-    """Write samples, and the variables that say whose they are: {name: (dimension, attribute, of, values)}."""
+def write(path: Path, name: str, variables: dict[str, Any], values: np.ndarray, sizes: dict[str, int]) -> Path:
+    """Write samples, and the variables of their rows: {name: (dimension, attribute, of, values)}."""
     with netCDF4.Dataset(path, "w") as file:
         for dimension, size in sizes.items():
             file.createDimension(dimension, size)
-        for key, (dimension, attribute, of, numbers) in told.items():
+        for key, (dimension, attribute, of, numbers) in variables.items():
             made = file.createVariable(key, np.asarray(numbers).dtype, (dimension,))
             made.setncattr(attribute, of)
             made[:] = numbers
@@ -256,18 +256,21 @@ def write(path: Path, name: str, told: dict[str, Any], values: np.ndarray, sizes
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"n": ("i", "sample_dimension", "obs", [3, -1, 2])}, "variable 'n': row 1 has a size of -1, so that offsets run back"),
+        ({"n": ("i", "sample_dimension", "obs", [3, -1, 2])}, "variable 'n': row 1 has the negative size -1"),
         ({"n": ("i", "sample_dimension", "obs", [3, 1, 2])}, "variable 'n': row sizes add up to 6, but there are 4 samples"),
         ({"n": ("i", "sample_dimension", "obs", [2**62, 2**62, 2**62])}, "variable 'n': row sizes add up to 13835058055"),
-        ({"n": ("i", "sample_dimension", "obs", [1.5, 1.5, 1.0])}, "variable 'n': .*whole numbers"),
-        ({"x": ("obs", "instance_dimension", "i", [0, 3, 1, 0])}, "variable 'x': index 3 of element 1 is none of 3 instances"),
+        ({"n": ("i", "sample_dimension", "obs", [1.5, 1.5, 1.0])}, "variable 'n': .*1.5 is not an integer"),
+        (
+            {"x": ("obs", "instance_dimension", "i", [0, 3, 1, 0])},
+            "variable 'x': index 3 of element 1 is out of range for 3 instances",
+        ),
         ({"x": ("obs", "instance_dimension", "i", [0, -2, 1, 0])}, "variable 'x': index -2"),
     ],
 )
-def test_files_that_contradict_themselves(tmp_path: Path, told: dict[str, Any], words: str) -> None:
+def test_files_with_contradictory_rows(tmp_path: Path, variables: dict[str, Any], words: str) -> None:
     sizes = {"obs": 4, "i": 3}
     good = {"n": ("i", "sample_dimension", "obs", [1, 1, 2])}
-    bad = write(tmp_path / "bad.nc", "v", told, np.arange(4.0), sizes)
+    bad = write(tmp_path / "bad.nc", "v", variables, np.arange(4.0), sizes)
     write(tmp_path / "good.nc", "v", good, np.arange(4.0), sizes)
     a = aa.open(bad)["v"]
     with pytest.raises(aa.FormatError, match=f"bad.nc, {words}"):
@@ -278,12 +281,12 @@ def test_files_that_contradict_themselves(tmp_path: Path, told: dict[str, Any], 
 
 
 def test_profiles_of_stations(tmp_path: Path) -> None:
-    """Indexed contiguous: what belongs to a profile is ragged over stations, too."""
+    """Indexed contiguous: variables of profiles are ragged over stations."""
     sizes, index = np.array([2, 1, 0, 3]), np.array([1, 0, 1, 1])
     paths = []
     for number in range(2):
-        told = {"n": ("p", "sample_dimension", "obs", sizes), "x": ("p", "instance_dimension", "s", index)}
-        path = write(tmp_path / f"{number}.nc", "v", told, 10.0 * number + np.arange(6), {"obs": 6, "p": 4, "s": 2})
+        variables = {"n": ("p", "sample_dimension", "obs", sizes), "x": ("p", "instance_dimension", "s", index)}
+        path = write(tmp_path / f"{number}.nc", "v", variables, 10.0 * number + np.arange(6), {"obs": 6, "p": 4, "s": 2})
         with netCDF4.Dataset(path, "a") as file:
             file.createVariable("time", "f8", ("p",))[:] = np.arange(4) + 100 * number
             file.createVariable("height", "f8", ("s",))[:] = np.arange(2) + 5 * number
@@ -300,7 +303,7 @@ def test_profiles_of_stations(tmp_path: Path) -> None:
         assert aa.open(tmp_path / "one.nc")["v"].coords["time"][:].tolist() == a.coords["time"][:].tolist()
 
 
-def test_two_dimensions_of_which_nothing_is_told_stay_two(tmp_path: Path) -> None:
+def test_arrays_without_row_variables_stay_two_dimensional(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("i", 2)
         file.createDimension("obs", 3)
@@ -310,10 +313,10 @@ def test_two_dimensions_of_which_nothing_is_told_stay_two(tmp_path: Path) -> Non
     assert Ragged.from_masked(a.read(masked=True)).tolist() == [[1.0, 2.0], [3.0]]
 
 
-def test_arrays_that_differ_stay_apart_and_order_is_as_given(tmp_path: Path) -> None:
-    told, sizes = {"n": ("i", "sample_dimension", "obs", [1, 1])}, {"obs": 2, "i": 2}
+def test_different_arrays_stay_separate_in_order(tmp_path: Path) -> None:
+    variables, sizes = {"n": ("i", "sample_dimension", "obs", [1, 1])}, {"obs": 2, "i": 2}
     for name in "ab":
-        write(tmp_path / f"{name}.nc", "v", told, np.full(2, ord(name), float), sizes)
+        write(tmp_path / f"{name}.nc", "v", variables, np.full(2, ord(name), float), sizes)
     both = [tmp_path / "b.nc", tmp_path / "a.nc"]
     assert aa.open(both)["v"][:].flat.tolist() == [97, 97, 98, 98]
     assert aa.open(both, rules=aa.Rules(order={"i": "given"}))["v"][:].flat.tolist() == [98, 98, 97, 97]
@@ -348,7 +351,7 @@ def test_concat_and_exact_repeats(tmp_path: Path, sample_stations: Path) -> None
     assert aa.open(tmp_path)["temperature"].shape == (10,)
 
 
-def test_what_lies_behind_rows(sample_stations: Path) -> None:
+def test_debug_repr_of_rows(sample_stations: Path) -> None:
     a = aa.open(sample_stations / "profiles_2002.nc")["temperature"]
     assert "not in memory: rows of different lengths" in memory.debug_repr(a)
     one = a.read(1, copy=None)
@@ -390,14 +393,14 @@ def test_variable_length_types_of_netcdf(tmp_path: Path) -> None:
     assert aa.open(tmp_path / "0.nc")["height"][:].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_awkward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "awkward", None)
     with pytest.raises(aa.AggregationError, match=r"to_awkward needs awkward: .*aggarray\[ragged\]"):
         memory.Ragged(np.arange(3), np.array([0, 3])).to_awkward()
 
 
-def test_data_of_more_dimensions_stay_beside_rows(tmp_path: Path) -> None:
-    """What is there of each row describes the rows; it is data, too, unless it is a coordinate."""
+def test_data_of_more_dimensions(tmp_path: Path) -> None:
+    """Variables along rows describe the rows; they are data too, unless they are coordinates."""
     grid = np.arange(12.0).reshape(3, 4)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         rows = file.create_dataset("rows", (3,), h5py.vlen_dtype("f4"))

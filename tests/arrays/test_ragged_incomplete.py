@@ -1,7 +1,4 @@
-"""Do incomplete multidimensional arrays (CF section 9.3.2) become rows, without the places that nothing was measured at?
-
-What is expected is what a plain loop over netCDF4 finds.
-"""
+"""Tests of incomplete multidimensional arrays (CF section 9.3.2) against a loop over netCDF4."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,7 @@ SECOND: Rows = [[7.0], [8.0, 9.0]]
 
 
 def write(path: Path, rows: Rows, width: int | None = None, kind: str = "NETCDF4", **how: Any) -> Path:
-    """Write rows side by side: temperatures that are ten times the depths, float and packed."""
+    """Write an array of rows: temperatures are ten times the depths, float and packed."""
     width = max(map(len, rows), default=0) if width is None else width
     depth = np.full((len(rows), width), FILL)
     for n, row in enumerate(rows):
@@ -57,7 +54,7 @@ def told(rows: Rows, times: float = 10) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
-def test_rows_are_without_the_places_that_have_no_sample(tmp_path: Path, kind: str) -> None:
+def test_rows_exclude_missing_elements(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path / "a.nc", FIRST, width=5, kind=kind)
     agg = aa.open(path)
     a = agg["temp"]
@@ -76,7 +73,7 @@ def test_rows_are_without_the_places_that_have_no_sample(tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize("how", [{}, {"zlib": True, "chunksizes": (3, 5)}, {"zlib": True, "chunksizes": (2, 2)}])
-def test_however_the_array_is_stored(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_storage_layouts(tmp_path: Path, how: dict[str, Any]) -> None:
     rows: Rows = [[float(n + k) for k in range(n % 6)] for n in range(20)]
     a = aa.open(write(tmp_path / "a.nc", rows, 5, **how))["temp"]
     assert a[:].tolist() == told(rows) and a[7:9].tolist() == told(rows[7:9])
@@ -134,7 +131,7 @@ SAMPLES = st.lists(st.lists(st.one_of(st.none(), st.floats(0, 9, width=16)), max
 
 @given(st.lists(SAMPLES, min_size=1, max_size=3), st.data())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_rows_with_gaps_are_what_a_loop_finds(tmp_path: Path, files: list[Rows], data: st.DataObject) -> None:
+def test_rows_with_gaps_equal_a_loop(tmp_path: Path, files: list[Rows], data: st.DataObject) -> None:
     paths = [write(tmp_path / f"{n}.nc", rows) for n, rows in enumerate(files)]
     (a, *more) = [x for x in aa.open(paths, rules=aa.Rules(order={"profile": "given"})) if x.name == "temp"]
     if more:  # exact repeats are left out; what is told apart by nothing but its order stays whole
@@ -147,7 +144,7 @@ def test_rows_with_gaps_are_what_a_loop_finds(tmp_path: Path, files: list[Rows],
         assert [row.tolist() for row in a] == every
 
 
-def test_sections_and_what_goes_elsewhere(tmp_path: Path) -> None:
+def test_sections_and_exports(tmp_path: Path) -> None:
     rows: Rows = [[float(n), None, float(n + 1)][: n % 4] for n in range(30)]
     agg = aa.open(write(tmp_path / "a.nc", rows))
     a = agg["temp"]
@@ -165,7 +162,7 @@ def test_sections_and_what_goes_elsewhere(tmp_path: Path) -> None:
     assert ak.to_list(a.to_awkward()) == told(rows)
 
 
-def test_what_shares_its_coordinates_stays_two_dimensional(tmp_path: Path) -> None:
+def test_shared_coordinates_stay_two_dimensional(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", FIRST)
     with netCDF4.Dataset(tmp_path / "a.nc", "a") as f:
         del f["temp"].coordinates
@@ -184,7 +181,7 @@ def test_what_shares_its_coordinates_stays_two_dimensional(tmp_path: Path) -> No
     assert aa.open(tmp_path / "c.nc")["temp"].shape == (4, 3)
 
 
-def test_errors_name_the_variable_that_the_file_has(tmp_path: Path) -> None:
+def test_errors_name_the_variable_of_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.nc", FIRST, zlib=True)
     a = aa.open(path)["temp"]
     with h5py.File(path, "r+") as f:
@@ -192,9 +189,9 @@ def test_errors_name_the_variable_that_the_file_has(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[chunk.byte_offset + 4 : chunk.byte_offset + 8] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'temp': ") as told_of:
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'temp': ") as caught:
         aa.open(path)["temp"][:]
-    assert "rows of" not in str(told_of.value)
+    assert "rows of" not in str(caught.value)
     path.unlink()
     with pytest.raises(aa.MissingFileError, match=r"a\.nc, variable 'temp': "):
         a[:]

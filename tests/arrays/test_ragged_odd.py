@@ -1,4 +1,4 @@
-"""Do files of rows that are odd, but right, give what is in them, and wrong ones an error that says so?"""
+"""Tests of unusual and invalid ragged files."""
 
 import re
 from itertools import chain
@@ -12,7 +12,7 @@ import pytest
 
 import aggarray as aa
 from aggarray import memory
-from aggarray.arrays.ragged_variables import unrolled
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.dap import Distribution
 from aggarray.display.report import page
 from aggarray.display.report.data import packed
@@ -53,7 +53,7 @@ def test_rows_of_either_byte_order(tmp_path: Path, dtype: str) -> None:
     assert a[:].tolist() == rows and a[2].tolist() == rows[2] and a.dtype == np.dtype(dtype).newbyteorder("=")
 
 
-def test_row_sizes_take_no_name_that_there_is(tmp_path: Path) -> None:
+def test_row_sizes_avoid_existing_names(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         group = file.create_group("g")
         group.create_dataset("v", (2,), h5py.vlen_dtype("f4"))[0] = [1, 2]
@@ -64,14 +64,14 @@ def test_row_sizes_take_no_name_that_there_is(tmp_path: Path) -> None:
         assert one["g/v"][:].tolist() == [[1, 2], []] and one["g/v_row_size"][:].tolist() == [7, 8, 9]
 
 
-def test_rows_that_are_not_read_are_named(tmp_path: Path) -> None:
+def test_unsupported_rows_are_reported(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", (2, 2), h5py.vlen_dtype("f4"))
     (skipped,) = aa.open(tmp_path / "a.h5").skipped
     assert skipped.variable == "v" and "rows of numbers along one dimension" in skipped.reason
 
 
-def test_pictures_show_the_samples_of_several_files(sample_stations: Path) -> None:
+def test_plots_show_the_samples_of_several_files(sample_stations: Path) -> None:
     agg = aa.open(sample_stations)
     a = agg["temperature"]
     for shown in (a._repr_html_(), a.lazy[3:9]._repr_html_(), agg._repr_html_()):
@@ -91,18 +91,18 @@ def by_index(index: Any, values: Any) -> dict[str, tuple[tuple[str, ...], Any, d
 @pytest.mark.parametrize(
     ("index", "words"),
     [
-        ([0.0, np.nan, 1.0], "whole numbers, not nan, in element 1"),
-        ([0.0, np.inf, 1.0], "not inf, in element 1"),
-        ([0.0, 1.5, 1.0], "not 1.5, in element 1"),
-        ([0.0, -1e300, 1.0], "not -1e.300, in element 1"),
-        (np.array([0, 2**63 + 5, 1], "u8"), "not 9223372036854775813, in element 1"),
-        ([0, 10**11, 1], "100000000001 instances, of which 3 elements"),
+        ([0.0, np.nan, 1.0], "element 1: nan is not an integer"),
+        ([0.0, np.inf, 1.0], "element 1: inf is not an integer"),
+        ([0.0, 1.5, 1.0], "element 1: 1.5 is not"),
+        ([0.0, -1e300, 1.0], "element 1: -1e.300 is not"),
+        (np.array([0, 2**63 + 5, 1], "u8"), "element 1: 9223372036854775813 is not"),
+        ([0, 10**11, 1], "100000000001 instances, but the index has only 3 elements"),
         ([0, -1, 1], "index -1 of element 1"),
-        (["a", "b", "c"], "not StringDType"),
-        (np.ma.masked_equal([0, 7, 1], 7), "the index is missing, in element 1"),
+        (["a", "b", "c"], "StringDType"),
+        (np.ma.masked_equal([0, 7, 1], 7), "element 1: the index is missing"),
     ],
 )
-def test_an_absurd_index_spoils_nothing_but_its_rows(tmp_path: Path, index: Any, words: str) -> None:
+def test_invalid_index_affects_only_its_rows(tmp_path: Path, index: Any, words: str) -> None:
     bad = stored(tmp_path / "bad.nc", by_index(np.ma.filled(index, -127), np.arange(3.0)))
     if np.ma.isMaskedArray(index):
         with netCDF4.Dataset(bad, "a") as file:
@@ -120,27 +120,27 @@ def test_sizes_and_indices_may_be_floats(tmp_path: Path) -> None:
     b = aa.open(stored(tmp_path / "b.nc", by_index(np.array([2, 0, 2], "f4"), np.arange(3.0))))["v"]
     assert a[:].tolist() == [[0.0], [], [1.0, 2.0]] and b[:].tolist() == [[1.0], [], [0.0, 2.0]]
     wrong = aa.open(stored(tmp_path / "c.nc", by_size(np.array([1, 2**63 + 1], "u8"), [1.0, 2.0])))["v"]
-    with pytest.raises(aa.FormatError, match=r"c\.nc, variable 'n': .* not 9223372036854775809, in element 1"):
+    with pytest.raises(aa.FormatError, match=r"c\.nc, variable 'n': element 1: 9223372036854775809 is not"):
         wrong[:]
 
 
-def test_more_instances_than_there_can_be(tmp_path: Path) -> None:
+def test_too_many_instances(tmp_path: Path) -> None:
     path = stored(tmp_path / "a.nc", by_index([1, 0, 1], np.arange(3.0)))
     with netCDF4.Dataset(path, "a") as file:
         file.createDimension("i", 2**33)
     a = aa.open(path)["v"]
     assert a.shape == (2**33,)
-    with pytest.raises(aa.FormatError, match=r"8589934592 instances, of which 3 elements"):
+    with pytest.raises(aa.FormatError, match=r"8589934592 instances, but the index has only 3 elements"):
         a[0]
 
 
 def apart(folder: Path, *files: dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]) -> list[tuple[str, str]]:
-    """Return why the arrays of files, which are written, stay apart: (rule, reason)."""
+    """Write files and return the refusals of their arrays: (rule, reason)."""
     paths = [stored(folder / f"{number}.nc", file) for number, file in enumerate(files)]
     return [(r.rule, r.reason) for r in aa.open(paths).refusals]
 
 
-def test_why_rows_stay_apart(tmp_path: Path) -> None:
+def test_refusals_of_rows(tmp_path: Path) -> None:
     rows, later = by_size([1, 2], np.arange(3.0)), by_size([1, 2], np.arange(3.0) + 5)
     ((rule, reason),) = apart(tmp_path, rows, {"v": (("obs",), np.arange(3.0), {})})
     words = "ragged along i and not ragged along obs: only ragged arrays join ragged arrays: 1.nc, 0.nc"
@@ -165,7 +165,7 @@ def test_why_rows_stay_apart(tmp_path: Path) -> None:
 
 
 def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
-    """Samples that lie interleaved, in chunks of which each has some of every row, are read as by eager keys."""
+    """Interleaved samples, with some of every row in each chunk, are read as by eager keys."""
     index = np.tile(np.arange(50), 40)
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         for name, size in (("i", 50), ("obs", len(index))):
@@ -176,7 +176,7 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
         file["v"][:] = np.where(np.arange(len(index)) % 7, np.arange(len(index)), -9)
     a = aa.open(tmp_path / "a.nc")["v"]
     for key in (slice(None, None, -1), [7, 3, 3, 49, 7], slice(None, None, 3), [4]):
-        lazy = unrolled(a.lazy[key])
+        lazy = flatten_ragged(a.lazy[key])
         found, masked = lazy[:], lazy.read(masked=True)
         wanted: Any = a.read(key, masked=True).flat
         np.testing.assert_array_equal(found, np.ma.filled(wanted, np.nan))
@@ -190,7 +190,7 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.flat, found)
 
 
-def test_bounds_of_samples_go_with_their_rows(tmp_path: Path) -> None:
+def test_bounds_of_samples_follow_their_rows(tmp_path: Path) -> None:
     paths, times = [], []
     for number, sizes in enumerate(([1, 2], [2, 0, 1], [3])):
         count = sum(sizes)
@@ -217,7 +217,7 @@ def test_bounds_of_samples_go_with_their_rows(tmp_path: Path) -> None:
         assert a.lazy[3].coords["t_bnds"].shape == (0, 2) and a.lazy[2].coords["t_bnds"][:].tolist() == times[2]
 
 
-def test_names_of_files_tell_several_samplings_apart(tmp_path: Path) -> None:
+def test_samplings_keep_their_names(tmp_path: Path) -> None:
     file: dict[str, Any] = {}
     for name, sizes in (("a", [1, 2]), ("b", [4, 0])):
         file[f"n_{name}"] = (("i",), sizes, {"sample_dimension": name})
@@ -231,8 +231,8 @@ def test_names_of_files_tell_several_samplings_apart(tmp_path: Path) -> None:
         assert [a[:].tolist() for a in aa.open(tmp_path / other)] == [a[:].tolist() for a in agg]
 
 
-def test_rows_that_were_chosen_keep_what_belongs_to_their_runs(tmp_path: Path) -> None:
-    """Profiles of trajectories: their sizes, and what there is of each profile, go with the trajectories."""
+def test_selected_rows_keep_variables_of_runs(tmp_path: Path) -> None:
+    """Profiles of trajectories: sizes and variables of profiles follow the selected trajectories."""
     file: dict[str, Any] = {
         "row_size": (("p",), [2, 1, 0, 4], {"sample_dimension": "obs"}),
         "owner": (("p",), [0, 1, 0, 1], {"instance_dimension": "i"}),
@@ -252,7 +252,7 @@ def test_rows_that_were_chosen_keep_what_belongs_to_their_runs(tmp_path: Path) -
             assert again.coords[name][:].tolist() == coordinate[:].tolist(), name
 
 
-def test_rows_given_one_by_one() -> None:
+def test_from_rows() -> None:
     masked = Ragged.from_rows([np.ma.masked_equal([1, 2], 2), [3], np.ma.MaskedArray([1], [True])])
     assert masked.tolist() == [[1, None], [3], [None]] and np.ma.isMaskedArray(masked.flat)
     assert not np.ma.isMaskedArray(Ragged.from_rows([[1], []]).flat) and Ragged.from_rows([]).flat.dtype == float
@@ -263,28 +263,28 @@ def test_rows_given_one_by_one() -> None:
         masked.flat = np.zeros(3)
 
 
-def test_what_awkward_has_no_form_for_is_named() -> None:
+def test_dtypes_without_awkward_form() -> None:
     pytest.importorskip("awkward", reason="ragged arrays in awkward: the extra 'ragged'")
     for flat in (np.array([1, None], object), np.zeros(2, "i4,f4"), np.zeros(2, "V3")):
-        with pytest.raises(aa.AggregationError, match=r"samples of .*: awkward has no form for them: use \.flat"):
+        with pytest.raises(aa.AggregationError, match=r"Awkward has no form for samples of .*; use \.flat"):
             Ragged(flat, [0, 2]).to_awkward()
 
 
-def test_a_section_of_rows_is_no_array(sample_stations: Path) -> None:
+def test_sections_of_rows_are_not_arrays(sample_stations: Path) -> None:
     a = aa.open(sample_stations)["temperature"]
     section = a.local(Distribution.from_partitions(a, 2), 0)
     with pytest.raises(aa.SelectionError, match=r"section\.samples\.buffer"):
         np.asarray(section)
 
 
-def test_sections_say_what_they_hold(sample_stations: Path) -> None:
+def test_debug_repr_of_sections(sample_stations: Path) -> None:
     t = aa.open(sample_stations)["temperature"]
     mine = t.local(Distribution.from_partitions(t, 3), 1)
     assert memory.type_string(mine) == "5 * var * ?float32" and "strided * var * ?float32" in memory.debug_repr(mine)
-    assert "what is read of them is .ragged" in memory.debug_repr(mine)
+    assert ".ragged returns them" in memory.debug_repr(mine)
     assert memory.type_string(mine.ragged) == "5 * var * float32" and "var_dim arrmeta" in memory.debug_repr(mine.ragged)
 
 
-def test_text_that_is_missing_has_no_bytes() -> None:
-    with pytest.raises(aa.AggregationError, match="keep which is missing beside"):
+def test_missing_text_has_no_bytes() -> None:
+    with pytest.raises(aa.AggregationError, match="keep a mask separately"):
         memory.Ragged.from_text(np.array(["a", np.nan], np.dtypes.StringDType(na_object=np.nan)))

@@ -1,7 +1,7 @@
-"""Do lazy operations, in any order and number, equal what NumPy makes of the values?
+"""Stateful tests of lazy operations, in any order and number, against NumPy.
 
-A machine draws an array of pieces that differ in packing, direction, units, order of dimensions and place (memory, files of
-several formats), and goes on from it by everything that is lazy. `DEPTH=50` tries harder.
+A state machine draws an array of pieces that differ in packing, direction, units, order of dimensions and storage (memory,
+files of several formats), and applies lazy operations to it. `DEPTH=50` runs longer sequences.
 """
 
 import itertools
@@ -32,7 +32,7 @@ FORMATS = ("NETCDF3_CLASSIC", "NETCDF4", "NETCDF4 chunked", "memory")
 
 @dataclass(frozen=True)
 class Model:
-    """What an array has to be: values as float64 in its units, what is missing, and its parameters."""
+    """Expected array: values as float64 in its units, mask, and parameters."""
 
     values: np.ndarray
     mask: np.ndarray
@@ -50,7 +50,7 @@ class Model:
         return replace(self, values=pick(self.values, key), mask=pick(self.mask, key), dimensions=names, directions=turned)
 
     def check(self, found: Any, masked: bool) -> None:
-        """Hold values that were read against these."""
+        """Compare values that were read with these."""
         assert found.shape == self.values.shape and found.dtype == self.dtype
         if masked:
             np.testing.assert_array_equal(np.ma.getmaskarray(found), self.mask)
@@ -66,7 +66,7 @@ def _runs_back(part: Any) -> bool:
 
 
 class Arrays(RuleBasedStateMachine):
-    """One array, and what it has to be."""
+    """One array, and its expected values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class Arrays(RuleBasedStateMachine):
     @precondition(lambda self: self.a.ndim and self.a.shape[0] > 1)
     @rule(data=st.data())
     def concat(self, data: Any) -> None:
-        """Cut the array in two, and join them again."""
+        """Cut the array in two parts, and join them again."""
         cut = data.draw(st.integers(1, len(self.a) - 1))
         self.a = aa.concat([self.a.lazy[:cut], self.a.lazy[cut:]], self.a.dimensions[0])
         self.check()
@@ -187,7 +187,7 @@ class Arrays(RuleBasedStateMachine):
     @precondition(lambda self: self.a.ndim)
     @rule(data=st.data())
     def sections(self, data: Any) -> None:
-        """Share the array out, and put the sections together again."""
+        """Distribute the array, and join the sections again."""
         grid = [data.draw(st.integers(1, 3)) for _ in self.a.shape]
         types = [data.draw(st.sampled_from("bc")) for _ in self.a.shape]
         shared = Distribution.regular(self.a.shape, types, grid)
@@ -201,7 +201,7 @@ class Arrays(RuleBasedStateMachine):
 
     @rule()
     def partitions(self) -> None:
-        """Read partition by partition: together they are the array."""
+        """Read partition by partition, and compare with the array."""
         seen = np.zeros(self.a.shape, bool)
         for partition in self.a.partitions:
             where = tuple(slice(*ends) for ends in partition.location)
@@ -213,7 +213,7 @@ class Arrays(RuleBasedStateMachine):
 
 
 def replace_directions(found: SubArray, directions: tuple[bool, ...]) -> SubArray:
-    """Return a sub-array of a file that has no coordinates, with directions as if it had."""
+    """Return a sub-array of a file without coordinates, with directions."""
     return replace(found, template=replace(found.template, directions=directions))
 
 

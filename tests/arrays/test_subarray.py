@@ -1,4 +1,4 @@
-"""Does a sub-array give its own values, unpacked and not conformed, and say what it is?"""
+"""Tests of sub-arrays: unpacked values and parameters."""
 
 import pickle
 from pathlib import Path
@@ -93,7 +93,7 @@ def test_masked_arrays_keep_their_mask(dtype: str) -> None:
     assert not np.ma.getmaskarray(plain).any()
 
 
-def test_masked_arrays_find_a_free_fill_value() -> None:
+def test_masked_arrays_choose_an_unused_fill_value() -> None:
     values = np.ma.MaskedArray(np.array([999999, 5, -2147483647], "i4"), [0, 1, 0])
     s = SubArray.from_array(values)
     assert s.read(masked=True).tolist() == [999999, None, -2147483647]
@@ -101,13 +101,13 @@ def test_masked_arrays_find_a_free_fill_value() -> None:
     assert nans.mask.tolist() == [False, True] and np.isnan(nans.data[0])
     with pytest.raises(aa.AggregationError, match="give another"):
         SubArray.from_array(np.ma.MaskedArray([1, 2], [0, 1]), fill_value=1)
-    with pytest.raises(aa.AggregationError, match="no value of int8"):
+    with pytest.raises(aa.AggregationError, match="not a value of int8"):
         SubArray.from_array(np.ma.MaskedArray(np.array([1, 2], "i1"), [0, 1]), fill_value=1000)
     with pytest.raises(aa.AggregationError, match="give another"):
         SubArray.from_array(np.ma.MaskedArray([True, False, True], [0, 0, 1]))
 
 
-def test_refused_arrays() -> None:
+def test_unsupported_arrays() -> None:
     with pytest.raises(aa.AggregationError, match="Python objects"):
         SubArray.from_array(np.array([1, None]))
     with pytest.raises(aa.AggregationError, match="dtype"):

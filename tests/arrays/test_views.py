@@ -1,4 +1,4 @@
-"""When is reading free of copies, and what does it say when it is not?"""
+"""Tests of reading without copies, and of the reasons when that is not possible."""
 
 import gc
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_views_of_memory() -> None:
     assert not np.shares_memory(whole(SubArray.from_array(source)).read(copy=True), source)
 
 
-def test_views_say_why_not(tmp_path: Path) -> None:
+def test_reasons_without_views(tmp_path: Path) -> None:
     two = MasterArray.from_subarrays(
         [([(0, 2)], SubArray.from_array(np.ones(2))), ([(2, 4)], SubArray.from_array(np.ones(2)))],
         dimensions=("x",),

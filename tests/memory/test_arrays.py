@@ -1,4 +1,4 @@
-"""Are views closed under slicing, whose is the memory, and can nobody write to what is shared read-only?"""
+"""Tests of arrays in memory: views, ownership, and read-only sharing."""
 
 import array as builtin_array
 import gc
@@ -14,18 +14,18 @@ from hypothesis.extra import numpy as hnp
 import aggarray as aa
 from aggarray.memory import Access, Array, Block, array, asarray, view
 
-READ, READ_WRITE, FOREVER = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
+READ, READ_WRITE, READ_IMMUTABLE = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
 TEXT = np.dtypes.StringDType()
 KINDS = ("?", "i1", ">i2", "<u4", "f2", ">f8", "c8", ">c16", "g", "M8[s]", ">m8[ms]", "S3", "U2", ">U2", "V5")
 
 
 def refused(*words: str) -> Any:
-    """Expect an AccessError of one line that holds these words."""
+    """Expect an AggarrayError with these words in their order."""
     return pytest.raises(aa.AggarrayError, match=".*".join(words))
 
 
 def unwritable(values: np.ndarray) -> None:
-    """Hold that no view of an array can be made writable, by its flag, by a buffer, or by NumPy's other ways."""
+    """Assert that no view of an array can be made writable, by its flag or by a buffer."""
     for one in (values, values[...], values.view(), values.reshape(-1)[:1], np.asarray(values), values.T):
         if one.size and not np.shares_memory(one, values):  # a copy is its own
             continue
@@ -38,22 +38,22 @@ def unwritable(values: np.ndarray) -> None:
 
 
 @given(hnp.arrays(st.sampled_from(KINDS[:8]), hnp.array_shapes(min_dims=0, min_side=0, max_dims=4)), st.data())
-def test_slicing_is_numpys_and_never_copies(values: np.ndarray, data: st.DataObject) -> None:
+def test_slicing_equals_numpy_without_copies(values: np.ndarray, data: st.DataObject) -> None:
     a = view(values)
     key = data.draw(hnp.basic_indices(values.shape, allow_newaxis=False))
     keys = key if isinstance(key, tuple) else (key,)
-    part, wanted = a[key], values[keys if Ellipsis in keys else (*keys, ...)]
-    assert part.block is a.block and (part.shape, part.dtype, part.access) == (wanted.shape, wanted.dtype, a.access)
-    np.testing.assert_array_equal(np.asarray(part), wanted)
-    if wanted.size:
+    part, expected = a[key], values[keys if Ellipsis in keys else (*keys, ...)]
+    assert part.block is a.block and (part.shape, part.dtype, part.access) == (expected.shape, expected.dtype, a.access)
+    np.testing.assert_array_equal(np.asarray(part), expected)
+    if expected.size:
         assert np.shares_memory(np.asarray(part), values)
-        assert part.strides == wanted.strides
+        assert part.strides == expected.strides
     deeper = data.draw(hnp.basic_indices(part.shape, allow_newaxis=False))
-    np.testing.assert_array_equal(np.asarray(part[deeper]), wanted[deeper])
+    np.testing.assert_array_equal(np.asarray(part[deeper]), expected[deeper])
 
 
 @pytest.mark.parametrize("key", [[0, 1], np.array([True, False]), None, "x", 1.0, True, (0, [1])])
-def test_keys_that_would_copy(key: Any) -> None:
+def test_keys_that_need_a_copy(key: Any) -> None:
     with pytest.raises(aa.SelectionError, match="integers, slices and Ellipsis"):
         view(np.zeros((2, 3)))[key]
 
@@ -66,7 +66,7 @@ def test_keys_that_do_not_fit(key: Any) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, TEXT, np.dtype([("x", "i4"), ("y", ">f8", (2,))], align=True)])
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1,), (3, 4)])
-def test_every_dtype_goes_through(kind: Any, shape: tuple[int, ...]) -> None:
+def test_dtypes_round_trip(kind: Any, shape: tuple[int, ...]) -> None:
     values = np.zeros(shape, kind)
     for a in (view(values), array(values), asarray(values), array(values, READ_WRITE)):
         found = np.asarray(a)
@@ -96,7 +96,7 @@ def test_shared_read_only(kind: str) -> None:
     np.asarray(view(values))[0] = values[1]
 
 
-def test_the_owners_changes_are_seen() -> None:
+def test_changes_by_the_owner_are_visible() -> None:
     values = np.zeros(3)
     a, writable = view(values, READ), view(values)
     writable[1:] = [5, 6]
@@ -107,7 +107,7 @@ def test_the_owners_changes_are_seen() -> None:
     assert values[0] == 0
 
 
-def test_flags_that_were_only_lowered() -> None:
+def test_read_only_flags_are_respected() -> None:
     values = np.zeros(3)
     lowered = values.view()
     lowered.flags.writeable = False
@@ -115,7 +115,7 @@ def test_flags_that_were_only_lowered() -> None:
     unwritable(np.asarray(view(lowered)))
 
 
-def test_text_is_shared_read_only_by_its_owner_alone() -> None:
+def test_text_is_shared_read_only_as_a_copy() -> None:
     values = np.array(["a", "b" * 40], TEXT)
     with refused("made writable again"):
         view(values).with_access(READ)
@@ -124,25 +124,25 @@ def test_text_is_shared_read_only_by_its_owner_alone() -> None:
     with refused("made writable again", "asarray"):
         view(lowered)
     shared = asarray(lowered)
-    assert shared.access == FOREVER and not np.shares_memory(np.asarray(shared), values)
+    assert shared.access == READ_IMMUTABLE and not np.shares_memory(np.asarray(shared), values)
     unwritable(np.asarray(shared[1:]))
-    mine = array(values, READ_WRITE)
-    mine[0] = "c"
-    mine.freeze()
-    unwritable(np.asarray(mine))
-    assert np.asarray(mine).tolist() == ["c", "b" * 40] and values[0] == "a"
+    own = array(values, READ_WRITE)
+    own[0] = "c"
+    own.freeze()
+    unwritable(np.asarray(own))
+    assert np.asarray(own).tolist() == ["c", "b" * 40] and values[0] == "a"
 
 
 @pytest.mark.parametrize(
     ("obj", "access", "values"),
     [
-        (b"ab", FOREVER, [97, 98]),
+        (b"ab", READ_IMMUTABLE, [97, 98]),
         (bytearray(b"ab"), READ_WRITE, [97, 98]),
         (memoryview(bytearray(b"abcd"))[::2], READ_WRITE, [97, 99]),
         (memoryview(b"ab"), READ, [97, 98]),
         (builtin_array.array("d", [1, 2]), READ_WRITE, [1, 2]),
         (np.float32(3), READ, 3),
-        (array([1, 2]), FOREVER, [1, 2]),
+        (array([1, 2]), READ_IMMUTABLE, [1, 2]),
     ],
 )
 def test_buffers_are_viewed(obj: Any, access: Access, values: Any) -> None:
@@ -165,8 +165,8 @@ class Capsule:
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
 
-    def __dlpack__(self, **wanted: Any) -> Any:
-        return self.values.__dlpack__(**wanted)
+    def __dlpack__(self, **expected: Any) -> Any:
+        return self.values.__dlpack__(**expected)
 
     def __dlpack_device__(self) -> Any:
         return self.values.__dlpack_device__()
@@ -199,16 +199,16 @@ def test_masked_arrays_are_two() -> None:
             make(np.ma.array([1, 2], mask=[True, False]))
 
 
-def test_copies_are_their_own() -> None:
+def test_copies_have_their_own_memory() -> None:
     values = np.arange(6, dtype=">i2").reshape(2, 3)[:, ::-1]
     a = array(values)
-    assert (a.block.kind, a.access, a.dtype, a.embedded) == ("array", FOREVER, np.dtype(">i2"), True)
+    assert (a.block.kind, a.access, a.dtype, a.embedded) == ("array", READ_IMMUTABLE, np.dtype(">i2"), True)
     assert not np.shares_memory(np.asarray(a), values) and a.strides == (6, 2)
     assert str(array(["one", "two"]).type) == "2 * string" and str(array([1.5]).type) == "1 * float64"
-    assert not a[0].embedded and a[0].access == FOREVER
+    assert not a[0].embedded and a[0].access == READ_IMMUTABLE
 
 
-def test_copies_of_buffers_are_what_views_of_them_are() -> None:
+def test_copies_of_buffers_have_the_type_of_views() -> None:
     for obj in (b"ab", bytearray(b"ab"), memoryview(b"ab")):
         assert str(array(obj).type) == str(view(obj).type) == "2 * uint8" and array(obj).block.kind == "array"
 
@@ -232,7 +232,7 @@ def test_references_are_counted() -> None:
     assert block.references == 0
 
 
-def test_memory_outlives_every_name_but_the_last_view() -> None:
+def test_memory_lives_until_the_last_view() -> None:
     source = bytearray(b"abcd")
     found = np.asarray(view(source)[1:3])[::-1]
     with pytest.raises(BufferError):
@@ -243,35 +243,35 @@ def test_memory_outlives_every_name_but_the_last_view() -> None:
     source.extend(b"e")
 
 
-def test_freezing_what_is_ones_own() -> None:
-    mine = array([1, 2, 3], READ_WRITE)
-    mine[0] = 7
-    assert mine.freeze() is mine and mine.access == mine.block.access == FOREVER
-    assert mine.freeze() is mine
-    unwritable(np.asarray(mine))
+def test_freeze() -> None:
+    own = array([1, 2, 3], READ_WRITE)
+    own[0] = 7
+    assert own.freeze() is own and own.access == own.block.access == READ_IMMUTABLE
+    assert own.freeze() is own
+    unwritable(np.asarray(own))
     with refused("cannot be written"):
-        mine[0] = 1
+        own[0] = 1
 
 
-def test_freezing_needs_unique_ownership_or_the_callers_word() -> None:
-    mine = array([1, 2, 3], READ_WRITE)
-    part = mine[1:]
-    with refused("not this array's alone", "asserted=True"):
-        mine.freeze()
+def test_freeze_needs_unshared_memory_or_an_assertion() -> None:
+    own = array([1, 2, 3], READ_WRITE)
+    part = own[1:]
+    with refused("is shared", "asserted=True"):
+        own.freeze()
     del part
-    lent = np.asarray(mine)
-    del lent  # but who knows who has it
-    with refused("not this array's alone"):
-        mine.freeze()
+    lent = np.asarray(own)
+    del lent  # but NumPy may have passed it on
+    with refused("is shared"):
+        own.freeze()
     with refused("asserted=True"):
-        mine.with_access(FOREVER)
-    sworn = mine.with_access(FOREVER, asserted=True)
-    assert sworn.access == FOREVER and sworn[1:].access == FOREVER and sworn.block is mine.block
-    unwritable(np.asarray(sworn))
-    with refused("not this array's alone"):
+        own.with_access(READ_IMMUTABLE)
+    asserted = own.with_access(READ_IMMUTABLE, asserted=True)
+    assert asserted.access == READ_IMMUTABLE and asserted[1:].access == READ_IMMUTABLE and asserted.block is own.block
+    unwritable(np.asarray(asserted))
+    with refused("is shared"):
         view(np.zeros(2)).freeze()
-    assert asarray(np.zeros(2), FOREVER).block.kind == "array", "what others may write to is copied"
-    assert view(b"ab").freeze().access == FOREVER
+    assert asarray(np.zeros(2), READ_IMMUTABLE).block.kind == "array", "writable memory is copied"
+    assert view(b"ab").freeze().access == READ_IMMUTABLE
 
 
 def test_aligned() -> None:
@@ -289,13 +289,13 @@ def test_blocks_by_hand() -> None:
     a[1] = [1, 2]
     assert bytes(block.owner)[12:20] == np.array([1, 2], ">f4").tobytes() and a.pointer % 4 == 0
     for wrong in (dict(shape=(7,)), dict(shape=(2,), offset=20), dict(shape=(2,), strides=(24,)), dict(shape=(-1,))):
-        with refused("give what lies in it"):
+        with refused("give an array within the block"):
             Array.over(block, "f4", **wrong)
     with refused("Python objects"):
         Array.over(block, "O", (1,))
     with refused("no buffer"):
         Array.over(Block("external", object(), READ, 0), "f4", (1,))
-    with refused("kind 'heap'"):
+    with refused("kind of block 'heap'"):
         Block("heap", b"", READ, 0)
     for access in (0, Access.WRITE, 6, 7, 9, "rw"):
         with refused("give Access.READ"):
@@ -318,7 +318,7 @@ def test_sub_arrays_in_memory_are_read_only_views_on_external_blocks() -> None:
     assert piece.read()[0, 0] == 5
 
 
-def test_what_was_pickled_is_shared_read_only_too() -> None:
+def test_unpickled_arrays_are_shared_read_only() -> None:
     pieces = aa.SubArray.from_array(np.arange(3.0)), aa.SubArray.from_array(np.array(["a", "b"], TEXT))
     numbers, text = pickle.loads(pickle.dumps(pieces))
     unwritable(numbers.read(copy=False))
@@ -327,7 +327,7 @@ def test_what_was_pickled_is_shared_read_only_too() -> None:
     assert text.read(copy=None).tolist() == ["a", "b"]
 
 
-def test_text_in_memory_is_not_made_writable() -> None:
+def test_text_in_memory_stays_read_only() -> None:
     values = np.array(["a", "b"], TEXT)
     piece = aa.SubArray.from_array(values)
     found = piece.read(copy=False)

@@ -1,4 +1,4 @@
-"""Is what lies behind an array laid out as DyND's document has it?"""
+"""Tests of `debug_repr` against the layout of DyND's document."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_a_copy() -> None:
     ]
 
 
-def test_an_element_of_it() -> None:
+def test_element_of_a_copy() -> None:
     a = array(np.array([1, 2, 3], "i4"))
     part = a[1]
     assert shown(debug_repr(part)) == [
@@ -39,11 +39,11 @@ def test_an_element_of_it() -> None:
     ]
     addresses = re.findall(r"(address|pointer|reference): ([0-9A-F]{16})", debug_repr(part))
     whole = re.findall(r"(address|pointer|reference): ([0-9A-F]{16})", debug_repr(a))
-    assert int(addresses[2][1], 16) == int(whole[2][1], 16) + 4, "one stride on"
+    assert int(addresses[2][1], 16) == int(whole[2][1], 16) + 4, "one stride further"
     assert addresses[3][1] == whole[0][1], "the block is the array that it was made with"
 
 
-def test_memory_of_others() -> None:
+def test_external_memory() -> None:
     memory = np.zeros(9, "i1")
     a = memory[1:].view("i4")
     assert shown(debug_repr(view(a))) == [
@@ -73,7 +73,7 @@ def test_records() -> None:
     assert lines[lines.index("struct arrmeta") + 1] == "field offsets: 0, 8"
 
 
-def test_numpys_views_show_the_block_they_come_from() -> None:
+def test_numpy_views_show_their_block() -> None:
     a = array(np.arange(6), Access.READ | Access.WRITE)
     part = np.asarray(a)[::2][1:]
     lines = shown(debug_repr(part))
@@ -102,21 +102,21 @@ def test_sections() -> None:
     assert "type: external" in viewed and "flags: 1 (read_access )" in viewed and "reference count: 1" in viewed
 
 
-def test_what_is_not_in_memory_says_why(sample_archive: Path) -> None:
+def test_arrays_not_in_memory_give_the_reason(sample_archive: Path) -> None:
     tas = aa.open(sample_archive)["tas"]
     lines = shown(debug_repr(tas))
     assert "size: 365" in lines and any(line.startswith("not in memory: ") and "12 partitions" in line for line in lines)
     assert lines[0] == "------ array" and lines[-1] == "------"
 
 
-def test_what_has_no_memory() -> None:
+def test_objects_without_memory() -> None:
     with pytest.raises(aa.AggarrayError, match="no view of list"):
         debug_repr([1, 2])
     block = Block("pod", bytearray(4), Access.READ, 4)
     assert "size: 4" in debug_repr(type(array([1])).over(block, "u1", (4,)))
 
 
-def test_rows_are_offsets_over_samples() -> None:
+def test_ragged_arrays() -> None:
     samples = np.arange(5, dtype=">f4")
     rows = Ragged(samples, np.array([0, 2, 5]))
     assert shown(debug_repr(rows)) == [
@@ -137,7 +137,7 @@ def test_rows_are_offsets_over_samples() -> None:
     assert "type: strided * var * string" in text and "string arrmeta" in text
 
 
-def test_values_of_no_dimensions_show_where_they_lie() -> None:
+def test_scalars_show_their_address() -> None:
     values = np.array(3.0)
     lines = shown(debug_repr(aa.SubArray.from_array(values)))
     assert "flags: 1 (read_access )" in lines and f"pointer: {values.ctypes.data:016X}" in debug_repr(

@@ -1,4 +1,4 @@
-"""Does memory reach other libraries without a copy, and do protocols that cannot carry it say so, with the way out?"""
+"""Tests of the exchange of memory with other libraries."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ TEXT = np.dtypes.StringDType()
 
 
 def section(values: np.ndarray, copy: bool | None = None) -> LocalArray:
-    """Return the second half of values in memory as one process's section."""
+    """Return the second half of values in memory as the section of one process."""
     piece = aa.SubArray.from_array(values)
     whole = aa.MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=("x",))
     return whole.local(Distribution.regular((len(values),), "b", (2,)), 1, copy)
 
 
 def both(values: np.ndarray) -> list[Any]:
-    """Return values as an array in memory, and as a section that views them."""
+    """Return values as an array in memory and as a section that views them."""
     return [view(values, READ), section(values)]
 
 
 def refused(*words: str) -> Any:
-    """Expect an error of one line that is both aggarray's and a BufferError."""
+    """Expect a BufferError with these words in their order."""
     return pytest.raises(BufferError, match=".*".join(words))
 
 
@@ -74,7 +74,7 @@ def test_buffers() -> None:
         (np.array(["a"] * 4, TEXT), "offsets and UTF-8"),
     ],
 )
-def test_what_no_buffer_carries(values: np.ndarray, words: str) -> None:
+def test_dtypes_without_buffer(values: np.ndarray, words: str) -> None:
     for one in (array(values), section(values)):
         for call in (one.memoryview, one.__dlpack__):
             with refused(words) as caught:
@@ -104,7 +104,7 @@ def test_dlpack_shares_the_memory() -> None:
         (np.frombuffer(bytes(32), "f8"), "readonly"),
     ],
 )
-def test_what_dlpack_cannot_say(values: np.ndarray, words: str) -> None:
+def test_values_that_need_alignment_for_dlpack(values: np.ndarray, words: str) -> None:
     for one in (view(values), section(values)):
         with refused(words, r"aligned\(\)") as caught:
             one.__dlpack__()
@@ -114,7 +114,7 @@ def test_what_dlpack_cannot_say(values: np.ndarray, words: str) -> None:
         ready.__dlpack__()
 
 
-def test_text_and_records_come_by_array() -> None:
+def test_text_and_records_convert_by_array() -> None:
     text = np.array(["a", "b"] * 2, TEXT)
     for one in (array(text), section(text)):
         assert np.asarray(one).tolist()[-2:] == ["a", "b"] and not hasattr(one, "__array_interface__")
@@ -126,7 +126,7 @@ def test_text_and_records_come_by_array() -> None:
     assert view(np.asarray(a)).block is a.block and a.memoryview().format == memoryview(records).format
 
 
-def test_other_libraries_take_it() -> None:
+def test_numpy_functions_accept_arrays() -> None:
     values = np.arange(4.0)
     for one in both(values):
         assert np.add(one, 1).tolist() == (np.asarray(one) + 1).tolist()
@@ -137,13 +137,13 @@ def test_other_libraries_take_it() -> None:
     ("values", "words"),
     [
         (np.zeros(2, "g"), "float64"),
-        (np.zeros(2, "S3"), "hand on numbers"),
-        (np.zeros(2, "U3"), "hand on numbers"),
-        (np.zeros(2, [("x", "i4")]), "hand on numbers: the fields"),
-        (np.zeros(2, ">U3"), "hand on numbers"),
+        (np.zeros(2, "S3"), "pass numbers"),
+        (np.zeros(2, "U3"), "pass numbers"),
+        (np.zeros(2, [("x", "i4")]), "pass numbers: its fields"),
+        (np.zeros(2, ">U3"), "pass numbers"),
     ],
 )
-def test_no_alignment_helps_what_dlpack_has_no_word_for(values: np.ndarray, words: str) -> None:
+def test_dtypes_that_dlpack_cannot_describe(values: np.ndarray, words: str) -> None:
     with refused(words) as caught:
         view(values).__dlpack__()
     assert "aligned()" not in str(caught.value)

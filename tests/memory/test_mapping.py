@@ -1,4 +1,4 @@
-"""Are views of files memory of those files, safe whoever else lets go, and closed with the last of them?"""
+"""Tests of views of mapped files: shared, safe, and closed with the last view."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ PROC = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the syst
 
 
 def stored(folder: Path, kind: str) -> aa.SubArray:
-    """Write `VALUES` and return them as a sub-array; its records are of 28 bytes, so that doubles are not aligned."""
+    """Write `VALUES` and return them as a sub-array; records have 28 bytes, so that doubles are not aligned."""
     path = folder / f"{kind}.nc"
     if kind == "hdf5":
         with h5py.File(path, "w") as file:
@@ -38,12 +38,12 @@ def stored(folder: Path, kind: str) -> aa.SubArray:
 
 
 def opened(path: str) -> tuple[int, int]:
-    """Return how many descriptors, and how many maps, this process has of a file."""
+    """Return the number of descriptors and of maps that this process has of a file."""
     links = []
     for number in os.listdir("/proc/self/fd"):
         try:
             links.append(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:  # the one that lists them
+        except FileNotFoundError:  # the descriptor of the listing
             continue
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
     return links.count(path), maps.count(path)
@@ -51,7 +51,7 @@ def opened(path: str) -> tuple[int, int]:
 
 @PROC
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_slice_outlives_all_else_and_the_file_closes_with_it(tmp_path: Path, kind: str) -> None:
+def test_slice_outlives_its_array_and_closes_the_file(tmp_path: Path, kind: str) -> None:
     piece = stored(tmp_path, kind)
     path = str(piece.uri)
     whole = aa.MasterArray.from_subarrays([([(0, 4), (0, 3)], piece)], dimensions=piece.dimensions)
@@ -59,7 +59,7 @@ def test_a_slice_outlives_all_else_and_the_file_closes_with_it(tmp_path: Path, k
     part = whole.read((slice(1, None), 1), copy=False)[::-1]
     assert np.shares_memory(part, all_of_it) and not part.flags.writeable
     close_files()
-    assert opened(path)[1] == 1, "one map, whoever asks"
+    assert opened(path)[1] == 1, "one shared map"
     del piece, whole, all_of_it
     gc.collect()
     os.unlink(path)
@@ -77,7 +77,7 @@ def test_a_slice_outlives_all_else_and_the_file_closes_with_it(tmp_path: Path, k
 
 
 @PROC
-def test_a_map_is_shared_while_it_is_used(tmp_path: Path) -> None:
+def test_maps_are_shared(tmp_path: Path) -> None:
     piece = stored(tmp_path, "classic")
     first, second = piece.read(copy=False), piece.read((slice(None, None, 2), 0), copy=False)
     block = view(first).block
@@ -93,7 +93,7 @@ def test_a_map_is_shared_while_it_is_used(tmp_path: Path) -> None:
     assert opened(str(piece.uri)) == (0, 0)
 
 
-def test_a_file_that_was_replaced_is_mapped_anew(tmp_path: Path) -> None:
+def test_replaced_files_are_mapped_again(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(b"old values")
     old = mapped(str(path), 4, np.dtype("u1"), (6,))
@@ -109,8 +109,8 @@ def test_any_offset(tmp_path: Path, begin: int) -> None:
     data = np.random.default_rng(0).integers(0, 256, 6000, "u1")
     path.write_bytes(data.tobytes())
     a = mapped(str(path), begin, np.dtype(">i2"), (2, 3), (200, 4))
-    wanted = np.ndarray((2, 3), ">i2", data, begin, (200, 4))
-    np.testing.assert_array_equal(np.asarray(a), wanted)
+    expected = np.ndarray((2, 3), ">i2", data, begin, (200, 4))
+    np.testing.assert_array_equal(np.asarray(a), expected)
     assert (a.block.kind, a.block.nbytes, a.access) == ("memmap", 210, Access.READ)
     owner = a.block.owner
     assert (owner.path, owner.begin, owner.end) == (str(path), begin, begin + 210)
@@ -126,7 +126,7 @@ def test_files_that_are_too_short(tmp_path: Path) -> None:
         mapped(str(tmp_path / "b.bin"), 0, np.dtype("u1"), (4,))
 
 
-def test_nobody_closes_the_map_behind_a_view(tmp_path: Path) -> None:
+def test_map_of_a_view_cannot_be_closed(tmp_path: Path) -> None:
     a = view(stored(tmp_path, "hdf5").read(copy=False))
     base: Any = a.block.owner.buffer.obj
     with pytest.raises(BufferError):
@@ -149,7 +149,7 @@ def test_sections_of_processes_are_views_of_the_file(tmp_path: Path, kind: str) 
     assert fresh.buffer is fresh.buffer and view(fresh.buffer).block is fresh.memory.block
 
 
-def test_what_lies_behind_a_record_variable(tmp_path: Path) -> None:
+def test_debug_repr_of_a_record_variable(tmp_path: Path) -> None:
     piece = stored(tmp_path, "records")
     found = piece.read(copy=False)
     lines = [line.strip() for line in debug_repr(found).splitlines()]
@@ -184,19 +184,19 @@ def test_bit_fields_are_unsigned_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_maps_leave_descriptors_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_maps_leave_descriptors_for_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     for name in "abc":
         (tmp_path / name).mkdir()
     pieces = [stored(tmp_path / name, kind) for name in "abc"]
-    monkeypatch.setattr("aggarray.memory.mapping._most", lambda: len(_mapped) if len(held) == 2 else 1 << 20)
+    monkeypatch.setattr("aggarray.memory.mapping._map_limit", lambda: len(_mapped) if len(held) == 2 else 1 << 20)
     held: list[np.ndarray] = []
     held.extend([pieces[0].read(copy=False)])
     held.extend([pieces[1].read(copy=False)])
-    assert view(pieces[1].read(copy=False)).block is view(held[1]).block, "what is mapped already is no new map"
+    assert view(pieces[1].read(copy=False)).block is view(held[1]).block, "mapped parts are reused"
     fresh = pieces[2].read(copy=None)
     assert fresh.flags.writeable and block_of(fresh) is None
     np.testing.assert_array_equal(fresh, VALUES)
-    with pytest.raises(aa.AggregationError, match=r"mapped already.*let some go.*copy=None or copy=True"):
+    with pytest.raises(aa.AggregationError, match=r"mapped already.*delete some.*copy=None or copy=True"):
         pieces[2].read(copy=False)
     del held[0]
     assert view(pieces[2].read(copy=False)).block.kind == "memmap"

@@ -1,4 +1,4 @@
-"""Is there no way back from shared read-only: not by owners, blocks, copies, or what says that it may be written to?"""
+"""Tests that memory shared read-only cannot be made writable by owners, blocks or copies."""
 
 import copy
 import pickle
@@ -15,21 +15,21 @@ from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Access, Array, Block, array, asarray, view
 from aggarray.memory.immutable import restorable
 
-READ, READ_WRITE, FOREVER = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
+READ, READ_WRITE, READ_IMMUTABLE = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
 TEXT = np.dtypes.StringDType()
 KINDS = ("f8", ">i4", "?", "M8[D]", "U3", "V5", TEXT, np.dtype([("x", "i1"), ("y", "f8")], align=True))
 
 
 def owners(found: np.ndarray) -> Iterator[Any]:
-    """Yield an array, and whoever it is a view of, as far as NumPy tells."""
+    """Yield an array and the chain of its bases."""
     base: Any = found
     while base is not None:
         yield base
         base = base.base if isinstance(base, np.ndarray) else base.obj if isinstance(base, memoryview) else None
 
 
-def tight(found: np.ndarray) -> None:
-    """Hold that raising flags from the owner down to the view ends in errors, not in an array that can be written to."""
+def assert_locked(found: np.ndarray) -> None:
+    """Assert that setting flags from the owner down to the view raises errors and leaves the array read-only."""
     for one in reversed(list(owners(found))):
         if isinstance(one, np.ndarray):
             with pytest.raises(ValueError, match="WRITEABLE"):
@@ -41,30 +41,30 @@ def tight(found: np.ndarray) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
-def test_immutable_copies_have_no_owner_that_writes(kind: Any, shape: tuple[int, ...]) -> None:
+def test_immutable_copies_have_no_writable_owner(kind: Any, shape: tuple[int, ...]) -> None:
     values = np.zeros(shape, kind)
     frozen = array(values, READ_WRITE)
     frozen[...] = values[..., :1] if shape else values
     for a in (array(values), array(values, READ), frozen.freeze(), array(values)[..., :1] if shape else array(values)):
-        tight(np.asarray(a))
-        tight(a.block.owner)
+        assert_locked(np.asarray(a))
+        assert_locked(a.block.owner)
         with pytest.raises(ValueError, match="read-only"):
             a.block.owner[...] = values
     assert Access.WRITE in asarray(array(values), READ_WRITE).access
 
 
-def test_text_in_memory_has_no_owner_that_writes() -> None:
+def test_text_in_memory_has_no_writable_owner() -> None:
     piece = aa.SubArray.from_array(["a", "b" * 40])
     found = piece.read(copy=False)
-    tight(found)
-    tight(found[1:])
+    assert_locked(found)
+    assert_locked(found[1:])
     assert piece.read().tolist() == ["a", "b" * 40]
     locked = np.array(["a"], TEXT)
-    locked.flags.writeable = False  # until its owner raises it again
+    locked.flags.writeable = False  # until its owner sets it again
     assert restorable(locked) and not np.shares_memory(np.asarray(asarray(locked)), locked)
 
 
-def test_blocks_of_read_only_views_allow_no_more() -> None:
+def test_blocks_of_read_only_views_are_read_only() -> None:
     values = np.zeros(3)
     piece = aa.SubArray.from_array(values)
     for a in (view(values, READ), view(values, READ)[1:], view(piece.read(copy=False)), view(bytearray(24), READ)):
@@ -78,7 +78,7 @@ def test_blocks_of_read_only_views_allow_no_more() -> None:
     assert view(values).access == view(values).block.access == READ_WRITE
 
 
-def test_what_is_said_of_a_block_does_not_make_its_memory_writable() -> None:
+def test_writable_block_over_read_only_memory() -> None:
     block = Block("external", b"ab", READ_WRITE, 2)
     values = np.frombuffer(b"ab", "u1")
     for access in (None, READ_WRITE):
@@ -92,14 +92,14 @@ def test_copies_of_arrays_are_counted(kind: Any) -> None:
     a = array(np.zeros(3, kind), READ_WRITE)
     same = copy.copy(a)
     assert same.block is a.block and a.block.references == 2
-    with pytest.raises(aa.AccessError, match="not this array's alone"):
+    with pytest.raises(aa.AccessError, match="is shared"):
         a.freeze()
     del same
     assert a.block.references == 1 and a.freeze() is a
     for other in (pickle.loads(pickle.dumps(a[::2])), copy.deepcopy(a[::2])):
-        assert other.block is not a.block and (other.access, other.block.references) == (FOREVER, 1)
+        assert other.block is not a.block and (other.access, other.block.references) == (READ_IMMUTABLE, 1)
         np.testing.assert_array_equal(np.asarray(other), np.zeros(2, kind))
-        tight(np.asarray(other))
+        assert_locked(np.asarray(other))
 
 
 def test_views_of_files_are_pickled_as_copies(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_views_without_dimensions(kind: str) -> None:
     for source in (piece, aa.MasterArray.from_subarrays([([], piece)], dimensions=())):
         found = source.read(copy=False)
         assert np.shares_memory(found, values) and found.shape == () and found.dtype == values.dtype
-        tight(found)
+        assert_locked(found)
 
 
 def test_text_without_dimensions() -> None:
@@ -133,7 +133,7 @@ def test_values_of_files_without_dimensions_are_mapped(tmp_path: Path) -> None:
         file["v"] = 3.0
     found = aa.SubArray.from_file(tmp_path / "a.h5", "v").read(copy=False)
     assert view(found).block.kind == "memmap" and found[()] == 3
-    tight(found)
+    assert_locked(found)
 
 
 def test_what_has_no_elements_is_viewed_too() -> None:
@@ -143,13 +143,13 @@ def test_what_has_no_elements_is_viewed_too() -> None:
     sections = [whole.local(dist, rank, copy=False).buffer for rank in range(4)]
     assert [one.tolist() for one in sections] == [[0], [1], [], []]
     for one in sections:
-        tight(one)
+        assert_locked(one)
     assert whole.read(slice(0, 0), copy=False).dtype == values.dtype
     text = aa.SubArray.from_array(["a"])
     assert text.read(slice(1, 1), copy=False).dtype == TEXT
 
 
-def test_sections_of_text_have_memory_of_their_own() -> None:
+def test_sections_of_text_have_their_own_memory() -> None:
     piece = aa.SubArray.from_array(["a", "b"])
     whole = aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("x",))
     local = whole.local(Distribution.regular((2,), "b", (1,)), 0)
@@ -160,13 +160,13 @@ def test_sections_of_text_have_memory_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("scalar", [np.datetime64("2020-01-01", "s"), np.timedelta64(3, "ms"), np.bytes_(b"ab"), np.str_("a")])
-def test_scalars_are_what_they_mean(scalar: np.generic) -> None:
+def test_scalars_keep_their_dtype(scalar: np.generic) -> None:
     for make in (view, array, asarray):
         a = make(scalar)
         assert a.dtype == scalar.dtype and a.shape == () and np.asarray(a)[()] == scalar
 
 
-def test_objects_that_are_text() -> None:
+def test_object_arrays_of_text() -> None:
     words = np.array(["a", "bc"], object)
     assert array(words).dtype == TEXT and np.asarray(asarray(words)).tolist() == ["a", "bc"]
     with pytest.raises(aa.AccessError, match="Python objects"):
@@ -178,7 +178,7 @@ def test_errors_have_one_line() -> None:
         with pytest.raises(aa.AccessError) as caught:
             view(obj)
         assert "http" not in str(caught.value) and "\n" not in str(caught.value) and "use asarray" in str(caught.value)
-    with pytest.raises(aa.AccessError, match=r"data and its mask, each for itself$"):
+    with pytest.raises(aa.AccessError, match=r"data and its mask separately$"):
         view(np.ma.array([1]))
 
 
@@ -191,4 +191,4 @@ def test_imported_sections_are_as_read_only_as_their_export(kind: Any) -> None:
         found = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": exported, "dim_data": ({},)}).buffer
         assert np.shares_memory(found, values) and found.dtype == values.dtype and found.flags.writeable != read_only
         if read_only:
-            tight(found)
+            assert_locked(found)

@@ -1,4 +1,4 @@
-"""Is what an array holds printed as datashape has it, read back, and told of every kind of array?"""
+"""Tests of the notation of types: printing, parsing, and the types of arrays."""
 
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def test_other_ways_to_write(text: str, same: str) -> None:
         *("{a: " * 40 + "int32" + "}" * 40, "{", "{x:", "int32]", "\n", "var", None, 5, b"int32", "object"),
     ],
 )
-def test_texts_that_are_no_types(text: Any) -> None:
+def test_invalid_types(text: Any) -> None:
     with pytest.raises(aa.AggarrayError) as caught:
         parse_type(text)
     assert "\n" not in str(caught.value).replace("\\n", "") or text == "\n"
@@ -91,7 +91,7 @@ PIECES = (*"[]{}*?:,='0123 ", "var", "int32", "string", "byteswap", "unaligned",
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_no_text_breaks_the_parser(text: str) -> None:
+def test_parser_raises_only_its_own_errors(text: str) -> None:
     try:
         found = parse_type(text)
     except aa.AggarrayError:
@@ -105,7 +105,7 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_every_type_comes_back(dims: list[Any], dtype: np.dtype[Any], option: bool, unaligned: bool) -> None:
+def test_types_round_trip(dims: list[Any], dtype: np.dtype[Any], option: bool, unaligned: bool) -> None:
     fields = (dtype.fields or {}).values()
     if any(part.itemsize == 0 for part in (dtype, *(field[0] for field in fields))) or any(len(field) > 2 for field in fields):
         return  # text of no length has no notation, nor have fields of two names
@@ -138,7 +138,7 @@ def test_sub_arrays_and_master_arrays() -> None:
     both = joined(plain, holed)
     assert type_string(both) == "4 * ?int16"
     assert type_string(both.lazy[:2]) == "2 * int16" and type_string(both.lazy[1:3]) == "2 * ?int16"
-    assert type_string(joined(plain, shape=3)) == "3 * ?int16", "nobody covers the last"
+    assert type_string(joined(plain, shape=3)) == "3 * ?int16", "the last element is not covered"
     assert type_string(both.astype("f4")) == "4 * ?float32"
     dist = Distribution.regular((4,), "b", (2,))
     local = both.local(dist, 1)
