@@ -173,7 +173,8 @@ def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, acc
     """Return the matrix with the real templates of the sub-arrays that some cells (None: all) refer to.
 
     ``step``: units of the master, for sub-arrays without units; ``access``: which files may be opened, and whether missing
-    files become missing partitions. Raises MissingFileError or FormatError with file, variable and the difference from the index.
+    files become missing partitions. Raises MissingFileError or FormatError with file, variable and the difference from
+    the index.
     """
     references = matrix.references
     declared = np.array([t.declared for t in references.templates], bool)

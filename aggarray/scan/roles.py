@@ -36,8 +36,8 @@ class Sampling:
     """Samples of one dimension that belong to instances (CF section 9.3), in one group of a file.
 
     ``counts``: the variable with the number of samples of each run (contiguous: of each instance); ``index``: the variable with
-    the instance of each run or sample; None where absent. ``samples``, ``instances``, ``runs``: names of dimensions (``runs`` is
-    None without counts). ``present``: coordinates that are missing where there is no sample (incomplete multidimensional).
+    the instance of each run or sample; None where absent. ``samples``, ``instances``, ``runs``: names of dimensions (``runs``
+    is None without counts). ``present``: coordinates that are missing where there is no sample (incomplete multidimensional).
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""Is everything told of a file that `Rules(trust="assume")` takes for one like the others, and that is not, or no more?"""
+"""Detection of files that differ from their group, opened with `Rules(trust="assume")`."""
 
 import json
 import pickle
@@ -30,7 +30,7 @@ def forget() -> None:
 
 
 def series(folder: Path, make: Files, odd: int | None = 4, count: int = 8) -> list[str]:
-    """Write files of three steps each, one of which may be odd."""
+    """Write files of three steps each, one of which may differ."""
     return [write(folder / f"tas_{n:02}.nc", *make(n, n == odd)) for n in range(count)]
 
 
@@ -132,7 +132,7 @@ def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files,
     with pytest.raises(aa.FormatError, match=text):
         agg.save(tmp_path / "index.nca")
     assert [p.file for p in agg.check().problems if "trust='verify'" in p.message] == [paths[4]]
-    # Files that are all alike give no alarm.
+    # Equal files give no problem.
     assert aa.open([*paths[:4], *paths[5:]], rules=aa.Rules(trust="assume")).check().problems == tuple(
         aa.open([*paths[:4], *paths[5:]]).check().problems
     )
@@ -140,7 +140,7 @@ def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files,
 
 def test_a_measure_that_is_not_there(tmp_path: Path) -> None:
     paths = series(tmp_path, lambda n, odd: dangling_measure(n, not odd))
-    agg = aa.open(tmp_path, rules=ASSUME)  # measures are compared when files are joined, and so verified
+    agg = aa.open(tmp_path, rules=ASSUME)  # joining compares, and so verifies, cell measures
     (refusal,) = agg.refusals
     told = "its coordinates and the like are lat, lon, time; areacella, lat, lon, time in"
     assert refusal.files[-1] == paths[4] and told in refusal.reason
@@ -166,7 +166,7 @@ def test_probes_of_which_one_states_coordinates_for_all(tmp_path: Path) -> None:
         assert assumed_files(aa.open(folder, rules=ASSUME)) == []
 
 
-# What a check tells
+# Checks
 
 
 def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
             with pytest.raises(aa.FormatError, match=r"tas_04\.nc, variable 'tas': not what .* no such variable.*verify"):
                 agg.save(tmp_path / name / "index.nca")
             continue
-        # What is saved is that of verified files.
+        # An index is saved from verified files.
         agg.save(tmp_path / name / "index.nca")
         saved, verified = aa.open(tmp_path / name / "index.nca"), aa.open(paths)
         assert [(a.name, a.shape) for a in saved] == [(a.name, a.shape) for a in verified]
@@ -252,7 +252,7 @@ def test_a_time_that_was_never_written(tmp_path: Path) -> None:
     assert Path(paths[4]).name not in assumed_files(agg)
 
 
-# What was read of a file itself has to be the same when values are read
+# Changes between opening and reading
 
 
 REWRITTEN: dict[str, tuple[dict[str, Any], str]] = {
@@ -293,7 +293,7 @@ def test_a_file_that_is_written_anew_after_opening(tmp_path: Path, name: str, be
     assert array.partitions[4].data.template.declared
     np.testing.assert_array_equal(array[:12], field(np.arange(12), LATS, LONS))
     assert any("open them anew" in p.message for p in agg.check().problems)
-    # The same once more is as good as ever.
+    # Rewriting the same content raises no error.
     write(paths[4], file(4))
     np.testing.assert_array_equal(array[...], field(np.arange(24), LATS, LONS))
 

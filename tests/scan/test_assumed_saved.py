@@ -1,4 +1,4 @@
-"""Does an aggregation that was opened on trust keep what was opened, or say which file is not like the others?"""
+"""Saving of aggregations opened with `trust="assume"`: the opened arrays are kept, or an error names a file."""
 
 import os
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def test_a_file_that_is_not_like_the_others(tmp_path: Path, case: str, work: str
 
 
 def test_what_is_not_saved_may_be_missing(tmp_path: Path) -> None:
-    """The other array is what was opened."""
+    """The other array is the one that was opened."""
     paths = series(tmp_path / "data")
     write(paths[4], variables(4, pr=None))
     agg = aa.open(paths, rules=ASSUME)
@@ -116,7 +116,7 @@ def test_what_is_not_saved_may_be_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 3, 7])
 def test_any_file_may_lack_it(tmp_path: Path, number: int) -> None:
-    """Whichever are looked at: the verified archive is kept, or a file is named."""
+    """Whichever files are scanned, the verified archive is kept, or an error names a file."""
     paths = series(tmp_path / "data")
     write(paths[number], variables(number, tas=None))
     agg, verified = aa.open(paths, rules=ASSUME), aa.open(paths)
