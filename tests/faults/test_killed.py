@@ -98,7 +98,7 @@ def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage)
         check_old_or_new(work, place)
 
 
-# Stores that many processes write
+# Stores written by several processes
 
 MPI = """
 import sys
@@ -112,7 +112,7 @@ with mpi.ProcessGroup.serial() as group:
 
 
 def check_store(path: Path, names: set[str], done: bool = False) -> None:
-    """A store has these arrays, and each is whole; readers that look into every folder find nothing else."""
+    """Check that a store has these complete arrays, and that readers that list folders find nothing else."""
     for known in (None, False):
         store = zarr.open_group(path, mode="r", use_consolidated=known)
         found = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
@@ -124,7 +124,7 @@ def check_store(path: Path, names: set[str], done: bool = False) -> None:
 @pytest.mark.parametrize("how", ["kill", "interrupt"])
 @pytest.mark.parametrize("name", ["first", "second"])
 def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folder: Path, stage: Stage) -> None:
-    """Another array of the store stays what it is; what was killed is swept up by the next write."""
+    """Other arrays of the store are unchanged; the next write removes what a killed one left behind."""
     place = folder / "mpi"
     store, before = place / "s.zarr", {"first"} if name == "second" else set()
 
@@ -153,7 +153,7 @@ def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folde
 
 
 def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
-    """Whoever is told removes what was written: nothing may be written any more then."""
+    """The handler of the interrupt removes what was written, so that no thread may still write."""
     written: list[str] = []
 
     def thread() -> None:
