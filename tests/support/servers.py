@@ -20,8 +20,8 @@ class Web:
 
     ``requests``: (method, path, range) of all; ``sent``: bytes. Behaviour: ``ranges``: supports ranges; ``listing``: lists
     folders; ``heads``: answers HEAD; ``status``: {path: status to return instead}; ``fail``: number of requests that fail
-    before one is answered; ``delay``: seconds before each answer; ``cut``: bytes missing from each body; ``moved``: {path: address of
-    its redirect}; ``tags``: sends entity tags, ``weak`` or strong ones; ``conditions``: supports ``If-Match``; ``secret``:
+    before one is answered; ``delay``: seconds before each answer; ``cut``: bytes missing from each body; ``moved``: {path:
+    redirect address}; ``tags``: sends entity tags, ``weak`` or strong ones; ``conditions``: supports ``If-Match``; ``secret``:
     required authorization; ``tells``: sends ``Content-Range``.
     """
 
