@@ -71,9 +71,11 @@ class Aggregation:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
+            raise NotFoundError(f"no array {name!r}; there is {', '.join(self.names) or 'none'}")
         apart = distinguishing_text(found)
-        raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
+        raise NotFoundError(
+            f"{len(found)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {apart}"
+        )
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
         """Return the arrays that have a name and the given attributes, looked up in `attrs`, then in `file_attrs`."""
@@ -102,7 +104,7 @@ class Aggregation:
         differs from its assumed signature.
         """
         if convention not in CONVENTIONS:
-            raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
+            raise AggregationError(f"convention={convention!r}", hint=f"give one of {', '.join(CONVENTIONS)}")
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         with self._provenance.access.reach():
             sure = self._verified()

@@ -35,9 +35,8 @@ def details_to_save(path: str, result: RestoredAggregation, provenance: Provenan
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
     if os.path.isfile(target) and target not in provenance.saved and not index.may_be_replaced(target):
-        raise IndexFileError(
-            f"{target}: there is a file that is no index; save the index under another name, or remove the file"
-        )
+        hint = "save the index under another name, or remove the file"
+        raise IndexFileError("exists and is not an index", path=target, hint=hint)
     files: dict[str, int] = {}
     details = _details(result, replace(provenance, how=how), files)
     contents = index.IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"])
@@ -86,9 +85,8 @@ def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provena
         kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
         kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # absent in indexes of earlier releases
     except (*LIBRARY_ERRORS, RecursionError) as error:
-        raise IndexFileError(
-            f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"
-        ) from error
+        what = f"a damaged index ({' '.join(repr(error).split()):.200})"
+        raise IndexFileError(what, path=path, hint="save it again from the data files") from error
     saved = {real_path(path): loaded.generation}
     # Cached: they cannot be read from an index that was saved over.
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
@@ -100,8 +98,8 @@ def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provena
 def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterArray]:
     loaded = index.load(path, how)
     if loaded.generation != generation:
-        there = f"generation {loaded.generation} now, {generation} then"
-        raise IndexFileError(f"{path}: saved anew since the array was sent ({there}): open it again")
+        what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"
+        raise IndexFileError(what, path=path, hint="open it again")
     return loaded.arrays
 
 

@@ -126,13 +126,13 @@ def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[s
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
     if not isinstance(rules, Rules):
-        raise AggregationError(f"rules={rules!r}: give aggarray.Rules(...)")
+        raise AggregationError(f"rules={rules!r}", hint="give aggarray.Rules(...)")
     if isinstance(variables, str):
-        raise AggregationError(f"variables={variables!r}: give a list of names")
+        raise AggregationError(f"variables={variables!r}", hint="give a list of names")
     if missing not in ("raise", "fill"):
-        raise AggregationError(f"missing={missing!r}: give 'raise' or 'fill'")
+        raise AggregationError(f"missing={missing!r}", hint="give 'raise' or 'fill'")
     if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int | np.integer) or processes < 1):
-        raise AggregationError(f"processes={processes!r}: give a whole number of at least 1")
+        raise AggregationError(f"processes={processes!r}", hint="give an integer of at least 1")
 
 
 def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
@@ -143,5 +143,6 @@ def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArra
     absent = [v for v in variables or () if v not in {a.name for a in arrays}]
     if absent:
         names = sorted({a.name or "" for a in arrays})
-        files = scanned[0][0] if len(scanned) == 1 else f"{len(scanned)} files"
-        raise NotFoundError(f"{files}: no data variable {', '.join(map(repr, absent))}: there is {', '.join(names) or 'none'}")
+        path, files = (scanned[0][0], "") if len(scanned) == 1 else (None, f" in {len(scanned)} files")
+        what = f"no data variable {', '.join(map(repr, absent))}{files}; there is {', '.join(names) or 'none'}"
+        raise NotFoundError(what, path=path)

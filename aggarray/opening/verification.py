@@ -11,7 +11,7 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.partition.matrix import used_rows
-from aggarray.scan.comparison import HINT, difference, other_variables
+from aggarray.scan.comparison import Mismatch, difference, other_variables
 from aggarray.scan.discovery import Progress, Scanned, scan_files
 from aggarray.scan.file_groups import IdentifyingAttributes, scan_trusting
 from aggarray.scan.resolution import resolve_references
@@ -39,8 +39,8 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
         lost = sorted(used.get(assumed.uri, frozenset()) - {v.name for v in real.variables})
         # promise: trusted-index-complete
         if lost and assumed.assumed is not None:
-            text = f"not what was assumed of it: no such variable, there is one in {assumed.assumed.model}"
-            raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {HINT}")
+            mismatch = Mismatch(f"not as assumed: no such variable, unlike in {assumed.assumed.model}")
+            raise FormatError(mismatch.what, path=assumed.uri, variable=lost[0], hint=mismatch.hint)
     return [found.get(s.uri, s) for s in structures]
 
 
@@ -62,8 +62,8 @@ def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> N
     for array in before:
         if _outline(array) not in now:
             shapes = ", ".join(str(other.shape) for other in after if other.name == array.name) or "none"
-            text = f"{array.name}: shape {array.shape} was opened on trust, the files give {shapes}"
-            raise FormatError(f"{text}: {HINT}")
+            mismatch = Mismatch(f"{array.name}: shape {array.shape} was assumed, the files give {shapes}")
+            raise FormatError(mismatch.what, hint=mismatch.hint)
 
 
 def _outline(array: MasterArray) -> tuple[object, ...]:
@@ -78,7 +78,7 @@ def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
             text = str(real)
         elif isinstance(real, Structure) and seen.assumed is not None:
             others = other_variables(real, seen.assumed, seen)
-            text = None if others is None else f"{seen.uri}: not what was assumed of it: {others}"
+            text = None if others is None else str(_UnlikeError(others.what, path=seen.uri, hint=others.hint))
         if text is not None:
             yield Problem("unreadable", seen.uri, text)
 
@@ -93,9 +93,9 @@ def _scanned_again(structures: Sequence[Structure]) -> Iterator[tuple[Structure,
     scanned = scan_files([s.uri for s in doubtful]) if doubtful else []
     for assumed, (uri, real) in zip(doubtful, scanned, strict=True):
         if isinstance(real, Structure) and assumed.assumed is not None:
-            text = difference(real, assumed.assumed, assumed)
-            if text is not None:
-                yield assumed, _UnlikeError(f"{uri}: not what was assumed of it: {text}")
+            mismatch = difference(real, assumed.assumed, assumed)
+            if mismatch is not None:
+                yield assumed, _UnlikeError(mismatch.what, path=uri, hint=mismatch.hint)
                 continue
         yield assumed, real
 

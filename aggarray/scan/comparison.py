@@ -7,7 +7,7 @@ values of coordinates, and the roles of variables. `difference` describes how a 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,12 @@ _MEANING = (
 #: Attributes of a grid mapping (CF section 5.6); all attributes of such a variable are compared.
 _MAPPING = ("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
 
-HINT = "open with Rules(trust='verify')"
+
+class Mismatch(NamedTuple):
+    """How a file differs from its assumed signature, and what to do."""
+
+    what: str
+    hint: str = "open with Rules(trust='verify')"
 
 
 def as_text(value: Any) -> str:
@@ -99,7 +104,7 @@ def groups_of(structure: Structure, names: Sequence[str]) -> dict[str, dict[str,
     return {path: identity_of(structure.groups.get(path, {}), names) for path in sorted(paths)}
 
 
-def difference(found: Structure, assumed: FileSignature, seen: Structure | None = None) -> str | None:
+def difference(found: Structure, assumed: FileSignature, seen: Structure | None = None) -> Mismatch | None:
     """Describe how a scanned file differs from its assumed signature; None if it does not.
 
     ``seen``: the structure assumed when the file was opened; what was read of the file then must be unchanged. Additional or
@@ -107,28 +112,28 @@ def difference(found: Structure, assumed: FileSignature, seen: Structure | None 
     """
     text = _differing(found, assumed)
     if text is not None:
-        return f"{text} in {assumed.model}, which was taken to speak for it: {HINT}"
-    return None if seen is None else moved(own_of(found, assumed), own_of(seen, assumed))
+        return Mismatch(f"not as assumed: {text} in {assumed.model}")
+    return None if seen is None else changed_items(own_of(found, assumed), own_of(seen, assumed))
 
 
-def other_variables(found: Structure, assumed: FileSignature, seen: Structure) -> str | None:
+def other_variables(found: Structure, assumed: FileSignature, seen: Structure) -> Mismatch | None:
     """Name the variables that a file lacks or has in addition to its assumed signature; None if there are none."""
     own = {v.name for v in found.variables} | {name for name, _ in found.skipped}
     taken = {*assumed.facts, *(name for name, _ in seen.skipped)}
     lost = [n for n in assumed.facts if n not in {v.name for v in found.variables}]
     more = sorted(own - taken)
     texts = [f"{what} {', '.join(map(repr, names))}" for what, names in (("no", lost), ("also", more)) if names]
-    return f"it has {' and '.join(texts)}, unlike {assumed.model}, which was taken to speak for it: {HINT}" if texts else None
+    return Mismatch(f"not as assumed: it has {' and '.join(texts)}, unlike {assumed.model}") if texts else None
 
 
 def _differing(found: Structure, assumed: FileSignature) -> str | None:
     names = [*assumed.attrs, *assumed.open]
     if found.format != assumed.format:
-        return f"it is {found.format}, {assumed.format}"
+        return f"it is {found.format}, not {assumed.format} as"
     facts = signatures_of(found, names)
     for name, fact in assumed.facts.items():
         if name not in facts and fact.digest is not None:  # reads of other absent variables raise an error
-            return f"{name!r}: no such variable, there is one"
+            return f"{name!r}: no such variable, unlike"
     for name, own in facts.items():
         text = _unlike(own, assumed.facts[name], name in assumed.read, assumed.along) if name in assumed.facts else None
         if text is not None:
@@ -136,12 +141,12 @@ def _differing(found: Structure, assumed: FileSignature) -> str | None:
     own_attrs = identity_of(found.attrs, list(assumed.attrs))
     for name, value in assumed.attrs.items():
         if own_attrs[name] != value:
-            return f"{name} is {own_attrs[name]}, {value}"
+            return f"{name} is {own_attrs[name]}, not {value} as"
     for path, texts in assumed.groups.items():
         own_attrs = identity_of(found.groups.get(path, {}), names)
         for name, value in texts.items():
             if own_attrs[name] != value:
-                return f"{name} of group {path!r} is {own_attrs[name]}, {value}"
+                return f"{name} of group {path!r} is {own_attrs[name]}, not {value} as"
     return _unmeasured(facts, assumed)
 
 
@@ -152,28 +157,28 @@ def _unmeasured(facts: Mapping[str, VariableSignature], assumed: FileSignature) 
         own = facts.get(name)
         for d, n in zip(own.dimensions, own.shape, strict=True) if own is not None else ():
             if sizes.get(d, n) != n:
-                return f"{name!r}: dimension {d!r} is of size {n}, its coordinate of {sizes[d]}, unlike"
+                return f"{name!r}: dimension {d!r} has size {n}, its coordinate {sizes[d]}, unlike"
     return None
 
 
 def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: frozenset[str]) -> str | None:
     """Describe how a variable differs from its signature; ``read``: values, units and calendar are read from the file."""
     if own.dimensions != fact.dimensions:
-        return f"dimensions are {own.dimensions}, {fact.dimensions}"
+        return f"dimensions are {own.dimensions}, not {fact.dimensions} as"
     for name, size, other in zip(fact.dimensions, own.shape, fact.shape, strict=True):
         if size != other and name not in along:
-            return f"dimension {name!r} is of size {size}, {other}"
+            return f"dimension {name!r} has size {size}, not {other} as"
     if own.dtype != fact.dtype and not read:
-        return f"stored as {own.dtype}, {fact.dtype}"
+        return f"stored as {own.dtype}, not {fact.dtype} as"
     mine, theirs = dict(own.attrs), dict(fact.attrs)
     for name in dict.fromkeys([*theirs, *mine]):
         if mine.get(name) != theirs.get(name) and not (read and name in MAX_VALUES):
-            return f"{name} is {mine.get(name, 'none')}, {theirs.get(name, 'none')}"
+            return f"{name} is {mine.get(name, 'none')}, not {theirs.get(name, 'none')} as"
     if own.falls != fact.falls:
-        return "pairs run the other way than"
+        return "bounds run in the other direction than"
     own_values = read or not along.isdisjoint(fact.dimensions)
     if not own_values and own.digest != fact.digest:
-        return "has other values than"
+        return "values differ from those"
     return _other_role(own, fact)
 
 
@@ -181,11 +186,11 @@ def _other_role(own: VariableSignature, fact: VariableSignature) -> str | None:
     """Describe how the role of a variable differs from its signature."""
     if own.hung != fact.hung:
         here, there = (", ".join(dict.fromkeys(n for _, n in f.hung)) or "nothing" for f in (own, fact))
-        return f"its coordinates and the like are {here}; {there}"
+        return f"its coordinates are {here}, not {there} as"
     if own.parent != fact.parent:
-        return f"bounds of {own.parent or 'nothing'}, of {fact.parent or 'nothing'}"
+        return f"bounds of {own.parent or 'nothing'}, not of {fact.parent or 'nothing'} as"
     # A coordinate becomes data if the variable that refers to it is absent; other variables are unaffected.
-    return "hangs on others, it is data" if fact.data and not own.data else None
+    return "is a coordinate, not data as" if fact.data and not own.data else None
 
 
 def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
@@ -205,12 +210,12 @@ def own_number(structure: Structure, assumed: FileSignature) -> int:
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
-def moved(now: Mapping[str, str], then: Mapping[str, str]) -> str | None:
+def changed_items(now: Mapping[str, str], then: Mapping[str, str]) -> Mismatch | None:
     """Describe the first item read from a file itself that has changed; None if none has."""
     name = next((n for n in then if now.get(n) != then[n]), None)
-    return None if name is None else not_the_same([name])
+    return None if name is None else changed_since_opening([name])
 
 
-def not_the_same(names: Sequence[str]) -> str:
-    """Return the message for items that changed after they were read."""
-    return f"{' or '.join(map(repr, names))} is not what it was when the files were opened: open them anew"
+def changed_since_opening(names: Sequence[str]) -> Mismatch:
+    """Return the mismatch of items that changed after they were read."""
+    return Mismatch(f"{' or '.join(map(repr, names))} changed since the files were opened", "open them again")

@@ -3,6 +3,7 @@
 `find_files` expands paths, globs, folders and lists. `scan_files` reads the structure of each file once, in parallel.
 """
 
+import copy
 import functools
 import glob
 import os
@@ -37,7 +38,7 @@ def find_files(source: Source) -> list[str]:
     for item in _sources(source):
         found.update(dict.fromkeys(filter(_is_wanted, _expand(given_path(item)))))
     if not found:
-        raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
+        raise MissingFileError("no files", hint="give a path, a glob, a folder or a list of these")
     return list(found)
 
 
@@ -93,7 +94,7 @@ def _sources(source: Any) -> Iterator[Any]:
     for item in items:
         if not isinstance(item, str | bytes | os.PathLike):
             what = f"{' '.join(repr(item).split()):.60} ({type(item).__name__}{'' if single else ', in a list or the like'})"
-            raise AggregationError(f"source {what} is no path: give a path, a glob, a folder or a flat list of these")
+            raise AggregationError(f"source {what} is not a path", hint="give a path, a glob, a folder or a flat list of these")
         yield item
 
 
@@ -105,12 +106,12 @@ def _expand(path: str) -> Iterator[str]:
         matches = [m for m in glob.iglob(_literal_start(path), recursive=True) if not inside(os.path.dirname(m))]
         names = [m for m in matches if os.path.isfile(m) or is_store(m)]
         if not names:
-            raise MissingFileError(f"{path}: no file matches; check the pattern")
+            raise MissingFileError("no file matches", path=path, hint="check the pattern")
         yield from sorted(map(os.path.abspath, names))
     elif os.path.isdir(path) and not is_store(path):
         names = list(_walk(path))
         if not names:
-            raise MissingFileError(f"{path}: no files in this folder; check the path")
+            raise MissingFileError("no files in this folder", path=path, hint="check the path")
         yield from sorted(map(os.path.abspath, names))
     else:
         yield os.path.abspath(path)
@@ -222,5 +223,8 @@ def sharing() -> Callable[[Structure], Structure]:
 
 def skipped_file(path: str, error: AggarrayError) -> str:
     """Return why a file was skipped, without its path."""
-    text = str(error)
+    reason = copy.copy(error)
+    if reason.path == path:
+        reason.path = None
+    text = str(reason)
     return text.removeprefix(f"{path}: ") if isinstance(error, FormatError) else text

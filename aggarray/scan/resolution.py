@@ -7,6 +7,7 @@ packing, missing values and units taken from the file. Scan results are cached b
 An `assumed` template predicts the complete file: the file is compared with it.
 """
 
+import copy
 import os
 import threading
 from collections import OrderedDict
@@ -23,7 +24,7 @@ from aggarray.formats.templates import template_of
 from aggarray.partition.matrix import Matrix, References, Step, Template
 from aggarray.partition.plan import DimensionPlan
 from aggarray.partition.signatures import FileSignature
-from aggarray.scan.comparison import HINT, difference, not_the_same, own_number
+from aggarray.scan.comparison import Mismatch, changed_since_opening, difference, own_number
 from aggarray.scan.workers import FEW_FILES, WorkerPool
 from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.files import stat_file
@@ -55,17 +56,18 @@ class _Description:
     state: tuple[int, ...]
     variables: dict[str, Template | str]
     numbered: tuple[str, ...] | None
-    compared: tuple[tuple[FileSignature, str | None, int], ...] = ()
+    compared: tuple[tuple[FileSignature, Mismatch | None, int], ...] = ()
 
     def knows(self, assumed: FileSignature | None) -> bool:
         """Return whether the file was compared with an assumed signature; True without one."""
         return assumed is None or any(other is assumed or other == assumed for other, _, _ in self.compared)
 
-    def verdict(self, assumed: FileSignature | None, seen: int | None) -> str | None:
+    def mismatch(self, assumed: FileSignature | None, seen: int | None) -> Mismatch | None:
         """Describe how a file differs from an assumed signature and from the hash ``seen``; None if it does not."""
-        for other, text, number in self.compared if assumed is not None else ():
+        for other, mismatch, number in self.compared if assumed is not None else ():
             if other is assumed or other == assumed:
-                return not_the_same([*sorted(other.read), *other.open]) if text is None and seen not in (None, number) else text
+                is_changed = mismatch is None and seen not in (None, number)
+                return changed_since_opening([*sorted(other.read), *other.open]) if is_changed else mismatch
         return None
 
 
@@ -139,7 +141,7 @@ def _state(uri: str) -> tuple[int, ...]:
         raise
     except OSError:
         scan(uri)  # raises the more specific error
-        raise MissingFileError(f"{uri}: cannot be looked at; check the path and its permissions") from None
+        raise MissingFileError("not accessible", path=uri, hint="check the path and its permissions") from None
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
@@ -152,6 +154,7 @@ def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
         try:
             variables[variable.name] = template_of(variable, structure, (True,) * len(variable.shape))
         except AggarrayError as error:
+            error.path = error.variable = None
             variables[variable.name] = str(error)
     # Only a scan with paths keeps the variables in order of creation.
     ordered = structure.sizes is not None and not structure.skipped
@@ -204,7 +207,7 @@ def known_references(references: References, row: int, step: Step) -> References
     uri = references.uri_of(row)
     known = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
     assumed = references.template_of(row).assumed
-    if known is None or not known.knows(assumed) or known.verdict(assumed, references.seen_of(row)) is not None:
+    if known is None or not known.knows(assumed) or known.mismatch(assumed, references.seen_of(row)) is not None:
         return None  # a read raises the error
     work = _Resolver(references.take(np.array([row])), step)
     try:
@@ -212,6 +215,17 @@ def known_references(references: References, row: int, step: Step) -> References
     except FormatError:
         return None  # a read raises the error
     return work.references()
+
+
+def located(error: AggarrayError, uri: str, variable: str) -> AggarrayError:
+    """Return a copy of an error of a file with the variable that was requested."""
+    copied = copy.copy(error)
+    if error.path in (None, uri):
+        copied.args = (" ".join(str(arg) for arg in error.args).removeprefix(f"{uri}: "),)
+    else:
+        copied.args, copied.hint = (str(error),), None
+    copied.path, copied.variable = uri, variable
+    return copied
 
 
 class _Resolver:
@@ -255,14 +269,13 @@ class _Resolver:
         except MissingFileError as error:
             if access.missing == "fill":
                 return False
-            text = "no such file; restore it, or open with missing='fill'"
-            raise MissingFileError(f"{uri}, variable {self._name(row)!r}: {text}") from error
+            hint = "restore it, or open with missing='fill'"
+            raise MissingFileError("no such file", path=uri, variable=self._name(row), hint=hint) from error
         except AggarrayError as error:
-            text = str(error).removeprefix(f"{uri}: ")
-            raise type(error)(f"{uri}, variable {self._name(row)!r}: {text}") from error
-        verdict = described.verdict(assumed, self._old.seen_of(row))
-        if verdict:
-            raise FormatError(f"{uri}, variable {self._name(row)!r}: not what was assumed of it: {verdict}")
+            raise located(error, uri, self._name(row)) from error
+        mismatch = described.mismatch(assumed, self._old.seen_of(row))
+        if mismatch is not None:
+            raise FormatError(mismatch.what, path=uri, variable=self._name(row), hint=mismatch.hint)
         self.put(row, described)
         return True
 
@@ -271,18 +284,24 @@ class _Resolver:
 
     def put(self, row: int, described: _Description) -> None:
         """Replace the declared template of a sub-array by that of its file."""
-        where = f"{self._old.uri_of(row)}, variable {self._name(row)!r}"
+        try:
+            self._put(row, described)
+        except (FormatError, IndexFileError) as error:
+            error.path, error.variable = self._old.uri_of(row), self._name(row)
+            raise
+
+    def _put(self, row: int, described: _Description) -> None:
         if self._name(row).startswith(NUMBER_MARK) and self._name(row) not in described.variables:
-            self._rename(row, _numbered(self._name(row), described, where))
+            self._rename(row, _numbered(self._name(row), described))
         real = described.variables.get(self._name(row), f"no such variable; it has {_listed(described)}")
         if isinstance(real, str):
-            raise (IndexFileError if real is NESTED else FormatError)(f"{where}: {real}")
+            raise (IndexFileError if real is NESTED else FormatError)(real)
         # Descriptions keep the real templates alive, so that their ids identify them.
         key = (id(real), int(self._old.template[row]))
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
             taken = self._old.template_of(row)
-            self._templates.append(match(real, taken, self._step, where) if taken.guessed else _confirmed(real, taken, where))
+            self._templates.append(match(real, taken, self._step) if taken.guessed else _confirmed(real, taken))
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:
@@ -291,25 +310,24 @@ class _Resolver:
         self._variable[row] = self._variables.index(name)
 
 
-def _confirmed(real: Template, assumed: Template, where: str) -> Template:
+def _confirmed(real: Template, assumed: Template) -> Template:
     """Return an assumed template as verified; raises FormatError if it differs from the real one.
 
     The complete file was compared before; sizes along dimensions of the coordinates read from the file remain.
     """
     if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
-        raise FormatError(
-            f"{where}: not what was assumed of it: of shape {real.shape}, {real.encoding.dtype}, {real.format}; "
-            f"{assumed.shape}, {assumed.encoding.dtype}, {assumed.format} should be: {HINT}"
-        )
+        there, expected = ((t.shape, str(t.encoding.dtype), t.format) for t in (real, assumed))
+        mismatch = Mismatch(f"not as assumed: shape, dtype and format are {there}, not {expected}")
+        raise FormatError(mismatch.what, hint=mismatch.hint)
     return replace(assumed, declared=False, assumed=None)
 
 
-def _numbered(name: str, described: _Description, where: str) -> str:
+def _numbered(name: str, described: _Description) -> str:
     number = name.removeprefix(NUMBER_MARK)
     if described.numbered is None:
-        raise FormatError(f"{where}: the index names it by its number, which this file does not keep: name it in the index")
+        raise FormatError("the index refers to it by number, which this format does not store", hint="name it in the index")
     if not number.isdecimal() or int(number) >= len(described.numbered):
-        raise FormatError(f"{where}: the file has {len(described.numbered)} variables: {_listed(described)}")
+        raise FormatError(f"number out of range: the file has {len(described.numbered)} variables: {_listed(described)}")
     return described.numbered[int(number)]
 
 
@@ -318,13 +336,13 @@ def _listed(described: _Description) -> str:
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") or "none"
 
 
-def match(real: Template, declared: Template, step: Step, where: str) -> Template:
+def match(real: Template, declared: Template, step: Step) -> Template:
     """Return the real template with dimensions and directions as declared; ``step``: units where none are stated.
 
     Dimensions are matched by name, the remaining ones by position, without those of size 1 if the numbers differ. Raises
     FormatError for a dimension of another size, and for unmatched dimensions.
     """
-    pairs = dict(_pairs(real, declared, where))
+    pairs = dict(_pairs(real, declared))
     names = declared.names or declared.dimensions
     dimensions, directions = [], []
     for axis, (name, size) in enumerate(zip(real.dimensions, real.shape, strict=True)):
@@ -336,10 +354,10 @@ def match(real: Template, declared: Template, step: Step, where: str) -> Templat
             continue
         other = pairs[axis]
         if size != declared.shape[other]:
-            also = "" if name == names[other] else f" of its {names[other]!r}"
+            also = "" if name == names[other] else f" for {names[other]!r}"
             raise FormatError(
-                f"{where}: dimension {name!r} is of size {size}, the index says {declared.shape[other]}{also}: "
-                "restore the file that was indexed, or make the index anew"
+                f"dimension {name!r} has size {size}, but {declared.shape[other]}{also} in the index",
+                hint="restore the file that was indexed, or make the index again",
             )
         dimensions.append(declared.dimensions[other])
         directions.append(declared.directions[other])
@@ -359,7 +377,7 @@ def match(real: Template, declared: Template, step: Step, where: str) -> Templat
     )
 
 
-def _pairs(real: Template, declared: Template, where: str) -> Iterator[tuple[int, int]]:
+def _pairs(real: Template, declared: Template) -> Iterator[tuple[int, int]]:
     """Yield (axis of the file, axis of the index) for each common dimension."""
     names = declared.names or declared.dimensions
     named = {axis: names.index(name) for axis, name in enumerate(real.dimensions) if name in names}
@@ -370,6 +388,6 @@ def _pairs(real: Template, declared: Template, where: str) -> Iterator[tuple[int
         other = [axis for axis in other if declared.shape[axis] != 1]
     if len(own) != len(other):
         sizes = (dict(zip(real.dimensions, real.shape, strict=True)), dict(zip(names, declared.shape, strict=True)))
-        raise FormatError(f"{where}: its dimensions are {sizes[0]}, the index says {sizes[1]}: only those of size 1 may differ")
+        raise FormatError(f"its dimensions are {sizes[0]}, but {sizes[1]} in the index; only those of size 1 may differ")
     yield from named.items()
     yield from zip(own, other, strict=True)

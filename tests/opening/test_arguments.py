@@ -42,14 +42,14 @@ def refused(kind: type[Exception], call: Callable[[], Any], *words: str) -> None
 
 @pytest.mark.parametrize("source", [5, None, 2.5, [None], [["a.nc"]], np.zeros(2), object()])
 def test_sources_that_are_no_paths(source: Any) -> None:
-    refused(aa.AggregationError, lambda: aa.open(source), "no path", "give a path")
+    refused(aa.AggregationError, lambda: aa.open(source), "not a path", "give a path")
 
 
 def test_sources_that_are_open_already(path: str, array: MasterArray) -> None:
-    refused(aa.AggregationError, lambda: aa.open(aa.open(path)), "MasterArray", "no path")
-    refused(aa.AggregationError, lambda: aa.open(array), "no path")
+    refused(aa.AggregationError, lambda: aa.open(aa.open(path)), "MasterArray", "not a path")
+    refused(aa.AggregationError, lambda: aa.open(array), "not a path")
     with netCDF4.Dataset(path) as dataset:
-        refused(aa.AggregationError, lambda: aa.open(dataset), "Dataset", "no path")
+        refused(aa.AggregationError, lambda: aa.open(dataset), "Dataset", "not a path")
 
 
 @pytest.mark.parametrize("source", ["", b"", [""]])

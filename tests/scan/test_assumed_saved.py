@@ -57,12 +57,12 @@ SHORT = {name: (SHAPE, field(TIMES, LATS[:2], LONS), attrs) for name, attrs in (
 CASES: dict[str, tuple[Callable[[str], None], str]] = {
     "lost": (written(tas=None), "variable 'tas': .*no such variable"),
     "lost coordinate": (written(lat=None), "'lat': no such variable|'lat'"),
-    "shape": (written(**NARROW, **SHORT), "'lat' is of size 2, 3"),
+    "shape": (written(**NARROW, **SHORT), "'lat' has size 2, not 3"),
     "units": (
         written(tas=(("time", "lat", "lon"), field(TIMES, LATS, LONS), {**TAS, "units": "degC"})),
         "units is 'degC'",
     ),
-    "coordinates": (written(lat=(("lat",), LATS + 1, LAT)), "'lat': has other values"),
+    "coordinates": (written(lat=(("lat",), LATS + 1, LAT)), "'lat': values differ"),
     "dimension": (written(tas=WITH_LEVEL), "dimensions are"),
     "order": (turned, "dimensions are"),
     "gone": (gone, "no such file"),

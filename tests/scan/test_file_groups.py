@@ -275,23 +275,23 @@ HUNG = {**TAS, "coordinates": "height"}
 DEVIATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "packing": ({"tas": PACKED}, "'tas': stored as"),
     "scale": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "scale_factor": np.float32(2)})}, "scale_factor is '?<f4 2.0"),
-    "units": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units": "degC"})}, "units is 'degC', 'K' in"),
+    "units": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units": "degC"})}, "units is 'degC', not 'K' as in"),
     "missing": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "_FillValue": np.float32(15)})}, "_FillValue is"),
     "methods": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "cell_methods": "time: maximum"})}, "cell_methods is"),
     "kind": (
         {"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units_metadata": "temperature: difference"})},
-        "units_metadata is 'temperature: difference', none in",
+        "units_metadata is 'temperature: difference', not none as in",
     ),
     "order": ({"tas": (("lat", "time", "lon"), VALUES.transpose(1, 0, 2), HUNG)}, "dimensions are"),
-    "type": ({"tas": (("time", "lat", "lon"), VALUES.astype("f8"), HUNG)}, "stored as <f8, <f4 in"),
+    "type": ({"tas": (("time", "lat", "lon"), VALUES.astype("f8"), HUNG)}, "stored as <f8, not <f4 as in"),
     "direction": (
         {"lat": (("lat",), LATS[::-1], {**LAT, "bounds": "lat_bnds"}), "tas": (("time", "lat", "lon"), VALUES[:, ::-1], HUNG)},
-        "'lat': has other values than in",
+        "'lat': values differ from those in",
     ),
-    "grid": ({"lat": (("lat",), LATS + 1e-3, {**LAT, "bounds": "lat_bnds"})}, "'lat': has other values than in"),
-    "bounds": ({"lat_bnds": (("lat", "bnds"), np.ones((3, 2)))}, "'lat_bnds': has other values"),
-    "pairs": ({"time_bnds": (("time", "bnds"), np.tile([2.0, 1.0], (3, 1)))}, "'time_bnds': pairs run the other way"),
-    "height": ({"height": ((), 10.0, {"units": "m", "standard_name": "height", "positive": "up"})}, "'height': has other"),
+    "grid": ({"lat": (("lat",), LATS + 1e-3, {**LAT, "bounds": "lat_bnds"})}, "'lat': values differ from those in"),
+    "bounds": ({"lat_bnds": (("lat", "bnds"), np.ones((3, 2)))}, "'lat_bnds': values differ"),
+    "pairs": ({"time_bnds": (("time", "bnds"), np.tile([2.0, 1.0], (3, 1)))}, "'time_bnds': bounds run in the other direction"),
+    "height": ({"height": ((), 10.0, {"units": "m", "standard_name": "height", "positive": "up"})}, "'height': values differ"),
     "no coordinate": ({"lat_bnds": None}, "'lat_bnds': no such variable|bounds"),
     "packed time": (
         {"time": (("time",), np.array([15, 16, 17.0]), {**TIME, "bounds": "time_bnds", "scale_factor": 2.0})},
@@ -334,7 +334,7 @@ def test_a_dataset_that_the_probes_do_not_show(tmp_path: Path) -> None:
     paths = series(tmp_path)
     write(paths[5], cube([15, 16, 17]), {"source_id": "N"})
     agg = aa.open(tmp_path, rules=ASSUME)
-    with pytest.raises(aa.FormatError, match=r"source_id is 'N', 'M' in .*trust='verify'"):
+    with pytest.raises(aa.FormatError, match=r"source_id is 'N', not 'M' as in .*trust='verify'"):
         agg["tas"][...]
 
 
@@ -344,7 +344,7 @@ def test_a_variable_that_is_not_there_and_another_size(tmp_path: Path) -> None:
     with pytest.raises(aa.FormatError, match=r"tas_05\.nc, variable 'tas': no such variable"):
         aa.open(tmp_path, rules=ASSUME)["tas"][...]
     write(paths[5], cube([15, 16, 17], lats=[10.0, 20.0]), {"source_id": "M"})
-    with pytest.raises(aa.FormatError, match=r"'lat' is of size 2, 3 in .*verify"):
+    with pytest.raises(aa.FormatError, match=r"'lat' has size 2, not 3 as in .*verify"):
         aa.open(tmp_path, rules=ASSUME)["tas"][...]
 
 
@@ -411,7 +411,7 @@ def test_files_that_go_or_change_after_opening(tmp_path: Path) -> None:
     with pytest.raises(aa.MissingFileError, match=r"tas_04\.nc"):
         agg.save(tmp_path / "index.nc")
     write(paths[4], bounded([12, 13, 14, 15]), {"source_id": "M"})
-    moved = r"tas_04\.nc.*'time' is not what it was when the files were opened: open them anew"
+    moved = r"tas_04\.nc.*'time' changed since the files were opened; open them again"
     with pytest.raises(aa.FormatError, match=moved):
         agg["tas"][...]
     write(paths[4], bounded([12, 13, 14.25]), {"source_id": "M"})
