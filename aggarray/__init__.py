@@ -1,4 +1,4 @@
-"""aggarray: one array out of many files.
+"""aggarray: aggregates many files into one array.
 
 >>> import aggarray as aa
 >>> agg = aa.open("sample_data/tiles")
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Where the names are: a module is imported when one of its names is first asked for, so that the helpers of a scan, which
-#: ask for none, start at once.
+#: Modules of the public names. Names are imported on first access, so that the worker processes of a scan start quickly.
 _HOMES = {
     "aggarray.aggregate.report": ("Duplicate", "Problem", "Report"),
     "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
@@ -80,7 +79,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, and keep it; AttributeError for any other."""
+    """Import a public name on first access. Raises AttributeError for any other name."""
     import importlib
 
     home = next((module for module, names in _HOMES.items() if name in names), None)
@@ -95,11 +94,11 @@ def __dir__() -> list[str]:
 
 
 class _FormerModules:
-    """Finds modules under the names by which pickles of earlier releases refer to them."""
+    """Meta path finder of the former module names that pickles of earlier releases contain."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        """Return how a former module is imported; None for any other."""
+        """Return the spec of a former module; None for any other name."""
         if not name.startswith("aggarray."):
             return None
         from aggarray.interop.former_names import find_spec

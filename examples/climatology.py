@@ -1,11 +1,11 @@
 """Mean and standard deviation over time, on many processes: mpiexec -n 4 python -m mpi4py examples/climatology.py
 
-Whatever way the files are stored, each stored chunk is decoded by one process; then every process has some rows of the map
-at all times.
+One process decodes each stored chunk, whatever the layout of the files. Afterwards every process has some rows of the map at
+all times.
 
     climatology.py [SOURCE [VARIABLE [STORE]]]
 
-STORE is made; one that has such arrays already is refused.
+STORE is created; a store that has such arrays already is refused.
 """
 
 import sys

@@ -1,11 +1,11 @@
 """Smooth every map of an archive over its neighbours, on many processes: mpiexec -n 4 python -m mpi4py examples/halo_stencil.py
 
-Each process has a rectangle of the map with a halo of one point, which its neighbours fill; longitudes go round. The result is
-written to one Zarr store.
+Each process has a rectangle of the map with a halo of one point, which its neighbours fill; longitudes are periodic. The result
+is written to one Zarr store.
 
     halo_stencil.py [SOURCE [VARIABLE [STORE]]]
 
-STORE is made; one that has such an array already is refused.
+STORE is created; a store that has such an array already is refused.
 """
 
 import sys
@@ -18,7 +18,7 @@ from aggarray.dap import Block, Distribution
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
-    """Return the mean of every point and its four neighbours, without the halo; missing points do not count."""
+    """Return the mean of every point and its four neighbours, without the halo; missing points are ignored."""
     points = np.stack(
         [values[:, 1:-1, 1:-1], values[:, :-2, 1:-1], values[:, 2:, 1:-1], values[:, 1:-1, :-2], values[:, 1:-1, 2:]]
     )
@@ -35,7 +35,7 @@ def main(source: str = "sample_data/archive", variable: str = "tas", store: str 
     bare = Distribution.regular(array.shape, "bbb", grid)
     local = mpi.local(array, bare, comm)
 
-    # The same blocks with a halo of one point; there is nothing beyond the poles.
+    # The same blocks with a halo of one point, none beyond the poles.
     padded = Distribution(
         (
             bare.maps[0],
@@ -49,7 +49,7 @@ def main(source: str = "sample_data/archive", variable: str = "tas", store: str 
         mpi.HaloExchange(group.grid(grid, periodic=(False, False, True)), padded)(field)
         top, bottom = (comm.rank // columns == end for end in (0, rows - 1))
         field = np.pad(field, ((0, 0), (int(top), int(bottom)), (0, 0)), constant_values=np.nan)
-        # The section's own buffer takes the result: so it keeps names, attributes and coordinates.
+        # Writing to the buffer of the section keeps names, attributes and coordinates.
         local.buffer[...] = smoothed(field)
         mpi.write(local, group, store, variable)
         mean = mpi.reduce(local, "mean", None, group)

@@ -1,7 +1,7 @@
-"""Hand sections to pylops-mpi, an MPI array library: mpiexec -n 4 python -m mpi4py examples/pylops_consumer.py
+"""Pass sections to pylops-mpi, an MPI array library: mpiexec -n 4 python -m mpi4py examples/pylops_consumer.py
 
-aggarray reads each process's section and exports it; a DistributedArray takes the exported values, and has distributed linear
-operators done with them. Needs `pip install pylops-mpi`.
+aggarray reads and exports the section of each process; a DistributedArray takes the exported values and applies distributed
+linear operators to them. Needs `pip install pylops-mpi`.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from aggarray.dap import Distribution
 
 
 def taken_in(export: dict[str, Any], comm: MPI.Comm) -> pylops_mpi.DistributedArray:
-    """Return what any exporter of the Distributed Array Protocol has, shared out along its first dimension."""
+    """Import the data of any exporter of the Distributed Array Protocol, distributed along its first dimension."""
     values = np.asarray(memoryview(export["buffer"]))
     shapes = comm.allgather(values.shape)
     whole = tuple(d["size"] for d in export["dim_data"])
@@ -25,7 +25,7 @@ def taken_in(export: dict[str, Any], comm: MPI.Comm) -> pylops_mpi.DistributedAr
 
 
 def main(source: str = "sample_data/archive", variable: str = "tas") -> None:
-    """Differences from day to day, by pylops-mpi, of what aggarray reads."""
+    """Compute differences from day to day with pylops-mpi."""
     comm = MPI.COMM_WORLD
     array = mpi.open(source, comm)[variable].lazy[:, 4:9].astype("f8")
     days = Distribution.regular(array.shape, "bbb", (comm.size, 1, 1))

@@ -1,4 +1,4 @@
-"""A chapter of the demonstration: files that are damaged, cut short or replaced are told of, and nothing else is lost."""
+"""A chapter of the demonstration: damaged, truncated and replaced files raise errors, and other files stay readable."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from sample_data.telling import HERE, check, show
 
 
 def damaged() -> None:
-    """Damage copies of the archive, one way each."""
+    """Damage copies of the archive, each in one way."""
     show("Damage: the right values, or an error that says where")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "archive"

@@ -1,8 +1,7 @@
-"""The story so far, told on the sample data: ``make demo``.
+"""Demonstration of aggarray on the sample data: ``make demo``.
 
-Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those that
-netCDF4-python gives, puts ten tiles together whose edges do not align, sorts out a messy folder, keeps an index, shows what
-reading costs, and what lies behind a view.
+Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those of netCDF4-python,
+joins ten tiles with unaligned edges, sorts out a messy folder, saves an index, and measures reads and views.
 Every claim is checked; a wrong one fails the run.
 """
 
@@ -27,7 +26,7 @@ from sample_data.telling import HERE, check, show
 
 
 def archive() -> None:
-    """Twelve files in six formats, no two quite alike, are one array."""
+    """Open twelve files in six formats as one array."""
     show("One array out of twelve files")
     agg = aa.open(HERE / "archive")
     tas = agg["tas"]
@@ -83,7 +82,7 @@ def compared(tas: aa.MasterArray, month: int, what: str) -> list[object]:
 
 
 def selecting() -> None:
-    """Selections are lazy until they are read."""
+    """Select lazily."""
     show("Selecting by label, lazily")
     tas = aa.open(HERE / "archive")["tas"]
     spring = tas.sel(time=slice("2001-03", "2001-05"), lat=slice(0, 60)).to_units("degC")
@@ -96,7 +95,7 @@ def selecting() -> None:
 
 
 def tiles() -> None:
-    """Ten tiles whose edges do not align are one matrix of 4 x 6 partitions."""
+    """Join ten tiles with unaligned edges to one matrix of 4 x 6 partitions."""
     show("Ten tiles whose edges do not align")
     agg = aa.open(HERE / "tiles")
     value = next(iter(agg))
@@ -128,7 +127,7 @@ def write_days(path: Path, days: list[float], *, lats: list[float], lons: list[f
 
 
 def write_messy(folder: Path, lats: list[float], lons: list[float]) -> None:
-    """Write files that interleave, are turned round, rolled, copied, apart in time, on another grid, of another quantity."""
+    """Write interleaved, reversed, rolled, duplicate and distant files, and files with another grid or quantity."""
     files: dict[str, dict[str, Any]] = {
         "odd_days.nc": {"days": [0, 2, 4], "lats": lats, "lons": lons},
         "even_days_south_up.nc": {"days": [1, 3, 5], "lats": lats[::-1], "lons": lons},
@@ -143,7 +142,7 @@ def write_messy(folder: Path, lats: list[float], lons: list[float]) -> None:
 
 
 def messy() -> None:
-    """A folder in which nothing is as it should be."""
+    """Open a folder of inconsistent files."""
     show("A messy folder, and why what is apart stays apart")
     lats, lons = [-45.0, 0.0, 45.0], [0.0, 90.0, 180.0, 270.0]
     with tempfile.TemporaryDirectory() as name:
@@ -166,7 +165,7 @@ def messy() -> None:
 
 
 def index() -> None:
-    """An index, saved and opened again, elsewhere, and with more files."""
+    """Save an index; open it again, after moving it, and with more files."""
     show("An index: aggregated once, open in milliseconds")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "here"
@@ -210,7 +209,7 @@ def index() -> None:
 
 
 def write_compressed(folder: Path, count: int) -> list[Path]:
-    """Write files of ten steps on a fine grid, shuffled and deflated, a chunk a step."""
+    """Write files of ten steps on a fine grid, shuffled and deflated, one chunk per step."""
     lats, lons = np.arange(90) * 2 - 89.0, np.arange(180) * 2.0
     paths = []
     for number in range(count):
@@ -238,7 +237,7 @@ def write_compressed(folder: Path, count: int) -> list[Path]:
 
 
 def by_loop(paths: list[Path], key: Any) -> np.ndarray:
-    """Read the same by a loop over netCDF4-python."""
+    """Read the same with a loop over netCDF4-python."""
     found = []
     for path in paths:
         with netCDF4.Dataset(path) as file:
@@ -247,7 +246,7 @@ def by_loop(paths: list[Path], key: Any) -> np.ndarray:
 
 
 def speed() -> None:
-    """What it costs to open, to reopen, and to read."""
+    """Measure opening, reopening and reading."""
     show("Fast: from stored bytes to values, without a library in between")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -279,7 +278,7 @@ def speed() -> None:
 
 
 def extracted() -> None:
-    """A part of the archive is one file, made anew only when there is reason."""
+    """Extract a part of the archive to one file, rewritten only if needed."""
     show("A part of it as one file")
     tas = aa.open(HERE / "archive")["tas"].sel(lat=slice(-30, 30), time=slice("2001-03", "2001-05"))
     with tempfile.TemporaryDirectory() as folder:
@@ -293,7 +292,7 @@ def extracted() -> None:
 
 
 def looked_at() -> None:
-    """All of it on one page, for a browser."""
+    """Write a report of everything as one HTML page."""
     show("And to look at: one HTML page")
     path = HERE.parent / "build" / "demo" / "archive.html"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -312,7 +311,7 @@ def looked_at() -> None:
 
 
 def main() -> None:
-    """Tell all chapters."""
+    """Run all chapters."""
     archive()
     selecting()
     tiles()

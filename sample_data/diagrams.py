@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/learn/concepts.md, from arrays and distributions as they are: see ``sample_data.pictures``."""
+"""Diagrams of docs/learn/concepts.md, drawn from real arrays and distributions: see ``sample_data.pictures``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PLAIN = "#eef2f6"
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle with lines of text; a colour of None is no rectangle, "hole" a dashed one, ``pale`` a light one."""
+    """A rectangle with lines of text; colour None: no rectangle, "hole": dashed; ``pale``: a light colour."""
 
     x: float
     y: float
@@ -52,7 +52,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A straight line with a head, and words above its middle."""
+    """A straight arrow with a label above its middle."""
 
     x: float
     y: float
@@ -62,12 +62,12 @@ class Arrow:
 
     @property
     def width(self) -> float:
-        """What it takes beyond its beginning."""
+        """The width to the right of its start."""
         return self.to_x - self.x
 
     @property
     def height(self) -> float:
-        """What it takes below its beginning."""
+        """The height below its start."""
         return self.to_y - self.y
 
     def drawn(self) -> str:
@@ -107,7 +107,7 @@ def colour(number: int) -> str:
 
 
 def archive() -> Iterator[Box | Arrow]:
-    """The sample archive: sub-arrays in files above, the partitions that they serve below."""
+    """Draw the sample archive: sub-arrays in files above, the partitions that they serve below."""
     tas = aa.open(HERE / "archive")["tas"]
     yield Box(0, 46, 70, 30, "sub-arrays")
     yield Box(0, 150, 70, 30, "master array")
@@ -127,7 +127,7 @@ def archive() -> Iterator[Box | Arrow]:
 
 
 def matrix(array: aa.MasterArray, left: float, title: str) -> Iterator[Box | Arrow]:
-    """A partition matrix of two dimensions: colours are files, pale cells virtual partitions, dashed ones missing."""
+    """Draw a partition matrix of two dimensions: colours are files, pale cells virtual partitions, dashed ones missing."""
     side = 30
     ys, xs = (list(pairwise(edges.tolist())) for edges in array.partitions.edges)
     for i, j in product(range(len(ys)), range(len(xs))):
@@ -143,7 +143,7 @@ def matrix(array: aa.MasterArray, left: float, title: str) -> Iterator[Box | Arr
 
 
 def tiles() -> Iterator[Box | Arrow]:
-    """The sample tiles as they are stored, and the matrix that their edges cut them into."""
+    """Draw the sample tiles as stored, and the matrix of their common refinement."""
     for number, (y, x) in enumerate(TILES):
         where = x.start * 30, 24 + y.start * 30, (x.stop - x.start) * 30, (y.stop - y.start) * 30
         yield Box(*where, str(number + 1), colour(number))
@@ -157,7 +157,7 @@ def tiles() -> Iterator[Box | Arrow]:
 
 
 def runs() -> Iterator[Box | Arrow]:
-    """Days that interleave: a virtual partition for every run."""
+    """Draw interleaving days: a virtual partition for every run."""
     first, second = [0, 1, 4, 5, 6, 10, 11], [2, 3, 7, 8, 9]
     for row, days in enumerate((first, second)):
         yield Box(0, row * 34, 70, CELL, f"file {'ab'[row]}")
@@ -173,7 +173,7 @@ def runs() -> Iterator[Box | Arrow]:
 
 
 def chain(steps: Sequence[str], width: float, top: float = 0.0) -> Iterator[Box | Arrow]:
-    """Boxes in a row, with arrows between."""
+    """Draw boxes in a row, with arrows between them."""
     for number, step in enumerate(steps):
         left = number * (width + 26)
         yield Box(left, top, width, 52, step, PLAIN)
@@ -182,7 +182,7 @@ def chain(steps: Sequence[str], width: float, top: float = 0.0) -> Iterator[Box 
 
 
 def conforming() -> Iterator[Box | Arrow]:
-    """What happens to the values of a sub-array between the file and the master array."""
+    """Draw the steps from the values of a sub-array in a file to the master array."""
     yield from chain(
         (
             "stored\nvalues",
@@ -198,7 +198,7 @@ def conforming() -> Iterator[Box | Arrow]:
 
 
 def rules() -> Iterator[Box | Arrow]:
-    """How variables of files become arrays."""
+    """Draw how variables of files become arrays."""
     steps = (
         "variables\nof files",
         "same\nquantity?",
@@ -215,7 +215,7 @@ def rules() -> Iterator[Box | Arrow]:
 
 
 def index() -> Iterator[Box | Arrow]:
-    """An index lies between the files and whoever opens them again."""
+    """Draw an index between the files and a later session."""
     for number in range(3):
         yield Box(0, number * 34, 70, 28, f"file {number + 1}", colour(number))
         yield Arrow(72, number * 34 + 14, 168, 48, "scan" if number == 0 else "")
@@ -232,7 +232,7 @@ Rows = Sequence[tuple[str, Sequence[tuple[str, int | None]]]]
 
 
 def strips(rows: Rows, left: float, title: str) -> Iterator[Box | Arrow]:
-    """Rows of cells, each with a text and a process whose colour it has, None for a cell that holds nothing yet."""
+    """Draw rows of cells, each with a text and the process that sets its colour; None: an empty cell."""
     widest = max(len(cells) for _, cells in rows)
     yield Box(left + 66, 0, max(widest * CELL, 60), 20, title)
     for number, (name, cells) in enumerate(rows):
@@ -243,7 +243,7 @@ def strips(rows: Rows, left: float, title: str) -> Iterator[Box | Arrow]:
 
 
 def moved(before: Rows, after: Rows, words: str) -> Iterator[Box | Arrow]:
-    """Buffers of processes before and after a movement."""
+    """Draw the buffers of processes before and after an exchange."""
     yield from strips(before, 0, "before")
     right = 66 + max(len(cells) for _, cells in before) * CELL + 14
     middle = 26 + 16 * max(len(before), len(after)) - 6
@@ -252,7 +252,7 @@ def moved(before: Rows, after: Rows, words: str) -> Iterator[Box | Arrow]:
 
 
 def broadcast() -> Iterator[Box | Arrow]:
-    """One process's buffer, copied to all."""
+    """Draw a broadcast: the buffer of one process, copied to all."""
     cells = [(text, 0) for text in "abc"]
     yield from moved(
         [("process 0", cells), *((f"process {n}", []) for n in (1, 2))],
@@ -262,7 +262,7 @@ def broadcast() -> Iterator[Box | Arrow]:
 
 
 def sum_reduce() -> Iterator[Box | Arrow]:
-    """The buffers of all, added up on one."""
+    """Draw a sum reduction: the buffers of all processes, added on one."""
     values = np.arange(1, 10).reshape(3, 3)
     before = [(f"process {n}", [(str(v), n) for v in row]) for n, row in enumerate(values.tolist())]
     after = [("process 0", [(str(v), 0) for v in values.sum(axis=0).tolist()]), ("process 1", []), ("process 2", [])]
@@ -270,13 +270,13 @@ def sum_reduce() -> Iterator[Box | Arrow]:
 
 
 def repartition() -> Iterator[Box | Arrow]:
-    """From blocks to a cyclic distribution: colours are those of the process that had an element before."""
+    """Draw a repartition from blocks to cyclic; colours are the previous owners."""
     source, target = (Distribution.regular((9,), letter, (3,)) for letter in "bc")
     yield from moved(_buffers(source, source), _buffers(target, source), "repartition")
 
 
 def halo() -> Iterator[Box | Arrow]:
-    """Communication padding, filled with what the neighbours own."""
+    """Draw communication padding, filled from the neighbours."""
     padded = Distribution((Block.even(12, 3, padding=[(0, 1), (1, 1), (1, 0)]),))
     after = _buffers(padded, padded)
     before = [
@@ -296,7 +296,7 @@ def _buffers(what: Distribution, owners: Distribution) -> list[tuple[str, list[t
     return found
 
 
-#: By name of the file, what is drawn.
+#: Functions that draw each diagram, by file name.
 DIAGRAMS: dict[str, Callable[[], Iterator[Box | Arrow]]] = {
     "archive": archive,
     "tiles": tiles,
@@ -312,5 +312,5 @@ DIAGRAMS: dict[str, Callable[[], Iterator[Box | Arrow]]] = {
 
 
 def diagram(name: str) -> str:
-    """Return a picture as SVG text."""
+    """Return a diagram as SVG text."""
     return svg(list(DIAGRAMS[name]()))

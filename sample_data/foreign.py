@@ -1,4 +1,4 @@
-"""Legal files of other programs, in which names, units and types are not what they seem."""
+"""A chapter of the demonstration: valid files of other programs with unusual names, units and types."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from sample_data.telling import check, show
 
 
 def foreign() -> None:
-    """Tell the chapter."""
+    """Run the chapter."""
     show("Files of other programs: dimensions that hide, differences of temperature, types of their own")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

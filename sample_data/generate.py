@@ -1,9 +1,9 @@
-"""How are the sample data made?
+"""Generator of the sample data.
 
 ``python -m sample_data.generate [FOLDER]`` writes ``archive/`` (a year of daily near-surface air temperature, one file a
 month, every file stored differently), ``tiles/`` (ten rectangles of one small matrix) and ``stations/`` (profiles of different
-depths, `sample_data.stations`) into FOLDER, by default the folder of this script. Everything is computed from formulas and a
-fixed seed: running it again gives the same values.
+depths, `sample_data.stations`) into FOLDER, by default the folder of this script. All values are computed from formulas and a
+fixed seed, and are reproducible.
 """
 
 import base64
@@ -29,7 +29,7 @@ LON = np.arange(5.0, 360.0, 10.0)
 MISSING = np.float32(1e20)
 SEED = 2001
 
-#: Days from the reference date that most files use, 1850-01-01, to 2001-01-01.
+#: Days from 1850-01-01, the reference date of most files, to 2001-01-01.
 EPOCH_DAYS = 55152
 #: Hours from 1970-01-01 to 2001-01-01.
 EPOCH_HOURS = 271752
@@ -65,7 +65,7 @@ TAS_ATTRIBUTES = {
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """How one month of the archive is stored; what is not given is as in most files."""
+    """Storage of one month of the archive; the defaults are those of most files."""
 
     number: int
     format: str = "NETCDF4"
@@ -106,8 +106,8 @@ ARCHIVE = (
     Month(12, fill={"missing_value": np.float32(-999.0)}),
 )
 
-#: Ten rectangles (rows, columns) that cover 8 x 7 exactly and share no cut from edge to edge: their common refinement
-#: has 4 x 6 cells.
+#: Ten rectangles (rows, columns) that tile 8 x 7 without a common cut from edge to edge: their common refinement has 4 x 6
+#: cells.
 TILES = [
     (slice(0, 2), slice(0, 2)),
     (slice(0, 2), slice(2, 5)),
@@ -123,7 +123,7 @@ TILES = [
 
 
 def days_of(month: int) -> slice:
-    """Return which of the 365 days month 1 to 12 holds.
+    """Return the slice of the 365 days for month 1 to 12.
 
     >>> days_of(2)
     slice(31, 59, None)
@@ -133,7 +133,7 @@ def days_of(month: int) -> slice:
 
 
 def missing_cells() -> np.ndarray:
-    """Return which values are missing: bool, shape (365, 18, 36). A few cells in months 2, 5, 8 and 12."""
+    """Return a mask of missing values: bool, shape (365, 18, 36). A few cells in months 2, 5, 8 and 12."""
     missing = np.zeros((int(DAYS.sum()), LAT.size, LON.size), dtype=bool)
     cells = ((2, slice(0, 2), slice(30, 36)), (5, 16, slice(3, 9)), (8, 9, 20), (12, slice(4, 6), slice(0, 3)))
     for month, rows, columns in cells:
@@ -143,9 +143,9 @@ def missing_cells() -> np.ndarray:
 
 
 def expected_tas() -> np.ndarray:
-    """Return the truth: temperatures in K, float64, shape (365, 18, 36), NaN where missing.
+    """Return the true temperatures in K, float64, shape (365, 18, 36), NaN where missing.
 
-    Values are multiples of 1/64 K, which float32 holds exactly and compression likes.
+    Values are multiples of 1/64 K, which float32 represents exactly and which compress well.
     """
     day = np.arange(DAYS.sum())[:, np.newaxis, np.newaxis]
     lat = np.deg2rad(LAT)[:, np.newaxis]
@@ -156,7 +156,7 @@ def expected_tas() -> np.ndarray:
         size * np.cos(number * lon - 2 * np.pi * day / period + number) * np.sin(2 * lat) ** 2
         for number, size, period in ((2, 2.0, 24.0), (4, 3.0, 9.0), (6, 1.5, 5.5))
     )
-    # The legacy generator's stream of uniform numbers is frozen for good, unlike that of the newer ones.
+    # The uniform stream of the legacy generator is frozen, unlike that of newer generators.
     noise = np.random.RandomState(SEED).random_sample((3, DAYS.sum(), LAT.size, LON.size)).sum(axis=0) - 1.5
     truth = np.round((mean + season + waves + noise) * 64) / 64
     truth[missing_cells()] = np.nan
@@ -164,7 +164,7 @@ def expected_tas() -> np.ndarray:
 
 
 def time_axis(month: Month) -> tuple[np.ndarray, np.ndarray]:
-    """Return the noons of a month's days, shape (days,), and their bounds, shape (days, 2), float64, in its own units."""
+    """Return the noons of a month's days, shape (days,), and their bounds, shape (days, 2), float64, in its units."""
     chosen = days_of(month.number)
     start = np.arange(chosen.start, chosen.stop, dtype="f8")
     if month.time_units.startswith("hours"):
@@ -175,7 +175,7 @@ def time_axis(month: Month) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stored_tas(month: Month) -> np.ndarray:
-    """Return the values of a month as its file stores them: packed, in its units, order and direction."""
+    """Return the values of a month as stored: packed, in its units, order and direction."""
     values = expected_tas()[days_of(month.number)]
     missing = np.isnan(values)
     if month.units == "degC":
@@ -223,12 +223,12 @@ def variables_of(month: Month) -> dict[str, tuple[tuple[str, ...], np.ndarray, d
 
 
 def global_attributes(month: Month) -> dict[str, Any]:
-    """Return the global attributes of a month's file; ``tracking_id`` differs from file to file, as in real archives."""
+    """Return the global attributes of a month's file; ``tracking_id`` is unique, as in real archives."""
     return GLOBAL_ATTRIBUTES | {"tracking_id": f"hdl:21.14100/{uuid.uuid5(uuid.NAMESPACE_URL, month.name)}"}
 
 
 def write_netcdf(path: Path, month: Month) -> None:
-    """Write a month as netCDF, of the kind that ``month.format`` names."""
+    """Write a month as netCDF in ``month.format``."""
     variables = variables_of(month)
     with netCDF4.Dataset(path, "w", format=month.format) as data:
         data.setncatts(global_attributes(month))
@@ -254,7 +254,7 @@ def write_hdf5(path: Path, month: Month) -> None:
         for name, (_, values, attributes) in variables.items():
             storage = {"compression": "gzip", "shuffle": True, "chunks": values.shape} if name == "tas" else {}
             data.create_dataset(name, data=values, **storage).attrs.update(attributes)
-        # A dimension that has no coordinate is a scale without meaning, marked as every HDF5-based reader knows it.
+        # A dimension without a coordinate is a scale without values, marked as netCDF-4 does.
         data.create_dataset("bnds", data=np.zeros(2, "f4")).make_scale("This is a netCDF dimension but not a netCDF variable.")
         for name in ("time", "lat", "lon"):
             data[name].make_scale(name)
@@ -279,7 +279,7 @@ def write_zarr(path: Path, month: Month) -> None:
         else:
             given["dimension_names"] = dimensions
             if "_FillValue" in attributes:
-                # Version 3 has no way to write a float into JSON without loss; xarray spells its bytes.
+                # JSON of version 3 cannot store every float exactly; xarray encodes its bytes.
                 attributes["_FillValue"] = base64.standard_b64encode(struct.pack("<d", attributes["_FillValue"])).decode()
         chunks = (10, *values.shape[1:]) if name == "tas" else values.shape
         array = root.create_array(
@@ -291,7 +291,7 @@ def write_zarr(path: Path, month: Month) -> None:
 
 
 def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON can hold them."""
+    """Return attributes as JSON values."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
 
 
@@ -304,7 +304,7 @@ def write_archive(folder: Path) -> None:
 
 
 def write_tiles(folder: Path) -> None:
-    """Write the ten tiles into a folder: value = 10 * y + x, float64 and float32 by turns."""
+    """Write the ten tiles into a folder: value = 10 * y + x, alternately float64 and float32."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, (rows, columns) in enumerate(TILES, 1):
         y, x = np.arange(8.0)[rows], np.arange(7.0)[columns]
@@ -321,7 +321,7 @@ def write_tiles(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Write everything into the folder given, or beside this script."""
+    """Write everything into the given folder, or into that of this script."""
     folder = Path(arguments[0]) if arguments else Path(__file__).parent
     write_archive(folder / "archive")
     write_tiles(folder / "tiles")

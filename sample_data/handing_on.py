@@ -1,4 +1,4 @@
-"""The second half of the demonstration: sections of processes, ragged arrays, and what other libraries get."""
+"""The second half of the demonstration: sections of processes, ragged arrays, and interoperability."""
 
 import tempfile
 from typing import Any
@@ -15,7 +15,7 @@ from sample_data.telling import HERE, check, show
 
 
 def distributed() -> None:
-    """Four processes take their sections, hand them on, and another library's way of adding up agrees."""
+    """Export the sections of four processes, and compare their sum with that of another library."""
     show("Each process its section")
     tas = aa.open(HERE / "archive")["tas"]
     dist = Distribution.regular(tas.shape, "bcb", (2, 2, 1), padding={0: (1, 1)})
@@ -45,13 +45,13 @@ def distributed() -> None:
 
 
 def _starts(export: dict[str, Any]) -> list[str]:
-    """Say what a process has of the first two dimensions."""
+    """Describe the part of the first two dimensions that a process owns."""
     block, cyclic = export["dim_data"][:2]
     return [f"{block['start']}:{block['stop']}, padding {block['padding']}", f"{cyclic['start']}::{cyclic['proc_grid_size']}"]
 
 
 def together() -> None:
-    """The same program for one process or many: read, reduce, write."""
+    """Run the same program on one process or many: read, reduce, write."""
     show("Together: as many processes as there are, here one")
     with mpi.ProcessGroup.serial() as group, tempfile.TemporaryDirectory() as name:
         tas = mpi.open(str(HERE / "archive"), group)["tas"]
@@ -69,7 +69,7 @@ def together() -> None:
 
 
 def four_ranks() -> None:
-    """Ranks of a real MPI read together from an index, and export; what they export is put together again."""
+    """Read an index collectively on MPI ranks, export the sections, and assemble them again."""
     show("Four ranks under MPI")
     with tempfile.TemporaryDirectory() as name:
         agg = aa.open(HERE / "archive")
@@ -86,7 +86,7 @@ def four_ranks() -> None:
 
 
 def profiles() -> None:
-    """Profiles of different depths are one ragged array."""
+    """Open profiles of different depths as one ragged array."""
     show("Rows of different lengths")
     agg = aa.open(HERE / "stations")
     temperature, truth = agg["temperature"], expected_profiles()
@@ -102,7 +102,7 @@ def profiles() -> None:
 
 
 def elsewhere() -> None:
-    """The archive in xarray and dask, without a word about files."""
+    """Open the archive in xarray and dask."""
     show("In xarray and dask")
     import xarray as xr
 
@@ -124,7 +124,7 @@ def elsewhere() -> None:
 
 
 def shared() -> None:
-    """What lies in a file uncompressed is handed on without a copy, and nobody can spoil it."""
+    """Share uncompressed data of a file as a read-only view without a copy."""
     show("Memory: views of files, and what lies behind them")
     march = aa.open(HERE / "archive")["tas"].partitions[2].data
     whole, part = march.read(copy=None), march.read((slice(0, 5), 3), copy=None)

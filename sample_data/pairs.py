@@ -1,7 +1,7 @@
-"""Writes pairs of small files that belong together, or do not, and differ in one thing: ``python -m sample_data.pairs FOLDER``.
+"""Pairs of small files that do or do not belong together and differ in one thing: ``python -m sample_data.pairs FOLDER``.
 
-Temperatures at two or three days and four longitudes; the truth is `expected`. Other software is tried on them too: any of it
-reads netCDF-4 of the classic model.
+Temperatures at two or three days and four longitudes; `expected` returns the truth. Other software is tested on them too: the
+files are netCDF-4 of the classic model.
 """
 
 import sys
@@ -13,7 +13,7 @@ import numpy as np
 
 LONGITUDES = (0.0, 90.0, 180.0, 270.0)
 
-#: By name of the folder, what is special about each file.
+#: Properties of each file, by name of the folder.
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "alike": ({"days": [0, 1]}, {"days": [2, 3]}),
     "units": ({"days": [0, 1]}, {"days": [2, 3], "units": "degC", "add": -273.15}),
@@ -31,7 +31,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def expected(days: Any, longitudes: Any) -> np.ndarray:
-    """Return the temperatures in K at days since 2001-01-01 and longitudes, wherever these are written."""
+    """Return the temperatures in K at days since 2001-01-01 and longitudes, however these are encoded."""
     return 280.0 + np.asarray(days, "f8")[:, np.newaxis] + np.mod(np.round(longitudes, 3), 360) / 720
 
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of the documentation: ``python -m sample_data.pictures``."""
+"""Pictures of the documentation: ``python -m sample_data.pictures``."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sample_data.diagrams import DIAGRAMS, diagram
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 
-#: Pictures of docs/distributed-arrays.md, by name of the file: a map for each type of distribution, and a grid of processes.
+#: Pictures of docs/distributed-arrays.md, by file name: a map for each type of distribution, and a grid of processes.
 DRAWN: dict[str, Map | Distribution] = {
     "block": Block.even(14, 3),
     "irregular": Block([0, 2, 9, 14]),
@@ -22,7 +22,7 @@ DRAWN: dict[str, Map | Distribution] = {
 }
 
 
-#: By name of the file, the sample data whose partition matrix is drawn, and how high.
+#: Sample data and height of each picture of a partition matrix, by file name.
 MATRICES = {"matrix-archive": ("archive", 24), "matrix-tiles": ("tiles", 96)}
 
 

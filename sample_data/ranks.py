@@ -1,6 +1,6 @@
-"""How do four ranks export what they read? The program that the demonstration starts under MPI, and what starts it.
+"""MPI program of the demonstration, and its launcher.
 
-Each rank opens the index, reads its section together with the others, and writes what `__distarray__` gives into a file:
+Each rank opens the index, reads its section collectively, and writes the result of `__distarray__` to a file:
 ``mpiexec -n 4 python -m mpi4py sample_data/ranks.py INDEX VARIABLE FOLDER``.
 """
 
@@ -18,7 +18,7 @@ _SECONDS = 60
 
 
 def main(index: str, variable: str, folder: str) -> None:
-    """Read a section, and write its export."""
+    """Read a section and write its export."""
     from mpi4py import MPI
 
     from aggarray import mpi
@@ -32,7 +32,7 @@ def main(index: str, variable: str, folder: str) -> None:
 
 
 def exports(index: str, variable: str, folder: str, count: int = 4) -> list[dict[str, Any]] | None:
-    """Return what so many ranks export; None where there is no MPI library."""
+    """Return the exports of ``count`` ranks; None without an MPI library."""
     words = launching(count)
     if words is None:
         return None
@@ -53,10 +53,10 @@ def exports(index: str, variable: str, folder: str, count: int = 4) -> list[dict
 
 
 def launching(count: int) -> list[str] | None:
-    """Return the words that start so many ranks of this interpreter, None where there is no launcher.
+    """Return the command that starts ``count`` ranks of this interpreter; None without a launcher.
 
-    The one beside the interpreter, where the MPI library came as a wheel. There may be more ranks than processors; root may
-    start them too.
+    Prefers the launcher next to the interpreter, where wheels of MPI libraries install it. Permits more ranks than processors,
+    and root.
     """
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")

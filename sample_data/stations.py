@@ -1,7 +1,7 @@
-"""How is the small archive of profiles made? ``python -m sample_data.generate`` writes it with the rest.
+"""Generator of the sample profiles, written by ``python -m sample_data.generate`` with the other data.
 
-Temperatures of the sea down profiles of different depths: three files in which the samples of a profile follow each other, and
-one in which each sample names its profile (CF section 9.3).
+Sea temperatures along profiles of different depths: three contiguous ragged files, and one indexed ragged file, in which each
+sample refers to its profile (CF section 9.3).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SIZES = ((12, 7, 0, 20, 9), (15, 15, 4), (1, 30, 8, 0, 17, 11), (6, 0, 14, 10))
 
 @dataclass(frozen=True, slots=True)
 class Cruise:
-    """How one file is stored; what is not given is as in most."""
+    """Storage of one file; the defaults are those of most files."""
 
     number: int
     format: str = "NETCDF4"
@@ -35,7 +35,7 @@ CRUISES = (Cruise(1), Cruise(2, format="NETCDF3_CLASSIC", units="K"), Cruise(3, 
 
 
 def expected_profiles() -> list[np.ndarray]:
-    """Return the truth: temperatures in degC of every profile of all files in their order, float64, one array each."""
+    """Return the true temperatures in degC of every profile of all files, in order, one float64 array each."""
     return [_temperature(number, _depths(size)) for number, size in enumerate(n for sizes in SIZES for n in sizes)]
 
 
@@ -44,12 +44,12 @@ def _depths(size: int) -> np.ndarray:
 
 
 def _temperature(profile: int, depths: np.ndarray) -> np.ndarray:
-    """Values are multiples of 1/64, which float32 holds exactly."""
+    """Return temperatures that are multiples of 1/64, which float32 represents exactly."""
     return np.round((4 + (14 + profile % 5) * np.exp(-depths / (60 + 7 * profile))) * 64) / 64
 
 
 def _order(cruise: Cruise) -> np.ndarray:
-    """Return the profile of each sample of a file as stored: dealt out like cards where each names its profile."""
+    """Return the profile of each sample of a file as stored; interleaved in the indexed file."""
     sizes = np.array(SIZES[cruise.number - 1])
     owner = np.repeat(np.arange(len(sizes)), sizes)
     within = np.concatenate([np.arange(n) for n in sizes])
@@ -69,7 +69,7 @@ def write_cruise(path: Path, cruise: Cruise) -> None:
     sizes = SIZES[cruise.number - 1]
     before, owner = sum(map(len, SIZES[: cruise.number - 1])), _order(cruise)
     rows = [(_depths(n), _temperature(before + i, _depths(n))) for i, n in enumerate(sizes)]
-    # A stable sort puts the samples of each profile where the profile has them.
+    # The inverse of a stable sort: the position of each sample in the concatenated profiles.
     place = np.argsort(np.argsort(owner, kind="stable"), kind="stable")
     depth, temperature = (np.concatenate([row[column] for row in rows])[place] for column in (0, 1))
     stored = temperature + (273.15 if cruise.units == "K" else 0)

@@ -1,4 +1,4 @@
-"""What do the chapters of the demonstration share? They print a title, and check what they claim."""
+"""Output of the demonstration: titles, and checks of its claims."""
 
 import sys
 from pathlib import Path
@@ -8,12 +8,12 @@ HERE = Path(__file__).parent
 
 
 def show(title: str) -> None:
-    """Print a chapter's title."""
+    """Print the title of a chapter."""
     print(f"\n{title}\n{'=' * len(title)}\n")
 
 
 def check(true: bool, claim: str) -> None:
-    """Print what was checked; stop with an error where it does not hold."""
+    """Print a claim; raise an error if it does not hold."""
     print(f"  {'checked' if true else 'WRONG'}: {claim}")
     if not true:
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""From files, or an index, to arrays: `open` and `concat`, and the `Aggregation` that `open` returns."""
+"""Opening of files and indexes: `open`, `concat` and the `Aggregation` that `open` returns."""
 
 from aggarray.aggregate.concat import concat
 from aggarray.opening.aggregation import Aggregation

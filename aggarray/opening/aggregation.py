@@ -1,4 +1,4 @@
-"""What does opening give? An `Aggregation`: master arrays, why others stayed apart, and ways to save, extend and check them."""
+"""The `Aggregation`: master arrays, refusals, and methods that save, extend and check them."""
 
 import operator
 import os
@@ -36,10 +36,10 @@ from aggarray.storage.files import stat_file
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Aggregation:
-    """A collection of master arrays: the data variables of a source, joined; coordinates hang on them.
+    """A collection of master arrays: the joined data variables of a source, with their coordinates.
 
-    ``arrays``: the arrays; ``refusals``: why arrays of one identity stayed apart; ``skipped``: what could not be used;
-    ``duplicates``: files left out because they repeat others exactly.
+    ``arrays``: the arrays; ``refusals``: why arrays of one identity were not joined; ``skipped``: unusable files and
+    variables; ``duplicates``: files left out because they are exact copies of others.
     """
 
     arrays: tuple[MasterArray, ...]
@@ -50,7 +50,7 @@ class Aggregation:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arrays, each once."""
+        """The distinct names of the arrays, in order."""
         return tuple(dict.fromkeys(a.name or "" for a in self.arrays))
 
     def __len__(self) -> int:
@@ -63,22 +63,27 @@ class Aggregation:
         return name in self.names
 
     def __getitem__(self, name: str) -> MasterArray:
-        """Return the one array of a name; NotFoundError lists the names, or what tells several arrays of it apart."""
+        """Return the array of a name.
+
+        Raises NotFoundError, which lists the names, or the attributes in which several arrays of the name differ.
+        """
         found = [a for a in self.arrays if a.name == name]
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NotFoundError(f"no array {name!r}: there is {', '.join(self.names) or 'none'}")
+            raise NotFoundError(f"no array {name!r}; there is {', '.join(self.names) or 'none'}")
         apart = distinguishing_text(found)
-        raise NotFoundError(f"{len(found)} arrays are named {name!r}: select one with agg.select({name!r}, ...); {apart}")
+        raise NotFoundError(
+            f"{len(found)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {apart}"
+        )
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
-        """Return the arrays of a name and with attributes of the values given, looked up in `attrs`, then in `file_attrs`."""
+        """Return the arrays that have a name and the given attributes, looked up in `attrs`, then in `file_attrs`."""
 
         selection = Selection(None if name is None else (name,), attributes)
         alone = self.duplicates
         if alone:
-            # A file that serves an array which is not selected is no mere copy.
+            # A file used by an array outside the selection is not a duplicate.
             serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
             alone = tuple(d for d in alone if d.file not in serving)
         arrays = tuple(a for a in self.arrays if selection.fits(a))
@@ -87,20 +92,19 @@ class Aggregation:
     def save(
         self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
     ) -> Report:
-        """Save an index: an aggregation file for any reader of the convention, which reopens here without loss.
+        """Save an index: an aggregation file that any reader of the convention opens, and that reopens here without loss.
 
-        ``convention``: "CF-1.13" or "CFA-0.4"; ``relative``: files are named relative to the index's own folder;
-        ``chunk_table``: the index knows where in the files their chunks lie, so that reading from it opens none of them through
-        a library; those not known yet are looked up now. No values are copied but those in memory and of coordinates. The
-        report names the arrays that the convention has no words for: they are kept for aggarray alone. Raises
-        IndexFileError where the index was saved by somebody else since it was opened, or cannot be written; a crash leaves
-        the old index whole.
+        ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative to the folder of the index.
+        ``chunk_table``: store where the chunks of each file lie, so that reads from the index open no file through a library;
+        unknown positions are looked up now. Values are copied only of arrays in memory and of coordinates. The report names the
+        arrays that the convention cannot express; only aggarray reads these.
 
-        Nothing in an index is assumed: files opened by `Rules(trust="assume")` are verified first, FormatError for one that is
-        not what was assumed of it.
+        Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
+        the index was modified by another process since it was opened, or cannot be written, and FormatError for a file that
+        differs from its assumed signature.
         """
         if convention not in CONVENTIONS:
-            raise AggregationError(f"convention={convention!r}: give one of {', '.join(CONVENTIONS)}")
+            raise AggregationError(f"convention={convention!r}", hint=f"give one of {', '.join(CONVENTIONS)}")
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         with self._provenance.access.reach():
             sure = self._verified()
@@ -108,13 +112,13 @@ class Aggregation:
             return details_to_save(local_path(path), result, sure._provenance, how)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-        """Return kerchunk references to all arrays, and write them: JSON (.json) or a folder of Parquet (.parq, .parquet).
+        """Return kerchunk references to all arrays, and write them to ``path``: JSON (.json) or Parquet (.parq, .parquet).
 
-        The values stay in their files, so that every partition has to be what the array is without arithmetic: one grid of
-        chunks (uncompressed data are cut to fit), one dtype, byte order, codecs, fill value and packing, the same units,
-        calendar, directions and order of dimensions. AggregationError names the first partition that is not, and why.
-        Coordinates and arrays in memory are held in the references; files are named by absolute paths. What was at the path
-        stays until all is written; IndexFileError where it cannot be. Parquet needs the extra ``kerchunk``.
+        The values stay in their files. Every partition must therefore equal the array without arithmetic: one chunk grid
+        (uncompressed data are split to fit), one dtype, byte order, codecs, fill value and packing, the same units, calendar,
+        directions and order of dimensions. AggregationError names the first partition that differs, and how. The references
+        contain the values of coordinates and of arrays in memory, and absolute file paths. The path is replaced once everything
+        is written; raises IndexFileError if that fails. Parquet needs the extra ``kerchunk``.
         """
         from aggarray.export.kerchunk import references_of, write
 
@@ -126,7 +130,7 @@ class Aggregation:
         return references
 
     def _verified(self) -> "Aggregation":
-        """Return the aggregation with nothing assumed in it."""
+        """Return the aggregation with every assumed file verified."""
         before = self._provenance
         if not any(s.assumed is not None for s in before.structures()):
             arrays = tuple(map(resolve_array, self.arrays))
@@ -142,10 +146,9 @@ class Aggregation:
         return Aggregation(kept, tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
-        """Return the aggregation of these files and those of a source: the same as opening all of them anew.
+        """Return the aggregation extended by a source; equal to opening all files again.
 
-        Only files that are new, or have changed, are opened; one that cannot be used is listed in `skipped`. Raises
-        MissingFileError where the source names nothing.
+        Opens only new and changed files; lists unusable ones in `skipped`. Raises MissingFileError if the source names no file.
         """
         items = listed(source)
         before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))
@@ -180,11 +183,11 @@ class Aggregation:
         return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
 
     def check(self, checksum: bool = False) -> Report:
-        """Report gaps in regular time axes, holes that no file covers, files that only repeat others, and lost files.
+        """Report gaps in regular time axes, uncovered regions, duplicate files, and missing, changed or unreadable files.
 
-        Every file is opened, and compared with what it was when it was scanned: size, modification time, with ``checksum``
-        the bytes of its head and tail too, and with what was assumed of it, down to variables that it has beside those, or
-        lacks. Values are not read.
+        Opens every file and compares it with its state at the scan: size, modification time and, with ``checksum``, the bytes
+        of its head and tail. Compares files opened with ``trust="assume"`` with their assumed signature, including additional
+        and absent variables. Reads no values.
         """
         with self._provenance.access.reach():
             return self._checked(checksum)
@@ -201,11 +204,10 @@ class Aggregation:
         return Report(not problems, tuple(problems))
 
     def to_xarray(self, chunks: Any = None) -> Any:
-        """Return the arrays as one lazy ``xarray.Dataset``, or as a ``DataTree`` where they do not share names and grid.
+        """Return the arrays as one lazy ``xarray.Dataset``, or as a ``DataTree`` if they do not share names and grid.
 
-        Decoded as xarray decodes a file, of which this is the same as ``xarray.open_dataset``. ``chunks``: None = without dask,
-        {} = along the partitions; else as ``xarray.open_dataset`` takes them. The nodes of a tree are named by what tells the
-        arrays apart.
+        Decodes as ``xarray.open_dataset`` decodes a file. ``chunks``: None = without dask, {} = along the partitions, else as
+        in ``xarray.open_dataset``. Nodes of a tree are named by the attributes in which the arrays differ.
         """
         from aggarray.interop.datasets import datasets
         from aggarray.interop.optional import to_datasets
@@ -213,7 +215,7 @@ class Aggregation:
         return to_datasets(datasets(self.arrays), chunks)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; no file is read."""
+        """Return the HTML representation for notebooks. Reads no file."""
         from aggarray.display.html import aggregation_html
 
         return aggregation_html(self.arrays, labels(self.arrays), self.refusals, self.skipped)
@@ -229,7 +231,7 @@ class Aggregation:
 
 
 def _has_changed(path: str, stamp: Stamp | None) -> bool:
-    """Tell whether a file has another size or time than when it was scanned; whatever else is wrong, a scan will say."""
+    """Return whether size or modification time of a file differ from its scan; True if the file cannot be accessed."""
     try:
         status = stat_file(state_path(path))
     except OSError:
@@ -239,7 +241,7 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
 
 
 def distinguishing_text(found: Sequence[MasterArray]) -> str:
-    """List the attributes in which arrays differ, with their values: facets, then others, those of most values first."""
+    """Describe the attributes in which arrays differ: facets first, then those with the most values."""
     texts = []
     for differing in (differing_facets(found), differing_attributes(found)):
         for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):

@@ -1,4 +1,4 @@
-"""How do scanned files become joined arrays, the same way whether they are opened, appended or joined by other rules?"""
+"""Joining of scanned files into arrays, shared by opening, appending and joining by other rules."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -26,9 +26,9 @@ _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a li
 
 @dataclass(slots=True)
 class ScannedSources:
-    """What a source holds: structures of data files, arrays of indexes, what could not be used, generations of indexes.
+    """Contents of a source: structures of data files, arrays of indexes, skipped files, generations of indexes.
 
-    ``tables``: where the chunks of the files are stored, as far as an index knows.
+    ``tables``: chunk indexes of the files, from the indexes that store them.
     """
 
     structures: list[Structure] = field(default_factory=list)
@@ -39,7 +39,7 @@ class ScannedSources:
 
 
 def resolve_arrays(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
-    """Return scanned files with coordinates that lie in other files; one that may not be read, or is gone, gives its error."""
+    """Add coordinates stored in other files; a forbidden or missing file yields its error."""
     found: list[Scanned] = []
     for path, result in scanned:
         try:
@@ -52,9 +52,9 @@ def resolve_arrays(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
 def classify_structures(
     scanned: Iterable[tuple[str, Structure | AggarrayError]], named: Iterable[str], how: index.Opening
 ) -> ScannedSources:
-    """Tell data files from indexes among scanned files, and from what cannot be used.
+    """Separate scanned files into data files, indexes and unusable files.
 
-    ``named``: the paths that the source names one by one: indexes that were merely found in a folder are passed over.
+    ``named``: paths that the source names individually; indexes found in a folder are skipped.
     """
     found, named, indexed = ScannedSources(), set(named), list[Structure]()
     for path, result in scanned:
@@ -76,16 +76,16 @@ def classify_structures(
             found.others += foreign_arrays(result, kind, how)
     doubles = [s for s in found.structures if s.borrowed and s.uri not in named]
     if len(doubles) < len(found.structures):
-        # References that lie beside data would give these a second time.
+        # Reference files next to their data would contribute the same arrays twice.
         found.structures = [s for s in found.structures if not (s.borrowed and s.uri not in named)]
         found.skipped += [Skipped(s.uri, None, _ELSEWHERE) for s in doubles]
-    # A file that several know counts once, as it was just scanned, else as the last of them knows it.
+    # A file known from several places counts once: as just scanned, otherwise as in the last index.
     found.structures = list({s.uri: s for s in [*indexed, *found.structures]}.values())
     return found
 
 
 def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -> list[MasterArray]:
-    """Return the arrays of another program's index, coordinates hung on them. Raises IndexFileError for a bad one."""
+    """Return the arrays of an index written by other software, with coordinates. Raises IndexFileError for an invalid index."""
     foreign = index.read_foreign(structure, kind, how)
     arrays, _ = arrays_of(foreign.structure, rows=False)
 
@@ -97,10 +97,10 @@ def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -
 
 
 def arrays_in(found: ScannedSources, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
-    """Return the arrays that were found, file by file, and all that cannot be used.
+    """Return the arrays of each file, and everything that cannot be used.
 
-    ``repeats``: arrays of files that are known to repeat others, and stay left out. The arrays note what their files were like,
-    so that reading finds out about changes.
+    ``repeats``: arrays of files known to be duplicates, which stay left out. The arrays store the state of their files, so that
+    reads detect changes.
     """
     out = {(d.array, d.file) for d in repeats}
     arrays, skipped = list(found.others), list(found.skipped)
@@ -113,12 +113,12 @@ def arrays_in(found: ScannedSources, repeats: Sequence[Duplicate] = ()) -> tuple
 
 
 def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
-    """Return what the indexes that arrays came from know of where chunks are stored."""
+    """Return the joined chunk indexes that arrays carry; None if they carry none."""
     return functools.reduce(join_chunk_indexes, (a._matrix.references.tables for a in arrays), None)
 
 
 def _with_tables(array: MasterArray, tables: ChunkIndexes) -> MasterArray:
-    """Return an array of one file that knows where the chunks are stored, with its coordinates."""
+    """Attach chunk indexes to an array of one file and to its coordinates."""
 
     def noted(a: MasterArray) -> MasterArray:
         return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, tables=tables)))
@@ -127,18 +127,18 @@ def _with_tables(array: MasterArray, tables: ChunkIndexes) -> MasterArray:
 
 
 def join_all(arrays: Sequence[MasterArray], provenance: Provenance, repeats: Sequence[Duplicate] = ()) -> Joined:
-    """Join arrays by the rules, those of the names wanted; ``repeats`` were left out before and are noted again."""
+    """Join the requested arrays by the rules; ``repeats``: duplicates left out before, listed again in the result."""
     if provenance.variables is not None:
         arrays = [a for a in arrays if a.name in provenance.variables]
     joined = aggregate([_accessed(a, provenance) for a in arrays], provenance.rules)
-    # What was kept may repeat an earlier file that has come since.
+    # A file kept before may duplicate an earlier file that was added since.
     kept = {(d.array, d.file): d.kept for d in joined.duplicates}
     known = [replace(d, kept=kept.get((d.array, d.kept), d.kept)) for d in repeats]
     return replace(joined, duplicates=[*known, *joined.duplicates])
 
 
 def _accessed(array: MasterArray, provenance: Provenance) -> MasterArray:
-    """Return an array that is read as the provenance says, with its coordinates."""
+    """Set the access of an array and its coordinates to that of the provenance."""
     access: Any = provenance.access
     if array._access is access or array._access == access:
         return array

@@ -1,4 +1,4 @@
-"""How does an aggregation go into an index, and come out of it? The arrays are the index's business; here is the rest."""
+"""Saving and restoring of aggregations: rules, refusals and selections. `aggarray.index` stores the arrays."""
 
 import functools
 import os
@@ -19,7 +19,7 @@ from aggarray.opening.provenance import Provenance, Selection
 
 @dataclass(frozen=True, slots=True)
 class RestoredAggregation:
-    """What an index keeps of an aggregation: its arrays, and what is to be said of them."""
+    """The arrays, refusals, skipped files and duplicates that an index stores."""
 
     arrays: tuple[MasterArray, ...]
     refusals: tuple[Refusal, ...]
@@ -28,16 +28,15 @@ class RestoredAggregation:
 
 
 def details_to_save(path: str, result: RestoredAggregation, provenance: Provenance, how: Mapping[str, Any]) -> Report:
-    """Save an aggregation; ``how``: the convention, whether URIs are relative, and whether chunk tables are stored.
+    """Save an aggregation; ``how``: its convention, whether URIs are relative, and whether chunk tables are stored.
 
-    Returns a report of what the convention cannot express and lies in the lossless part alone. Raises IndexFileError.
+    Returns a report of the arrays that the convention cannot express. Raises IndexFileError.
     """
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
     if os.path.isfile(target) and target not in provenance.saved and not index.may_be_replaced(target):
-        raise IndexFileError(
-            f"{target}: there is a file that is no index; save the index under another name, or remove the file"
-        )
+        hint = "save the index under another name, or remove the file"
+        raise IndexFileError("exists and is not an index", path=target, hint=hint)
     files: dict[str, int] = {}
     details = _details(result, replace(provenance, how=how), files)
     contents = index.IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"])
@@ -49,7 +48,7 @@ def details_to_save(path: str, result: RestoredAggregation, provenance: Provenan
 
 
 def _details(result: RestoredAggregation, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
-    """Return rules, refusals and the like as JSON, files as numbers into ``files``, which is filled."""
+    """Return rules, refusals and the like as JSON values; files become numbers, which are added to ``files``."""
 
     def code(uri: str) -> int:
         return files.setdefault(uri, len(files))
@@ -66,7 +65,7 @@ def _details(result: RestoredAggregation, provenance: Provenance, files: dict[st
 
 
 def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provenance]:
-    """Open an index of ours. Raises IndexFileError for a damaged one, and where it names files outside the roots."""
+    """Open an index written by aggarray. Raises IndexFileError if it is damaged or names files outside the roots."""
     loaded = index.load(path, how)
     details, files = loaded.details, loaded.files
     try:
@@ -84,13 +83,12 @@ def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provena
         chosen = ((names, unplain(attrs)) for names, attrs in details["selections"])
         selections = tuple(Selection(None if n is None else tuple(map(str, n)), attrs) for n, attrs in chosen)
         kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
-        kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # indexes of old do not say
+        kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # absent in indexes of earlier releases
     except (*LIBRARY_ERRORS, RecursionError) as error:
-        raise IndexFileError(
-            f"{path}: a damaged index ({' '.join(repr(error).split()):.200}); save it anew from the data files"
-        ) from error
+        what = f"a damaged index ({' '.join(repr(error).split()):.200})"
+        raise IndexFileError(what, path=path, hint="save it again from the data files") from error
     saved = {real_path(path): loaded.generation}
-    # Once read they are kept: after the index has been saved over they could not be read again.
+    # Cached: they cannot be read from an index that was saved over.
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
     wishes = rules, variables, selections, how.access
     return result, Provenance(*wishes, structures, others, saved=saved, how=kept_as)
@@ -100,16 +98,16 @@ def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provena
 def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterArray]:
     loaded = index.load(path, how)
     if loaded.generation != generation:
-        there = f"generation {loaded.generation} now, {generation} then"
-        raise IndexFileError(f"{path}: saved anew since the array was sent ({there}): open it again")
+        what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"
+        raise IndexFileError(what, path=path, hint="open it again")
     return loaded.arrays
 
 
 def array_of_index(path: str, generation: int, number: int, how: index.Opening) -> MasterArray:
-    """Return an array of an index by its number there: what an array that travelled is found by."""
+    """Return an array of an index by number; used to unpickle arrays of an index."""
     return _with_index_origin(path, generation, how)(number, _arrays(path, generation, how)[number])
 
 
 def _with_index_origin(path: str, generation: int, how: index.Opening) -> Callable[[int, MasterArray], MasterArray]:
-    """Return what makes arrays of an index travel as their number in it."""
+    """Return a function that makes arrays of an index pickle as path, generation and number."""
     return lambda number, array: array._with_origin(array_of_index, path, generation, number, how)

@@ -1,4 +1,4 @@
-"""What was an aggregation made of? Enough to make it again with more files, or by other rules, without opening the old ones."""
+"""Provenance of an aggregation: what is needed to rebuild it with more files or other rules."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,19 +19,19 @@ def _nothing() -> tuple[()]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Which arrays were chosen of those that joining gave: by ``names`` (None: any) and ``attributes``."""
+    """A selection of arrays by ``names`` (None: any) and ``attributes``."""
 
     names: tuple[str, ...] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def fits(self, array: MasterArray) -> bool:
-        """Tell whether an array is chosen."""
+        """Return whether an array is selected."""
         named = self.names is None or array.name in self.names
         return named and all(has_attribute(array, key, value) for key, value in self.attributes.items())
 
 
 def has_attribute(array: MasterArray, key: str, value: Any) -> bool:
-    """Tell whether an array, or else its files, has an attribute of a value; units and calendar count as such."""
+    """Return whether an array or its files have an attribute of a value; units and calendar count as attributes."""
     for attrs in (array.attrs, array.file_attrs):
         if key in attrs:
             return same_attribute(attrs[key], value)
@@ -40,12 +40,11 @@ def has_attribute(array: MasterArray, key: str, value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Provenance:
-    """The wishes of whoever opened, and what was found.
+    """The options of an aggregation and the structures that it was made of.
 
-    ``variables``: names of the variables that are joined, None = all; ``selections``: made of the arrays afterwards;
-    ``structures``: gives what the scan found in each file; ``others``: gives arrays that no scan of a data file gave, such as
-    those of other programs' indexes; ``saved``: the generation of each index file that holds this aggregation; ``how`` it was
-    saved there.
+    ``variables``: names of the joined variables, None = all; ``selections``: applied to the joined arrays; ``structures``:
+    returns the scanned structure of each file; ``others``: returns arrays without a scanned data file, such as those of indexes
+    of other software; ``saved``: the generation of each index file that stores this aggregation; ``how``: its save options.
     """
 
     rules: Rules = DEFAULT_RULES
@@ -58,21 +57,21 @@ class Provenance:
     how: Mapping[str, Any] = field(default_factory=dict)
 
     def sources(self, arrays: Sequence[MasterArray]) -> tuple[list[Structure], list[MasterArray]]:
-        """Return what ``arrays`` were made of; those put together by hand are made of themselves."""
+        """Return the structures and other arrays behind ``arrays``; without any, ``arrays`` themselves."""
         structures, others = list(self.structures()), list(self.others())
         return structures, others if structures or others else list(arrays)
 
     def reaching(self, near: Iterable[str]) -> "Provenance":
-        """Return the provenance with more that files may be read from, where no roots were given."""
+        """Return the provenance with more readable locations, unless ``roots`` were given."""
         old = self.access.near
         if old is None or self.access.roots is not None or set(near) <= set(old):
             return self
         return replace(self, access=replace(self.access, near=tuple(dict.fromkeys([*old, *near]))))
 
     def selected(self, selection: Selection) -> "Provenance":
-        """Return the provenance of what a selection leaves."""
+        """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
 
     def kept(self, arrays: Iterable[MasterArray]) -> tuple[MasterArray, ...]:
-        """Return the arrays that all selections leave."""
+        """Return the arrays that pass every selection."""
         return tuple(a for a in arrays if all(s.fits(a) for s in self.selections))

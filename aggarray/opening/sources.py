@@ -1,4 +1,4 @@
-"""How does a user get from a folder of files, or from an index, to arrays? `open`."""
+"""Opening of files, folders, patterns and indexes as an aggregation."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -38,18 +38,18 @@ def open(
 ) -> Aggregation:
     """Open files as arrays: one per variable and dataset, joined along the dimensions whose coordinates differ.
 
-    ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or an index saved before, known by its content.
-    ``rules``: see `Rules`; an index keeps those that it was made by unless others are given. ``variables``: names to
-    keep. ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: how many scan,
-    None picks. ``missing``: what reading a file that is gone does: "raise" or "fill". ``roots``: the only folders whose files
-    may be opened, links resolved, and the beginnings of addresses; without them an index may name any local file, if it is one
-    itself, and remote ones of the host or bucket that it came from. ``relocate``: {old prefix: new prefix} of the files that
-    an index names. ``storage_options``: for remote files: options of fsspec, or {protocol: options}; they travel with the
-    arrays that are sent to other processes, and are never stored or shown.
+    ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or a saved index, recognised by its content.
+    ``rules``: see `Rules`; an index keeps its own rules unless others are given. ``variables``: names to keep.
+    ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: number of processes
+    that scan, chosen automatically if None. ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the
+    only folders and URL prefixes that may be read, symbolic links resolved. Without roots a local index may name any local
+    file, and any index may name remote files on its own host or bucket. ``relocate``: {old prefix: new prefix} for the file
+    names in an index. ``storage_options``: options of fsspec for remote files, or {protocol: options}; they are pickled with
+    the arrays, but never saved or displayed.
 
-    One bad file among several is listed in `skipped`; where nothing at all can be read, its error is raised. Raises
-    MissingFileError where the source names nothing, AggregationError for arguments that make no sense, NotFoundError for
-    ``variables`` that no file has, IndexFileError for a bad index.
+    Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError if
+    the source names no file, AggregationError for invalid arguments, NotFoundError for absent ``variables`` and
+    IndexFileError for an invalid index.
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, missing)
@@ -63,7 +63,7 @@ def open(
 
 @dataclass(frozen=True, slots=True)
 class _OpenOptions:
-    """What is asked of files that are opened."""
+    """Options of `open` that concern the files."""
 
     rules: Rules
     variables: Sequence[str] | None
@@ -78,7 +78,7 @@ def _opened(items: Sequence[Any], how: index.Opening, wishes: _OpenOptions) -> A
         return _restored(alone[0], how, rules, variables)
     paths = find_files(items)
     if how.access.roots is not None:
-        # What is named one by one may be an index, which lies where it likes.
+        # Individually named files may be indexes, which may lie outside the roots.
         check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
     scanned = resolve_arrays(scan_by(rules, paths, wishes.processes, wishes.progress), how.access)
     found = classify_structures(scanned, alone, how)
@@ -96,7 +96,7 @@ def _opened(items: Sequence[Any], how: index.Opening, wishes: _OpenOptions) -> A
         saved=found.saved,
     )
     if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
-        # What another program aggregated is taken as it is.
+        # Aggregations of other software are not joined again.
         return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), tuple(skipped), (), provenance)
     return _joined(arrays, skipped, provenance)
 
@@ -108,7 +108,7 @@ def _joined(arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenanc
 
 
 def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
-    """Open an index of ours; other rules than it was made by join its files anew, without opening them."""
+    """Open an index written by aggarray; other rules join its arrays again without opening its files."""
     result, provenance = restore(path, how)
     made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
@@ -126,22 +126,23 @@ def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[s
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
     if not isinstance(rules, Rules):
-        raise AggregationError(f"rules={rules!r}: give aggarray.Rules(...)")
+        raise AggregationError(f"rules={rules!r}", hint="give aggarray.Rules(...)")
     if isinstance(variables, str):
-        raise AggregationError(f"variables={variables!r}: give a list of names")
+        raise AggregationError(f"variables={variables!r}", hint="give a list of names")
     if missing not in ("raise", "fill"):
-        raise AggregationError(f"missing={missing!r}: give 'raise' or 'fill'")
+        raise AggregationError(f"missing={missing!r}", hint="give 'raise' or 'fill'")
     if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int | np.integer) or processes < 1):
-        raise AggregationError(f"processes={processes!r}: give a whole number of at least 1")
+        raise AggregationError(f"processes={processes!r}", hint="give an integer of at least 1")
 
 
 def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
-    """Raise the error of a source of which nothing could be read, and NotFoundError for a variable nobody has."""
+    """Raise the first error if no file could be read, and NotFoundError for absent variables."""
     errors = [found for _, found in scanned if isinstance(found, AggarrayError)]
     if len(errors) == len(scanned):
         raise errors[0]
     absent = [v for v in variables or () if v not in {a.name for a in arrays}]
     if absent:
         names = sorted({a.name or "" for a in arrays})
-        files = scanned[0][0] if len(scanned) == 1 else f"{len(scanned)} files"
-        raise NotFoundError(f"{files}: no data variable {', '.join(map(repr, absent))}: there is {', '.join(names) or 'none'}")
+        path, files = (scanned[0][0], "") if len(scanned) == 1 else (None, f" in {len(scanned)} files")
+        what = f"no data variable {', '.join(map(repr, absent))}{files}; there is {', '.join(names) or 'none'}"
+        raise NotFoundError(what, path=path)

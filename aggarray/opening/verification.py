@@ -1,4 +1,4 @@
-"""How are files scanned as the rules ask for, and how is what was assumed of them verified?"""
+"""Scanning with the trust that the rules set, and verification of assumed files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,14 +11,14 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.partition.matrix import used_rows
-from aggarray.scan.comparison import HINT, difference, other_variables
+from aggarray.scan.comparison import Mismatch, difference, other_variables
 from aggarray.scan.discovery import Progress, Scanned, scan_files
 from aggarray.scan.file_groups import IdentifyingAttributes, scan_trusting
 from aggarray.scan.resolution import resolve_references
 
 
 def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress: Progress | None) -> list[Scanned]:
-    """Return what files hold, in the order given: all of it verified, or some of it assumed, as the rules say."""
+    """Scan files in order: all of them, or with ``trust="assume"`` a sample of each group."""
     if rules.trust == "verify":
         return scan_files(paths, processes, progress)
     judges = IdentifyingAttributes(rules.identifying, lambda structure: index.find_convention(structure) is None)
@@ -26,9 +26,9 @@ def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress:
 
 
 def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:
-    """Return structures in which nothing is assumed: such files are scanned.
+    """Scan the assumed files and return verified structures.
 
-    Raises what scanning raises, and FormatError for a file that is not what was assumed of it, or lacks a variable of
+    Raises the error of a scan, and FormatError for a file that differs from its assumed signature or lacks a variable of
     ``arrays``.
     """
     found, used = {}, _used(arrays)
@@ -39,13 +39,13 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
         lost = sorted(used.get(assumed.uri, frozenset()) - {v.name for v in real.variables})
         # promise: trusted-index-complete
         if lost and assumed.assumed is not None:
-            text = f"not what was assumed of it: no such variable, there is one in {assumed.assumed.model}"
-            raise FormatError(f"{assumed.uri}, variable {lost[0]!r}: {text}, which was taken to speak for it: {HINT}")
+            mismatch = Mismatch(f"not as assumed: no such variable, unlike in {assumed.assumed.model}")
+            raise FormatError(mismatch.what, path=assumed.uri, variable=lost[0], hint=mismatch.hint)
     return [found.get(s.uri, s) for s in structures]
 
 
 def _used(arrays: Sequence[MasterArray]) -> dict[str, frozenset[str]]:
-    """Return the variables of each file that arrays and their coordinates take values from."""
+    """Return, per file, the variables that arrays and their coordinates read."""
     found: dict[str, set[str]] = {}
     for array in (one for a in arrays for one in (a, *a.coords.values())):
         references, rows = array._matrix.references, array._matrix.refs
@@ -57,13 +57,13 @@ def _used(arrays: Sequence[MasterArray]) -> dict[str, frozenset[str]]:
 
 
 def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:
-    """Raise FormatError where arrays of verified files are not those that were opened; there may be more of them."""
+    """Raise FormatError if an opened array is absent after verification; additional arrays are allowed."""
     now = {_outline(array) for array in after}
     for array in before:
         if _outline(array) not in now:
             shapes = ", ".join(str(other.shape) for other in after if other.name == array.name) or "none"
-            text = f"{array.name}: shape {array.shape} was opened on trust, the files give {shapes}"
-            raise FormatError(f"{text}: {HINT}")
+            mismatch = Mismatch(f"{array.name}: shape {array.shape} was assumed, the files give {shapes}")
+            raise FormatError(mismatch.what, hint=mismatch.hint)
 
 
 def _outline(array: MasterArray) -> tuple[object, ...]:
@@ -71,37 +71,37 @@ def _outline(array: MasterArray) -> tuple[object, ...]:
 
 
 def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
-    """Yield the files that are not what was assumed of them; those that do not open are told of by others."""
+    """Yield a problem per file that differs from its assumed signature; `file_problems` reports files that do not open."""
     for seen, real in _scanned_again(structures):
         text = None
         if isinstance(real, _UnlikeError):
             text = str(real)
         elif isinstance(real, Structure) and seen.assumed is not None:
             others = other_variables(real, seen.assumed, seen)
-            text = None if others is None else f"{seen.uri}: not what was assumed of it: {others}"
+            text = None if others is None else str(_UnlikeError(others.what, path=seen.uri, hint=others.hint))
         if text is not None:
             yield Problem("unreadable", seen.uri, text)
 
 
 class _UnlikeError(FormatError):
-    """A file is not what was assumed of it."""
+    """A file that differs from its assumed signature."""
 
 
 def _scanned_again(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
-    """Yield each structure that is assumed, and what the file really holds or why it cannot be used."""
+    """Yield each assumed structure with the scanned structure of its file, or its error."""
     doubtful = [s for s in structures if s.assumed is not None]
     scanned = scan_files([s.uri for s in doubtful]) if doubtful else []
     for assumed, (uri, real) in zip(doubtful, scanned, strict=True):
         if isinstance(real, Structure) and assumed.assumed is not None:
-            text = difference(real, assumed.assumed, assumed)
-            if text is not None:
-                yield assumed, _UnlikeError(f"{uri}: not what was assumed of it: {text}")
+            mismatch = difference(real, assumed.assumed, assumed)
+            if mismatch is not None:
+                yield assumed, _UnlikeError(mismatch.what, path=uri, hint=mismatch.hint)
                 continue
         yield assumed, real
 
 
 def resolve_array(array: MasterArray) -> MasterArray:
-    """Return an array, and its coordinates, in which nothing is assumed."""
+    """Return an array with the assumed templates of the array and its coordinates verified."""
     one = _resolved(array)
     coords = {name: _resolved(c) for name, c in array.coords.items()}
     return one if all(c is array.coords[n] for n, c in coords.items()) else replace(one, coords=coords)

@@ -1,14 +1,13 @@
-"""Is a file what files of its kind are taken to be like?
+"""Comparison of a file with the signature assumed of its group.
 
-`signatures_of` lists what decides about the meaning of values: dimensions, sizes, types, the attributes that CF gives a
-meaning, the values of coordinates, and what hangs on what. `difference` says in words where a file is not what was assumed of
-it.
+`signatures_of` lists what determines the meaning of values: dimensions, sizes, dtypes, the attributes that CF defines, the
+values of coordinates, and the roles of variables. `difference` describes how a file differs from its assumed signature.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,21 +18,26 @@ from aggarray.formats.templates import naming
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.roles import VariableNames, roles_of
 
-#: Attributes that say what values are, how they are stored, or what hangs on a variable.
+#: Attributes that determine the meaning, storage or related variables of a variable.
 _MEANING = (
     *("standard_name", "units", "units_metadata", "calendar", "cell_methods", "axis", "positive", "cf_role"),
     *("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned"),
     *("_Encoding", "coordinates", "bounds", "climatology", "cell_measures", "grid_mapping", "formula_terms"),
     *("flag_values", "flag_masks", "flag_meanings"),
 )
-#: Of a variable that has one of these every attribute counts: it is a grid mapping (CF section 5.6).
+#: Attributes of a grid mapping (CF section 5.6); all attributes of such a variable are compared.
 _MAPPING = ("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
 
-HINT = "open with Rules(trust='verify')"
+
+class Mismatch(NamedTuple):
+    """How a file differs from its assumed signature, and what to do."""
+
+    what: str
+    hint: str = "open with Rules(trust='verify')"
 
 
 def as_text(value: Any) -> str:
-    """Return an attribute as text that is equal where value and type are.
+    """Return an attribute as text that is equal if and only if value and type are.
 
     >>> as_text("K"), as_text(np.float32(2)), as_text(None)
     ("'K'", '<f4 2.0', 'none')
@@ -45,7 +49,7 @@ def as_text(value: Any) -> str:
 
 
 def signatures_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str, VariableSignature]:
-    """Return what a file says of each of its variables; ``identifying``: attributes that count beside those of CF."""
+    """Return the signature of each variable of a file; ``identifying``: attributes compared in addition to those of CF."""
     names = VariableNames(structure)
     roles, data = roles_of(names)
     return {
@@ -60,12 +64,12 @@ def signatures_of(structure: Structure, identifying: Sequence[str] = ()) -> dict
 
 
 def signature_of(variable: Variable, identifying: Sequence[str] = ()) -> VariableSignature:
-    """Return what is said of a variable by itself; what other variables make of it is left out."""
+    """Return the signature of a variable without its roles."""
     attrs = variable.attrs
     if any(name in attrs for name in _MAPPING):
         names: Sequence[str] = sorted(attrs)
     else:
-        # What has no standard_name that says anything is known by its long_name.
+        # Without a usable standard_name, long_name identifies the variable.
         standard = attrs.get("standard_name")
         known = isinstance(standard, str) and naming(standard) is not None
         names = [n for n in dict.fromkeys((*_MEANING, *(() if known else ("long_name",)), *identifying)) if n in attrs]
@@ -83,53 +87,53 @@ def _digest(values: np.ndarray | None) -> bytes | None:
 
 
 def _falls(values: np.ndarray | None) -> bool:
-    """Tell whether pairs of bounds run downwards throughout."""
+    """Return whether every pair of bounds is decreasing."""
     if values is None or values.shape[1:] != (2,) or values.dtype.kind not in "iuf" or not len(values):
         return False
     return bool((values[:, 1] < values[:, 0]).all())
 
 
 def identity_of(attrs: Attributes, names: Sequence[str]) -> dict[str, str]:
-    """Return global attributes as text, "none" for what is not there."""
+    """Return global attributes as text, "none" where absent."""
     return {name: as_text(attrs.get(name)) for name in names}
 
 
 def groups_of(structure: Structure, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return attributes as text of the groups that have variables in or below them, by path."""
+    """Return, by path, the attributes as text of the groups that contain variables at any depth."""
     paths = {v.name[:n] for v in structure.variables for n, character in enumerate(v.name) if character == "/"}
     return {path: identity_of(structure.groups.get(path, {}), names) for path in sorted(paths)}
 
 
-def difference(found: Structure, assumed: FileSignature, seen: Structure | None = None) -> str | None:
-    """Say in what a file that was scanned as a whole is not what it was taken to be like; None where it is.
+def difference(found: Structure, assumed: FileSignature, seen: Structure | None = None) -> Mismatch | None:
+    """Describe how a scanned file differs from its assumed signature; None if it does not.
 
-    ``seen``: what was read of the file itself when it was opened, which has to be the same now. Variables that are more or less
-    than elsewhere, and change nothing about the others, are no difference: see `other_variables`.
+    ``seen``: the structure assumed when the file was opened; what was read of the file then must be unchanged. Additional or
+    absent variables that do not affect others are no difference: see `other_variables`.
     """
     text = _differing(found, assumed)
     if text is not None:
-        return f"{text} in {assumed.model}, which was taken to speak for it: {HINT}"
-    return None if seen is None else moved(own_of(found, assumed), own_of(seen, assumed))
+        return Mismatch(f"not as assumed: {text} in {assumed.model}")
+    return None if seen is None else changed_items(own_of(found, assumed), own_of(seen, assumed))
 
 
-def other_variables(found: Structure, assumed: FileSignature, seen: Structure) -> str | None:
-    """Say which variables a file lacks, or has beside those that it was taken to have; None where neither is so."""
+def other_variables(found: Structure, assumed: FileSignature, seen: Structure) -> Mismatch | None:
+    """Name the variables that a file lacks or has in addition to its assumed signature; None if there are none."""
     own = {v.name for v in found.variables} | {name for name, _ in found.skipped}
     taken = {*assumed.facts, *(name for name, _ in seen.skipped)}
     lost = [n for n in assumed.facts if n not in {v.name for v in found.variables}]
     more = sorted(own - taken)
     texts = [f"{what} {', '.join(map(repr, names))}" for what, names in (("no", lost), ("also", more)) if names]
-    return f"it has {' and '.join(texts)}, unlike {assumed.model}, which was taken to speak for it: {HINT}" if texts else None
+    return Mismatch(f"not as assumed: it has {' and '.join(texts)}, unlike {assumed.model}") if texts else None
 
 
 def _differing(found: Structure, assumed: FileSignature) -> str | None:
     names = [*assumed.attrs, *assumed.open]
     if found.format != assumed.format:
-        return f"it is {found.format}, {assumed.format}"
+        return f"it is {found.format}, not {assumed.format} as"
     facts = signatures_of(found, names)
     for name, fact in assumed.facts.items():
-        if name not in facts and fact.digest is not None:  # of other variables whoever reads them is told
-            return f"{name!r}: no such variable, there is one"
+        if name not in facts and fact.digest is not None:  # reads of other absent variables raise an error
+            return f"{name!r}: no such variable, unlike"
     for name, own in facts.items():
         text = _unlike(own, assumed.facts[name], name in assumed.read, assumed.along) if name in assumed.facts else None
         if text is not None:
@@ -137,60 +141,60 @@ def _differing(found: Structure, assumed: FileSignature) -> str | None:
     own_attrs = identity_of(found.attrs, list(assumed.attrs))
     for name, value in assumed.attrs.items():
         if own_attrs[name] != value:
-            return f"{name} is {own_attrs[name]}, {value}"
+            return f"{name} is {own_attrs[name]}, not {value} as"
     for path, texts in assumed.groups.items():
         own_attrs = identity_of(found.groups.get(path, {}), names)
         for name, value in texts.items():
             if own_attrs[name] != value:
-                return f"{name} of group {path!r} is {own_attrs[name]}, {value}"
+                return f"{name} of group {path!r} is {own_attrs[name]}, not {value} as"
     return _unmeasured(facts, assumed)
 
 
 def _unmeasured(facts: Mapping[str, VariableSignature], assumed: FileSignature) -> str | None:
-    """Say which variable is not of the size of the coordinates that were to give it."""
+    """Describe a variable whose size differs from that of the coordinates read from the file."""
     sizes = {d: n for name in assumed.read for d, n in zip(facts[name].dimensions, facts[name].shape, strict=True)}
     for name in assumed.facts:
         own = facts.get(name)
         for d, n in zip(own.dimensions, own.shape, strict=True) if own is not None else ():
             if sizes.get(d, n) != n:
-                return f"{name!r}: dimension {d!r} is of size {n}, its coordinate of {sizes[d]}, unlike"
+                return f"{name!r}: dimension {d!r} has size {n}, its coordinate {sizes[d]}, unlike"
     return None
 
 
 def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: frozenset[str]) -> str | None:
-    """Say in what a variable differs from how it is elsewhere; ``read``: its values, units and calendar are its file's own."""
+    """Describe how a variable differs from its signature; ``read``: values, units and calendar are read from the file."""
     if own.dimensions != fact.dimensions:
-        return f"dimensions are {own.dimensions}, {fact.dimensions}"
+        return f"dimensions are {own.dimensions}, not {fact.dimensions} as"
     for name, size, other in zip(fact.dimensions, own.shape, fact.shape, strict=True):
         if size != other and name not in along:
-            return f"dimension {name!r} is of size {size}, {other}"
+            return f"dimension {name!r} has size {size}, not {other} as"
     if own.dtype != fact.dtype and not read:
-        return f"stored as {own.dtype}, {fact.dtype}"
+        return f"stored as {own.dtype}, not {fact.dtype} as"
     mine, theirs = dict(own.attrs), dict(fact.attrs)
     for name in dict.fromkeys([*theirs, *mine]):
-        if mine.get(name) != theirs.get(name) and not (read and name in COORDINATE_ATTRIBUTES):
-            return f"{name} is {mine.get(name, 'none')}, {theirs.get(name, 'none')}"
+        if mine.get(name) != theirs.get(name) and not (read and name in MAX_VALUES):
+            return f"{name} is {mine.get(name, 'none')}, not {theirs.get(name, 'none')} as"
     if own.falls != fact.falls:
-        return "pairs run the other way than"
+        return "bounds run in the other direction than"
     own_values = read or not along.isdisjoint(fact.dimensions)
     if not own_values and own.digest != fact.digest:
-        return "has other values than"
+        return "values differ from those"
     return _other_role(own, fact)
 
 
 def _other_role(own: VariableSignature, fact: VariableSignature) -> str | None:
-    """Say in what other variables make something else of a variable than elsewhere."""
+    """Describe how the role of a variable differs from its signature."""
     if own.hung != fact.hung:
         here, there = (", ".join(dict.fromkeys(n for _, n in f.hung)) or "nothing" for f in (own, fact))
-        return f"its coordinates and the like are {here}; {there}"
+        return f"its coordinates are {here}, not {there} as"
     if own.parent != fact.parent:
-        return f"bounds of {own.parent or 'nothing'}, of {fact.parent or 'nothing'}"
-    # A coordinate becomes data where a variable that it hangs on is missing: that changes nothing about others.
-    return "hangs on others, it is data" if fact.data and not own.data else None
+        return f"bounds of {own.parent or 'nothing'}, not of {fact.parent or 'nothing'} as"
+    # A coordinate becomes data if the variable that refers to it is absent; other variables are unaffected.
+    return "is a coordinate, not data as" if fact.data and not own.data else None
 
 
 def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
-    """Return as text what is read of a file itself: coordinates by name, and attributes that tell datasets apart."""
+    """Return what is read from a file itself as text: coordinates and identifying attributes, by name."""
     own = {v.name: v for v in structure.variables if v.name in assumed.read}
     found = {}
     for name, v in sorted(own.items()):
@@ -201,17 +205,17 @@ def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
 
 
 def own_number(structure: Structure, assumed: FileSignature) -> int:
-    """Return what is read of a file itself as a number of 63 bits: another one means that it is not the same any more."""
+    """Return a 63-bit hash of what is read from a file itself."""
     digest = hashlib.blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
-def moved(now: Mapping[str, str], then: Mapping[str, str]) -> str | None:
-    """Say which of the things that were read of a file itself is not the same any more."""
+def changed_items(now: Mapping[str, str], then: Mapping[str, str]) -> Mismatch | None:
+    """Describe the first item read from a file itself that has changed; None if none has."""
     name = next((n for n in then if now.get(n) != then[n]), None)
-    return None if name is None else not_the_same([name])
+    return None if name is None else changed_since_opening([name])
 
 
-def not_the_same(names: Sequence[str]) -> str:
-    """Say that one of these was changed after it was read."""
-    return f"{' or '.join(map(repr, names))} is not what it was when the files were opened: open them anew"
+def changed_since_opening(names: Sequence[str]) -> Mismatch:
+    """Return the mismatch of items that changed after they were read."""
+    return Mismatch(f"{' or '.join(map(repr, names))} changed since the files were opened", "open them again")

@@ -1,9 +1,9 @@
-"""Which files does a source name, and what do they hold?
+"""Discovery and scanning of the files of a source.
 
-`find_files` turns paths, globs, folders and lists into files. `scan_files` reads the structure of each, once, by as many
-processes as `helpers` gets to work.
+`find_files` expands paths, globs, folders and lists. `scan_files` reads the structure of each file once, in parallel.
 """
 
+import copy
 import functools
 import glob
 import os
@@ -27,28 +27,28 @@ Progress = Callable[[int, int, str], None]
 
 
 def find_files(source: Source) -> list[str]:
-    """Return the absolute paths of the files (and Zarr stores) that a source names, each once.
+    """Return the distinct absolute paths of the files and Zarr stores that a source names.
 
-    ``source``: a path, a glob (``**`` allowed), a folder (searched to its bottom, hidden names and links to folders left
-    out) or an iterable of these: items in the order given, each sorted within. Raises MissingFileError for a pattern or
-    folder that names nothing; a path that is not there is found out when it is scanned. AggregationError for what is no
-    path. Remote folders and patterns are listed as far as their servers do.
+    ``source``: a path, a glob (``**`` allowed), a folder (searched recursively, without hidden names and links to folders)
+    or an iterable of these. Items keep their order, the files of one item are sorted. Raises MissingFileError for a pattern
+    or folder without files, and AggregationError for items that are not paths. Paths that do not exist raise when they are
+    scanned. Remote folders and patterns are listed where the server supports it.
     """
     found: dict[str, None] = {}
     for item in _sources(source):
         found.update(dict.fromkeys(filter(_is_wanted, _expand(given_path(item)))))
     if not found:
-        raise MissingFileError("no files: give a path, a glob, a folder or a list of these")
+        raise MissingFileError("no files", hint="give a path, a glob, a folder or a list of these")
     return list(found)
 
 
-#: Real paths of what is no input, even where a source names the folder that it lies in.
+#: Real paths that are never input, even inside a folder that a source names.
 _LEFT_OUT: ContextVar[frozenset[str]] = ContextVar("aggarray_left_out", default=frozenset())
 
 
 @contextmanager
 def leaving_out(paths: Iterable[str]) -> Iterator[None]:
-    """Pass over some files in sources for the length of a block: what is made beside the data is none of them."""
+    """Exclude files from sources inside the context, such as output written next to the data."""
     token = _LEFT_OUT.set(frozenset(map(os.path.realpath, paths)))
     try:
         yield
@@ -67,12 +67,12 @@ def _is_wanted(path: str) -> bool:
 
 
 def listed(source: Source) -> list[Any]:
-    """Return the items of a source, to be gone through more than once; AggregationError for what is no path."""
+    """Return the items of a source as a list. Raises AggregationError for items that are not paths."""
     return list(_sources(source))
 
 
 def named_files(items: Sequence[Any]) -> list[str]:
-    """Return the absolute paths of the files that a source names one by one, rather than by a folder or a pattern."""
+    """Return the absolute paths of the files that a source names individually, not by a folder or pattern."""
     return [absolute(p) for p in map(given_path, items) if _is_named(p)]
 
 
@@ -80,21 +80,21 @@ def _is_named(path: str) -> bool:
     try:
         return not (is_remote(path) and has_magic(path)) and (is_file(path) or is_store(path))
     except AggarrayError:
-        return False  # a scan says what is wrong with it
+        return False  # the scan raises the error
 
 
 def _sources(source: Any) -> Iterator[Any]:
-    """Yield what a source lists; AggregationError for anything but paths."""
+    """Yield the items of a source. Raises AggregationError for items that are not paths."""
     try:
         single = isinstance(source, str | bytes | os.PathLike)
         items = iter((source,) if single else source)
     except TypeError:
-        # Objects of libraries may have the method and refuse all the same.
+        # Some objects define ``__iter__`` and raise TypeError.
         single, items = True, iter((source,))
     for item in items:
         if not isinstance(item, str | bytes | os.PathLike):
             what = f"{' '.join(repr(item).split()):.60} ({type(item).__name__}{'' if single else ', in a list or the like'})"
-            raise AggregationError(f"source {what} is no path: give a path, a glob, a folder or a flat list of these")
+            raise AggregationError(f"source {what} is not a path", hint="give a path, a glob, a folder or a flat list of these")
         yield item
 
 
@@ -106,19 +106,19 @@ def _expand(path: str) -> Iterator[str]:
         matches = [m for m in glob.iglob(_literal_start(path), recursive=True) if not inside(os.path.dirname(m))]
         names = [m for m in matches if os.path.isfile(m) or is_store(m)]
         if not names:
-            raise MissingFileError(f"{path}: no file matches; check the pattern")
+            raise MissingFileError("no file matches", path=path, hint="check the pattern")
         yield from sorted(map(os.path.abspath, names))
     elif os.path.isdir(path) and not is_store(path):
         names = list(_walk(path))
         if not names:
-            raise MissingFileError(f"{path}: no files in this folder; check the path")
+            raise MissingFileError("no files in this folder", path=path, hint="check the path")
         yield from sorted(map(os.path.abspath, names))
     else:
         yield os.path.abspath(path)
 
 
 def _literal_start(pattern: str) -> str:
-    """Escape the longest beginning of a pattern that is a folder: its brackets are part of its name."""
+    """Escape the longest prefix of a pattern that is an existing folder: its brackets are literal."""
     parts = pattern.split(os.sep)
     for count in range(len(parts) - 1, 0, -1):
         folder = os.sep.join(parts[:count])
@@ -129,8 +129,8 @@ def _literal_start(pattern: str) -> str:
 
 def _walk(folder: str) -> Iterator[str]:
     for here, folders, files in os.walk(folder):
-        if unsupported_folder(here, folders, files) is not None:
-            # A scan says what it is: the files in it are none of their own.
+        if kind_of_folder(here, folders, files) is not None:
+            # The scan identifies it; the files inside are not data files themselves.
             yield here
             folders.clear()
             continue
@@ -141,7 +141,7 @@ def _walk(folder: str) -> Iterator[str]:
 
 
 def _inside_store(folder: str) -> bool:
-    """Tell whether a folder is or lies within a Zarr store: chunks are no files of their own."""
+    """Return whether a folder is a Zarr store or lies inside one."""
     while folder and folder != os.path.dirname(folder):
         if is_store(folder):
             return True
@@ -155,16 +155,16 @@ Scanned = tuple[str, Structure | AggarrayError]
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
     """Scan every file, in the order given.
 
-    ``processes``: how many work on it, this one included; None: one for few files and under MPI, else as many as cores.
+    ``processes``: number of processes, this one included; None: one for few files and under MPI, otherwise one per core.
     """
     with Scan(len(paths), processes, progress) as running:
         return running.whole(paths)
 
 
 class Scan:
-    """A scan of many files in one or several rounds; a context manager that ends its helpers.
+    """A scan of many files in one or several rounds; a context manager that ends its workers.
 
-    ``total``: how many files there are, for the progress, which is called in this thread.
+    ``total``: number of files, for the progress callable, which runs in this thread.
     """
 
     def __init__(self, total: int, processes: int | None = None, progress: Progress | None = None) -> None:
@@ -178,12 +178,12 @@ class Scan:
         self._crew.__exit__(*error)
 
     def whole(self, paths: Sequence[str]) -> list[Scanned]:
-        """Scan files whole, in the order given; a file that cannot be read gives its error."""
+        """Scan complete files, in the order given; an unreadable file yields its error."""
         found = self.run([(path, None) for path in paths])
         return [(p, r) for p, r in zip(paths, found, strict=True) if isinstance(r, Structure | AggarrayError)]
 
     def run(self, tasks: Sequence[Task], again: bool = False) -> list[Result]:
-        """Look at files, as far as is wanted of each, in the order given; ``again``: they were counted before."""
+        """Run scan tasks, in the order given; ``again``: their files were already counted in the progress."""
         found = self._crew.run(tasks) if again else self._crew.run(tasks, self._report)
         return [self._arrays.shared(r) if isinstance(r, Structure) else r for r in found]
 
@@ -194,20 +194,20 @@ class Scan:
 
 
 class ArrayInterner:
-    """Makes equal coordinates of different files one array in memory."""
+    """Shares equal coordinate arrays between structures."""
 
     def __init__(self) -> None:
         self._sharer = Interner()
         self._known: dict[int, tuple[Variable, Variable]] = {}
 
     def shared(self, structure: Structure) -> Structure:
-        """Return a structure with the arrays of earlier ones where they are equal."""
+        """Return a structure whose arrays are those of earlier structures where equal."""
         return replace(structure, variables=tuple(map(self._shared, structure.variables)))
 
     def _shared(self, variable: Variable) -> Variable:
         if variable.values is None:
             return variable
-        # What a helper sends twice is one object already; it is held, so that no other gets its number.
+        # A variable sent twice by a worker is one object; holding it keeps its id unique.
         known = self._known.get(id(variable))
         if known is None:
             values = self._sharer.array(variable.values)
@@ -217,11 +217,14 @@ class ArrayInterner:
 
 
 def sharing() -> Callable[[Structure], Structure]:
-    """Return a function through which structures go, so that equal coordinates of different files are held in memory once."""
+    """Return a function that shares equal coordinate arrays between the structures passed to it."""
     return ArrayInterner().shared
 
 
 def skipped_file(path: str, error: AggarrayError) -> str:
-    """Return why a file was passed over, without repeating its path."""
-    text = str(error)
+    """Return why a file was skipped, without its path."""
+    reason = copy.copy(error)
+    if reason.path == path:
+        reason.path = None
+    text = str(reason)
     return text.removeprefix(f"{path}: ") if isinstance(error, FormatError) else text

@@ -1,9 +1,9 @@
-"""How are many files opened by a look at a few of them?
+"""Groups of similar files, opened by scanning a sample of each (``trust="assume"``).
 
-Files whose paths agree but for numbers are of one kind. Some of each kind are scanned as a whole: the first, the last, and for
-each number in the path one file in which it is another. What these agree in is assumed of the rest; the coordinates and the
-attributes in which they differ are read of every file. Where that is not enough to tell what a file is like, it is scanned.
-Nothing is verified here: templates of assumed sub-arrays are settled, and so compared, before their first read (`settle`).
+Files whose paths differ only in digits form a group. The first, the last and, for each number in the path, one file in which
+it differs are scanned completely. What these files share is assumed of the rest; the coordinates and attributes in which they
+differ are read from every file. A file that this does not describe is scanned completely. Nothing is verified here:
+`scan.resolution` compares assumed files before their first read.
 """
 
 import re
@@ -20,9 +20,9 @@ from aggarray.scan.discovery import Progress, Scan, Scanned
 from aggarray.scan.roles import samplings_of
 from aggarray.scan.workers import Result
 
-#: Of fewer files of a kind each is scanned.
+#: Groups with fewer files are scanned completely.
 _FEW = 4
-#: So many numbers of a path are told apart, the last ones.
+#: Only this many numbers of a path, the last ones, select files to scan.
 _NUMBERS = 8
 
 _DIGITS = re.compile("([0-9]+)")
@@ -30,7 +30,7 @@ _DIGITS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class IdentifyingAttributes:
-    """Who decides: ``identifying``: global attributes that tell datasets apart; ``plain``: is a file data, and no index?"""
+    """``identifying``: global attributes that separate datasets; ``plain``: returns whether a file is data, not an index."""
 
     identifying: Sequence[str]
     plain: Callable[[Structure], bool]
@@ -38,9 +38,9 @@ class IdentifyingAttributes:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """What files of one kind have in common: ``model``, but for what is ``wanted`` of each of them.
+    """What the files of a group share: ``model``, and ``wanted``, the request for what is read of each file.
 
-    ``resized``: variables by name and by the sizes of their dimensions: files alike share them.
+    ``resized``: variables by name and shape, shared between files.
     """
 
     model: Structure
@@ -52,9 +52,9 @@ class FileGroup:
 def scan_trusting(
     paths: Sequence[str], judges: IdentifyingAttributes, processes: int | None = None, progress: Progress | None = None
 ) -> list[Scanned]:
-    """Return what files hold, in the order given: of some of each kind what a scan finds, of the others what that implies.
+    """Scan a sample of each group and return the structures of all files, in the order given.
 
-    Structures of files that were not scanned are marked as `assumed`. A file that cannot be read gives its error.
+    Structures of files that were not scanned are marked as `assumed`. An unreadable file yields its error.
     """
     results: list[Structure | AggarrayError | None] = [None] * len(paths)
     groups = group_files(paths)
@@ -76,9 +76,9 @@ def scan_trusting(
 
 
 def group_files(paths: Sequence[str]) -> list[list[int]]:
-    """Group the numbers of paths that agree but for their digits.
+    """Group the numbers of paths that differ only in their digits.
 
-    >>> kinds(["/a/tas_2001.nc", "/a/pr_2001.nc", "/a/tas_2002.nc"])
+    >>> group_files(["/a/tas_2001.nc", "/a/pr_2001.nc", "/a/tas_2002.nc"])
     [[0, 2], [1]]
     """
     found: dict[str, list[int]] = {}
@@ -88,7 +88,7 @@ def group_files(paths: Sequence[str]) -> list[list[int]]:
 
 
 def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
-    """Return the numbers of those files of a kind that are scanned: all of few.
+    """Return the numbers of the files of a group that are scanned; all of a small group.
 
     >>> probes_of(["/r1/1.nc", "/r1/2.nc", "/r1/3.nc", "/r2/1.nc", "/r2/2.nc", "/r2/3.nc"], range(10, 16))
     [10, 11, 13, 15]
@@ -103,14 +103,14 @@ def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
 
 
 def agreed(known: Sequence[Structure], judges: IdentifyingAttributes) -> FileGroup | None:
-    """Return what files agree in and what is to be read of others; None where others cannot be judged by them."""
+    """Return what scanned files share and what to read of the others; None if they do not describe the others."""
     if len(known) < 2 or not all(map(judges.plain, known)):
         return None
     model = known[0]
     if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in known):
         return None
     if samplings_of(model):
-        return None  # which samples belong together is each file's own
+        return None  # each file has its own row sizes
     columns = {vs[0].name: vs for vs in zip(*(s.variables for s in known), strict=True)}
     read = _differing(columns)
     along = frozenset(d for name in read for d in columns[name][0].dimensions)
@@ -136,13 +136,13 @@ def agreed(known: Sequence[Structure], judges: IdentifyingAttributes) -> FileGro
 
 
 def _parts(structure: Structure, facts: Mapping[str, VariableSignature]) -> object:
-    """Return which part each variable plays, and the global attribute that has a say in it."""
+    """Return the role of each variable, and the global attribute that affects roles."""
     stated = as_text(structure.attrs.get("coordinates"))
     return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
 
 
 def _given_elsewhere(known: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
-    """Tell whether variables or groups have attributes that tell datasets apart, and do."""
+    """Return whether identifying attributes of variables or groups differ between files."""
     owners = [[v.attrs for v in column] for column in columns.values()]
     owners += [[s.groups.get(name, {}) for s in known] for name in known[0].groups]
     return any(identity_of(attrs, names) != identity_of(all_attrs[0], names) for all_attrs in owners for attrs in all_attrs)
@@ -160,7 +160,7 @@ def _valued(column: Column) -> bool:
 
 
 def _differing(columns: Mapping[str, Column]) -> set[str]:
-    """Return the coordinates of at most one dimension that differ from file to file."""
+    """Return the coordinates of at most one dimension that differ between files."""
     found = set()
     for name, column in columns.items():
         if _valued(column) and all(len(v.dimensions) < 2 for v in column) and len(set(map(signature_of, column))) > 1:
@@ -169,11 +169,11 @@ def _differing(columns: Mapping[str, Column]) -> set[str]:
 
 
 def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]) -> bool:
-    """Tell whether a variable of one file says what that of another is, but for what is read of each."""
+    """Return whether a variable is equal in all files, except for what is read of each."""
     if len({v.dimensions for v in column}) > 1:
         return False
     if read:
-        # Only numbers are read by a glimpse.
+        # A partial scan reads only numbers.
         plain = all(v.dtype.kind in "iuf" for v in column)
         return plain and len({_stated(v, leaving=COORDINATE_ATTRIBUTES) for v in column}) == 1
     own_values = not along.isdisjoint(column[0].dimensions)
@@ -188,7 +188,7 @@ def _stated(variable: Variable, leaving: Sequence[str] = ()) -> tuple[tuple[str,
 
 
 def _measured(known: Sequence[Structure], read: set[str], along: frozenset[str]) -> bool:
-    """Tell whether the coordinates that are read of each file give the sizes of all that it holds."""
+    """Return whether the coordinates read from each file determine the sizes of all its variables."""
     for structure in known:
         sizes = _sizes([v for v in structure.variables if v.name in read])
         if sizes is None or sizes.keys() != along:
@@ -200,7 +200,7 @@ def _measured(known: Sequence[Structure], read: set[str], along: frozenset[str])
 
 
 def _sizes(coordinates: Sequence[Variable]) -> dict[str, int] | None:
-    """Return the sizes of the dimensions that coordinates span; None where they contradict each other."""
+    """Return the sizes of the dimensions of coordinates; None if they contradict each other."""
     found: dict[str, int] = {}
     for variable in coordinates:
         for d, n in zip(variable.dimensions, variable.shape, strict=True):
@@ -210,7 +210,7 @@ def _sizes(coordinates: Sequence[Variable]) -> dict[str, int] | None:
 
 
 def _common(known: Sequence[Structure], columns: Mapping[str, Column]) -> Structure:
-    """Return the first file without the attributes in which others differ."""
+    """Return the first structure without the attributes that differ between files."""
     model = known[0]
     variables = [replace(v, attrs=_shared_attributes([other.attrs for other in columns[v.name]])) for v in model.variables]
     groups = {name: _shared_attributes([s.groups.get(name, {}) for s in known]) for name in model.groups}
@@ -224,14 +224,14 @@ def _shared_attributes(found: Sequence[Attributes]) -> Attributes:
 
 
 def _identifying(found: Result, kind: FileGroup | None) -> Structure | AggarrayError | None:
-    """Return what a file holds; None where a glimpse was not enough to tell."""
+    """Return the structure of a file; None if a partial scan does not determine it."""
     if isinstance(found, PartialScan):
         return None if kind is None else compared_attributes(found, kind)
     return found if isinstance(found, Structure | AggarrayError) else None
 
 
 def compared_attributes(seen: PartialScan, kind: FileGroup) -> Structure | None:
-    """Return what a file of a kind holds, as far as that is told by what was seen of it; None where it is not told."""
+    """Return the assumed structure of a file of a group after a partial scan; None if the scan does not determine it."""
     model, own = kind.model, {v.name: v for v in seen.variables}
     read = [_own(v, own[v.name]) for v in model.variables if v.name in own]
     sizes = _sizes(read)
@@ -251,7 +251,7 @@ def _own(variable: Variable, seen: Variable) -> Variable:
 
 
 def _resized(variable: Variable, sizes: Mapping[str, int], kind: FileGroup) -> Variable:
-    """Return a variable with the sizes of a file; values along dimensions that are its own are read when they are wanted."""
+    """Return a variable with the sizes of a file; values along its own dimensions are read on access."""
     if sizes.keys().isdisjoint(variable.dimensions):
         return variable
     shape = tuple(sizes.get(d, n) for d, n in zip(variable.dimensions, variable.shape, strict=True))

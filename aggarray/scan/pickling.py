@@ -1,8 +1,8 @@
-"""How do objects travel between a scan and its helper processes? Pickled, each distinct part once.
+"""Pickled streams between a scan and its worker processes, with each distinct part sent once.
 
-Files of an archive are alike: the same texts, attributes and coordinates come again and again. One pickler writes all objects
-of a stream and one unpickler reads them, so that what was sent before travels as its number; `Interner` makes equal parts one
-object first. From time to time both forget, so that neither holds everything that ever went through.
+Files of an archive share most texts, attributes and coordinates. One pickler writes and one unpickler reads all objects of a
+stream, so that repeated objects are sent as references; `Interner` makes equal parts identical first. Both ends clear their
+memos regularly to limit memory.
 """
 
 import hashlib
@@ -14,25 +14,25 @@ import numpy as np
 
 from aggarray.formats.base import Attributes, Structure, Variable
 
-#: What a stream of objects begins with; whatever a process writes before that is passed over.
+#: Start of a stream of objects; anything that a process writes before it is skipped.
 MARK = b"\n\x93aggarray scan 1\n"
-#: So much may come before the mark.
+#: Largest number of bytes before the mark.
 _MOST_BEFORE = 1 << 20
-#: Both ends forget after so many objects.
+#: Both ends clear their memos after this many objects.
 _FORGET = 4096
-#: Arrays of at least this many bytes are held once, however many files have them.
+#: Arrays of at least this many bytes are shared between files.
 SHARED_BYTES = 128
 
 
 class Sender:
-    """Writes objects to a stream."""
+    """Writer of a stream of objects."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._pickler, self._count = stream, pickle.Pickler(stream, 5), 0
         self._sharer = Interner()
 
     def send(self, item: Any) -> None:
-        """Write one object. Raises whatever pickling it raises, and OSError where nobody listens."""
+        """Write one object. Raises the errors of pickling, and OSError if the stream is closed."""
         self._pickler.dump(_Packed(self._row(item)) if isinstance(item, Structure) else item)
         self._stream.flush()
         self._count += 1
@@ -41,7 +41,7 @@ class Sender:
             self._sharer = Interner()
 
     def _row(self, structure: Structure) -> tuple[Any, ...]:
-        """Return the fields of a structure, variables as tuples: what came before is the same object as then."""
+        """Return the fields of a structure, with variables as tuples; parts sent before are the same objects."""
         shared = self._sharer
         rows = {"attrs": shared.attrs(structure.attrs), "variables": tuple(map(shared.row, structure.variables))}
         return tuple(rows.get(name, getattr(structure, name)) for name in _FIELDS)
@@ -51,12 +51,12 @@ _FIELDS = tuple(f.name for f in fields(Structure))
 
 
 class _Packed(tuple[tuple[Any, ...]]):
-    """The fields of a structure on their way."""
+    """The pickled form of a structure: its fields."""
 
     __slots__ = ()
 
     def __new__(cls, row: tuple[Any, ...]) -> "_Packed":
-        """Hold one row."""
+        """Wrap one row."""
         return super().__new__(cls, (row,))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ class _Packed(tuple[tuple[Any, ...]]):
 
 
 class Receiver:
-    """Reads the objects that a `Sender` wrote."""
+    """Reader of the objects that a `Sender` wrote."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._unpickler = stream, pickle.Unpickler(stream)
@@ -72,19 +72,19 @@ class Receiver:
         self._variables: dict[int, tuple[Any, Variable]] = {}
 
     def receive(self) -> Any:
-        """Return the next object; EOFError at the end, and whatever unpickling raises over something else."""
+        """Return the next object. Raises EOFError at the end, and the errors of unpickling for other content."""
         found = self._unpickler.load()
         if isinstance(found, _Packed):
             row = dict(zip(_FIELDS, found[0], strict=True))
             found = Structure(**{**row, "variables": tuple(map(self._variable, row["variables"]))})
         self._count += 1
         if self._count % _FORGET == 0:
-            self._unpickler = pickle.Unpickler(self._stream)  # it has read no byte more than its objects took
+            self._unpickler = pickle.Unpickler(self._stream)  # an unpickler does not read ahead
             self._variables.clear()
         return found
 
     def _variable(self, row: tuple[Any, ...]) -> Variable:
-        # The row is held too, so that no other object gets its number.
+        # Holding the row keeps its id unique.
         known = self._variables.get(id(row))
         if known is None:
             known = self._variables[id(row)] = (row, Variable(*row))
@@ -94,7 +94,7 @@ class Receiver:
 
 
 def skip_to_mark(stream: IO[bytes]) -> None:
-    """Read until the mark has gone by; EOFError where none comes."""
+    """Read up to and including the mark. Raises EOFError if there is none."""
     window = b""
     for _ in range(_MOST_BEFORE):
         byte = stream.read(1)
@@ -107,7 +107,7 @@ def skip_to_mark(stream: IO[bytes]) -> None:
 
 
 class Interner:
-    """Gives for attributes, arrays and variables the first object that was equal to them."""
+    """Returns the first equal object for attributes, arrays and variables."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
@@ -116,15 +116,15 @@ class Interner:
         self._rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def row(self, variable: Variable) -> tuple[Any, ...]:
-        """Return the fields of a variable."""
+        """Return the fields of a variable, interned."""
         v, attrs = variable, self.attrs(variable.attrs)
         values = None if v.values is None else self.array(v.values, 0)
-        # Attributes and values of a row are alive as long as it is: their identity will do.
+        # A stored row keeps its attributes and values alive, so that their ids identify them.
         key = v.name, v.dtype.str, v.shape, v.dimensions, id(attrs), id(values), v.scopes
         return self._rows.setdefault(key, (v.name, v.dtype, v.shape, v.dimensions, attrs, values, v.scopes))
 
     def attrs(self, attrs: Attributes) -> Attributes:
-        """Return attributes."""
+        """Return interned attributes."""
         text = self._texts.setdefault
         key = tuple([(k, v if type(v) is str else _key(v)) for k, v in attrs.items()])
         known = self._attrs.get(key)
@@ -134,7 +134,7 @@ class Interner:
         return known
 
     def array(self, values: np.ndarray, least: int = SHARED_BYTES) -> np.ndarray:
-        """Return an array; ``least``: bytes that make it worth a comparison. Only numbers are compared."""
+        """Return an interned array. Only numeric arrays of at least ``least`` bytes are compared."""
         if values.nbytes < least or values.dtype.kind not in "iuf":
             return values
         values.flags.writeable = False
@@ -143,7 +143,7 @@ class Interner:
 
 
 def _key(value: Any) -> Any:
-    """Return what is equal for values that are the same to the last bit, type included; else an object equal to no other."""
+    """Return a key that is equal for bitwise equal values of one type; a unique object for types that are not compared."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iufcb":
         return type(value), value.shape, value.dtype.str, value.tobytes()
     if type(value) is list and all(type(v) is str for v in value):

@@ -1,4 +1,4 @@
-"""How is progress shown: not at all, as a bar, or by whoever asked?"""
+"""Progress display: none, a bar, or a callable."""
 
 import sys
 import time
@@ -9,22 +9,22 @@ from aggarray.errors import AggregationError, printable
 from aggarray.scan.discovery import Progress
 
 _WIDTH = 24
-#: Seconds between two drawings of a bar, and from the start before a rate means anything.
+#: Seconds between two updates of a bar, and from the start until a rate is shown.
 _PAUSE, _WARMUP = 0.1, 0.5
 
 
 def checked_progress(progress: bool | Progress | None, unit: str = "files") -> Progress | None:
-    """Return what is called on the way, None for nothing; AggregationError for what cannot be called."""
+    """Return the progress callable, or None. Raises AggregationError for other arguments."""
     if progress is None or progress is False:
         return None
     if progress is not True and not callable(progress):
-        raise AggregationError(f"progress={progress!r}: give True, None or a callable (done, total, what)")
+        raise AggregationError(f"progress={progress!r}", hint="give True, None or a callable (done, total, what)")
     return Bar(unit) if progress is True else progress
 
 
 @dataclass(slots=True)
 class Bar:
-    """A bar on standard error, with the rate and the time left; ``unit``: of what is counted; the last step ends its line."""
+    """A progress bar on standard error with rate and remaining time; ``unit``: what is counted; the last step ends the line."""
 
     unit: str = "files"
     clock: Callable[[], float] = time.monotonic
@@ -32,7 +32,7 @@ class Bar:
     _drawn: float = field(default=float("-inf"), init=False)
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Draw it, unless it has been drawn just now."""
+        """Draw the bar, at most every 0.1 s."""
         now = self.clock()
         if self._start is None:
             self._start = now, done
@@ -44,13 +44,13 @@ class Bar:
         # promise: escape-progress
         line = f"{printable(what)} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{self._speed(now, done, total)}"
         end = "\n" if done >= total else ""
-        # What a longer line before left behind is blotted out.
+        # Padding overwrites a longer line drawn before.
         print(f"\r{line:<78}{end}", end="", file=sys.stderr, flush=True)
         if end:
             self._start, self._drawn = None, float("-inf")
 
     def _speed(self, now: float, done: int, total: int) -> str:
-        """Return rate and time left, as soon as there is a rate. What was done before the start counts for nothing."""
+        """Return rate and remaining time, measured from the first call; "" before the rate is meaningful."""
         then, before = self._start or (now, done)
         if now - then < _WARMUP or done <= before:
             return ""
@@ -61,7 +61,7 @@ class Bar:
 
 
 def amount(number: int, unit: str) -> str:
-    """Return a number as people read it: bytes in kB, MB, GB.
+    """Format a number; bytes as kB, MB, GB or TB.
 
     >>> amount(1234, "files"), amount(999, "bytes"), amount(1234567, "bytes"), amount(25_000_000_000, "bytes")
     ('1234', '999 B', '1.2 MB', '25.0 GB')
@@ -75,7 +75,7 @@ def amount(number: int, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people read it.
+    """Format a duration.
 
     >>> duration(7.2), duration(75), duration(7384)
     ('7 s', '1:15', '2:03:04')

@@ -1,12 +1,13 @@
-"""What is a sub-array really that so far only an index has told of, or another file of its kind?
+"""Resolution of declared and assumed templates to those of the scanned files.
 
-An index names sub-arrays that nobody has opened: their templates are `declared`. Before a read touches such a sub-array,
-its file is scanned and the declared template replaced by the real one: dimensions matched to those of the index, sizes
-compared, dtype, packing, missing values and units as the file has them. What scanning found is kept by file identity.
+An index names sub-arrays whose files were not opened: their templates are `declared`. Before a read, the file is scanned and
+the declared template is replaced by the real one: dimensions are matched to those of the index, sizes compared, and dtype,
+packing, missing values and units taken from the file. Scan results are cached by file identity.
 
-A template that is `assumed` says in full what the file should be like: here the file is held against that, as a whole.
+An `assumed` template predicts the complete file: the file is compared with it.
 """
 
+import copy
 import os
 import threading
 from collections import OrderedDict
@@ -23,23 +24,23 @@ from aggarray.formats.templates import template_of
 from aggarray.partition.matrix import Matrix, References, Step, Template
 from aggarray.partition.plan import DimensionPlan
 from aggarray.partition.signatures import FileSignature
-from aggarray.scan.comparison import HINT, difference, not_the_same, own_number
+from aggarray.scan.comparison import Mismatch, changed_since_opening, difference, own_number
 from aggarray.scan.workers import FEW_FILES, WorkerPool
 from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.files import stat_file
 from aggarray.storage.remote import is_remote, prefetch_states
 
-#: The descriptions of this many files are kept.
+#: Number of cached file descriptions.
 KEPT_FILES = 16384
-#: So many sub-arrays at most are looked at together.
+#: Largest number of sub-arrays resolved together.
 _TOGETHER = 4096
-#: A file is remembered to be like this many kinds.
+#: Number of signatures whose comparison with a file is cached.
 _COMPARED = 4
 
-#: How an index that has only the number of a variable names it.
+#: Prefix of the name of a variable that an index identifies by number.
 NUMBER_MARK = "#"
 
-#: Why an index does not name others.
+#: Why an index cannot name an aggregation variable.
 NESTED = "an aggregation variable itself: name the files that it is made of"
 
 _AGGREGATION_MARKS = ("aggregated_data", "cfa_array", "nca_array")
@@ -47,31 +48,31 @@ _AGGREGATION_MARKS = ("aggregated_data", "cfa_array", "nca_array")
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What a file has: a template per variable, or why it cannot be used; ``numbered``: the names by number, if certain.
+    """The variables of a file: a template each, or why it cannot be used; ``numbered``: the names by number, if certain.
 
-    ``compared``: what it was compared with as a whole, in what it differs from that, if it does, and the number for what would
-    be read of it when it was assumed.
+    ``compared``: the signatures that the file was compared with, how it differs, and the hash of what is read of it.
     """
 
     state: tuple[int, ...]
     variables: dict[str, Template | str]
     numbered: tuple[str, ...] | None
-    compared: tuple[tuple[FileSignature, str | None, int], ...] = ()
+    compared: tuple[tuple[FileSignature, Mismatch | None, int], ...] = ()
 
     def knows(self, assumed: FileSignature | None) -> bool:
-        """Tell whether the file was compared with what was assumed of it, if anything was."""
+        """Return whether the file was compared with an assumed signature; True without one."""
         return assumed is None or any(other is assumed or other == assumed for other, _, _ in self.compared)
 
-    def verdict(self, assumed: FileSignature | None, seen: int | None) -> str | None:
-        """Return in what a file differs from what was assumed and ``seen`` of it, None where in nothing."""
-        for other, text, number in self.compared if assumed is not None else ():
+    def mismatch(self, assumed: FileSignature | None, seen: int | None) -> Mismatch | None:
+        """Describe how a file differs from an assumed signature and from the hash ``seen``; None if it does not."""
+        for other, mismatch, number in self.compared if assumed is not None else ():
             if other is assumed or other == assumed:
-                return not_the_same([*sorted(other.read), *other.open]) if text is None and seen not in (None, number) else text
+                is_changed = mismatch is None and seen not in (None, number)
+                return changed_since_opening([*sorted(other.read), *other.open]) if is_changed else mismatch
         return None
 
 
 class _Descriptions:
-    """Descriptions of files by path, the latest used ones; one of a file that has changed since is made anew."""
+    """LRU cache of file descriptions by path; a changed file is described again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,16 +82,16 @@ class _Descriptions:
             os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        # The lock may have been held by a thread that the child does not have.
+        # Another thread of the parent may have held the lock.
         self._lock = threading.Lock()
 
     def recall(self, uri: str) -> _Description | None:
-        """Return what is known of a file, without touching it."""
+        """Return the cached description of a file without accessing the file."""
         with self._lock:
             return self._known.get(uri)
 
     def of(self, uri: str, assumed: FileSignature | None = None) -> _Description:
-        """Return what a file has, compared with what was assumed of it; MissingFileError or FormatError if it does not open."""
+        """Return the description of a file, compared with its assumed signature. Raises MissingFileError or FormatError."""
         state = _state(uri)
         with self._lock:
             known = self._known.get(uri)
@@ -100,7 +101,7 @@ class _Descriptions:
         return self._keep(uri, scan(uri), state, assumed)
 
     def gather(self, wanted: Mapping[str, FileSignature | None]) -> None:
-        """Look at many files at once, by several processes; what is wrong with one is told when it is asked for."""
+        """Describe many files with several processes; errors are raised when a file is requested."""
         prefetch_states(wanted)
         states = {}
         for uri, assumed in wanted.items():
@@ -133,15 +134,15 @@ class _Descriptions:
 
 
 def _state(uri: str) -> tuple[int, ...]:
-    """Return what tells that a file has changed; MissingFileError or FormatError where it does not open."""
+    """Return the state that identifies a version of a file. Raises MissingFileError or FormatError."""
     try:
         status = stat_file(uri)
     except IndexFileError:
         raise
     except OSError:
-        scan(uri)  # knows best what is wrong with it
-        raise MissingFileError(f"{uri}: cannot be looked at; check the path and its permissions") from None
-    return status
+        scan(uri)  # raises the more specific error
+        raise MissingFileError("not accessible", path=uri, hint="check the path and its permissions") from None
+    return status.mtime_ns, status.st_size, status.st_ino
 
 
 def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
@@ -153,8 +154,9 @@ def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
         try:
             variables[variable.name] = template_of(variable, structure, (True,) * len(variable.shape))
         except AggarrayError as error:
+            error.path = error.variable = None
             variables[variable.name] = str(error)
-    # Other ways of scanning know the variables by name only, not in the order in which they were made.
+    # Only a scan with paths keeps the variables in order of creation.
     ordered = structure.sizes is not None and not structure.skipped
     return _Description(state, variables, tuple(v.name for v in structure.variables) if ordered else None)
 
@@ -163,7 +165,7 @@ _descriptions = _Descriptions()
 
 
 def touched(matrix: Matrix, rows: Sequence[DimensionPlan]) -> np.ndarray:
-    """Return the flat numbers of the cells that a selection touches; ``rows``: of `plan.along`, one per dimension."""
+    """Return the flat numbers of the cells that a selection touches; ``rows``: results of `plan.along`, one per dimension."""
     flat = np.zeros(1, np.int64)
     for count, row in zip(matrix.cells, rows, strict=True):
         flat = (flat[:, np.newaxis] * count + row.cells).ravel()
@@ -173,9 +175,9 @@ def touched(matrix: Matrix, rows: Sequence[DimensionPlan]) -> np.ndarray:
 def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access = ANYWHERE) -> Matrix:
     """Return the matrix with the real templates of the sub-arrays that some cells (None: all) refer to.
 
-    ``step``: units of the master, for sub-arrays that have none; ``access``: which files may be opened, and whether partitions
-    of files that are gone become missing ones. Raises MissingFileError or FormatError naming file, variable and what differs
-    from the index.
+    ``step``: units of the master, for sub-arrays without units; ``access``: which files may be opened, and whether missing
+    files become missing partitions. Raises MissingFileError or FormatError with file, variable and the difference from
+    the index.
     """
     references = matrix.references
     declared = np.array([t.declared for t in references.templates], bool)
@@ -198,25 +200,36 @@ def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, acc
 
 
 def known_references(references: References, row: int, step: Step) -> References | None:
-    """Return a table of the one sub-array, with its real template if its file was opened before; no file is touched.
+    """Return a table of one sub-array with its real template if its file was opened before. Accesses no file.
 
-    None where it is known already, or nothing more is known of it.
+    Returns None if the template is resolved already, or the file is not cached.
     """
     uri = references.uri_of(row)
     known = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
     assumed = references.template_of(row).assumed
-    if known is None or not known.knows(assumed) or known.verdict(assumed, references.seen_of(row)) is not None:
-        return None  # whoever reads it is told in what it differs
+    if known is None or not known.knows(assumed) or known.mismatch(assumed, references.seen_of(row)) is not None:
+        return None  # a read raises the error
     work = _Resolver(references.take(np.array([row])), step)
     try:
         work.put(0, known)
     except FormatError:
-        return None  # whoever reads it is told
+        return None  # a read raises the error
     return work.references()
 
 
+def located(error: AggarrayError, uri: str, variable: str) -> AggarrayError:
+    """Return a copy of an error of a file with the variable that was requested."""
+    copied = copy.copy(error)
+    if error.path in (None, uri):
+        copied.args = (" ".join(str(arg) for arg in error.args).removeprefix(f"{uri}: "),)
+    else:
+        copied.args, copied.hint = (str(error),), None
+    copied.path, copied.variable = uri, variable
+    return copied
+
+
 class _Resolver:
-    """Columns of references under change."""
+    """Mutable columns of references."""
 
     def __init__(self, references: References, step: Step) -> None:
         self._old, self._step = references, step
@@ -226,7 +239,7 @@ class _Resolver:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def references(self) -> References:
-        """Return the references as they are now."""
+        """Return the references with the current columns."""
         return replace(
             self._old,
             templates=tuple(self._templates),
@@ -236,7 +249,7 @@ class _Resolver:
         )
 
     def gather(self, rows: Sequence[int], access: Access) -> None:
-        """Look at the files of many sub-arrays before these are settled one by one."""
+        """Describe the files of many sub-arrays before these are resolved one by one."""
         if len(rows) < FEW_FILES and not any(is_remote(str(self._old.uri_of(row))) for row in rows):
             return
         wanted = {}
@@ -247,7 +260,7 @@ class _Resolver:
         _descriptions.gather(wanted)
 
     def settle(self, row: int, access: Access) -> bool:
-        """Give one sub-array its real template; False where its file is gone and may be."""
+        """Resolve the template of one sub-array; False if its file is missing and ``access.missing`` is "fill"."""
         uri = str(self._old.uri_of(row))
         access.check(uri)
         try:
@@ -256,14 +269,13 @@ class _Resolver:
         except MissingFileError as error:
             if access.missing == "fill":
                 return False
-            text = "no such file; restore it, or open with missing='fill'"
-            raise MissingFileError(f"{uri}, variable {self._name(row)!r}: {text}") from error
+            hint = "restore it, or open with missing='fill'"
+            raise MissingFileError("no such file", path=uri, variable=self._name(row), hint=hint) from error
         except AggarrayError as error:
-            text = str(error).removeprefix(f"{uri}: ")
-            raise type(error)(f"{uri}, variable {self._name(row)!r}: {text}") from error
-        verdict = described.verdict(assumed, self._old.seen_of(row))
-        if verdict:
-            raise FormatError(f"{uri}, variable {self._name(row)!r}: not what was assumed of it: {verdict}")
+            raise located(error, uri, self._name(row)) from error
+        mismatch = described.mismatch(assumed, self._old.seen_of(row))
+        if mismatch is not None:
+            raise FormatError(mismatch.what, path=uri, variable=self._name(row), hint=mismatch.hint)
         self.put(row, described)
         return True
 
@@ -271,19 +283,25 @@ class _Resolver:
         return str(self._variables[int(self._variable[row])])
 
     def put(self, row: int, described: _Description) -> None:
-        """Replace the declared template of a sub-array by what its file has."""
-        where = f"{self._old.uri_of(row)}, variable {self._name(row)!r}"
+        """Replace the declared template of a sub-array by that of its file."""
+        try:
+            self._put(row, described)
+        except (FormatError, IndexFileError) as error:
+            error.path, error.variable = self._old.uri_of(row), self._name(row)
+            raise
+
+    def _put(self, row: int, described: _Description) -> None:
         if self._name(row).startswith(NUMBER_MARK) and self._name(row) not in described.variables:
-            self._rename(row, _numbered(self._name(row), described, where))
+            self._rename(row, _numbered(self._name(row), described))
         real = described.variables.get(self._name(row), f"no such variable; it has {_listed(described)}")
         if isinstance(real, str):
-            raise (IndexFileError if real is NESTED else FormatError)(f"{where}: {real}")
-        # Real templates are shared between files alike, and kept by the description: their identity will do.
+            raise (IndexFileError if real is NESTED else FormatError)(real)
+        # Descriptions keep the real templates alive, so that their ids identify them.
         key = (id(real), int(self._old.template[row]))
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
             taken = self._old.template_of(row)
-            self._templates.append(match(real, taken, self._step, where) if taken.unresolved else _confirmed(real, taken, where))
+            self._templates.append(match(real, taken, self._step) if taken.guessed else _confirmed(real, taken))
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:
@@ -292,25 +310,24 @@ class _Resolver:
         self._variable[row] = self._variables.index(name)
 
 
-def _confirmed(real: Template, assumed: Template, where: str) -> Template:
-    """Return an assumed template as a verified one; FormatError, which begins with ``where``, if it is not the real one.
+def _confirmed(real: Template, assumed: Template) -> Template:
+    """Return an assumed template as verified; raises FormatError if it differs from the real one.
 
-    The file as a whole was compared before: what is left are sizes along dimensions whose coordinates it was asked for.
+    The complete file was compared before; sizes along dimensions of the coordinates read from the file remain.
     """
     if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
-        raise FormatError(
-            f"{where}: not what was assumed of it: of shape {real.shape}, {real.encoding.dtype}, {real.format}; "
-            f"{assumed.shape}, {assumed.encoding.dtype}, {assumed.format} should be: {HINT}"
-        )
+        there, expected = ((t.shape, str(t.encoding.dtype), t.format) for t in (real, assumed))
+        mismatch = Mismatch(f"not as assumed: shape, dtype and format are {there}, not {expected}")
+        raise FormatError(mismatch.what, hint=mismatch.hint)
     return replace(assumed, declared=False, assumed=None)
 
 
-def _numbered(name: str, described: _Description, where: str) -> str:
+def _numbered(name: str, described: _Description) -> str:
     number = name.removeprefix(NUMBER_MARK)
     if described.numbered is None:
-        raise FormatError(f"{where}: the index names it by its number, which this file does not keep: name it in the index")
+        raise FormatError("the index refers to it by number, which this format does not store", hint="name it in the index")
     if not number.isdecimal() or int(number) >= len(described.numbered):
-        raise FormatError(f"{where}: the file has {len(described.numbered)} variables: {_listed(described)}")
+        raise FormatError(f"number out of range: the file has {len(described.numbered)} variables: {_listed(described)}")
     return described.numbered[int(number)]
 
 
@@ -319,13 +336,13 @@ def _listed(described: _Description) -> str:
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") or "none"
 
 
-def match(real: Template, declared: Template, step: Step, where: str) -> Template:
-    """Return the real template with dimensions and directions as declared; ``step``: units where nobody states any.
+def match(real: Template, declared: Template, step: Step) -> Template:
+    """Return the real template with dimensions and directions as declared; ``step``: units where none are stated.
 
-    Dimensions are matched by name, those left by position, with size-1 ones left out where the numbers differ. Raises
-    FormatError, which begins with ``where``, for a dimension of another size or one too many.
+    Dimensions are matched by name, the remaining ones by position, without those of size 1 if the numbers differ. Raises
+    FormatError for a dimension of another size, and for unmatched dimensions.
     """
-    pairs = dict(_pairs(real, declared, where))
+    pairs = dict(_pairs(real, declared))
     names = declared.names or declared.dimensions
     dimensions, directions = [], []
     for axis, (name, size) in enumerate(zip(real.dimensions, real.shape, strict=True)):
@@ -337,17 +354,17 @@ def match(real: Template, declared: Template, step: Step, where: str) -> Templat
             continue
         other = pairs[axis]
         if size != declared.shape[other]:
-            also = "" if name == names[other] else f" of its {names[other]!r}"
+            also = "" if name == names[other] else f" for {names[other]!r}"
             raise FormatError(
-                f"{where}: dimension {name!r} is of size {size}, the index says {declared.shape[other]}{also}: "
-                "restore the file that was indexed, or make the index anew"
+                f"dimension {name!r} has size {size}, but {declared.shape[other]}{also} in the index",
+                hint="restore the file that was indexed, or make the index again",
             )
         dimensions.append(declared.dimensions[other])
         directions.append(declared.directions[other])
     own = declared.units is None and real.units is not None
     units = (real.units, real.calendar) if own else declared.units_in(step.units, step.calendar)
     steps = declared.steps
-    # What decodes the master decodes nothing more where the file says the same of its own values.
+    # The file states the encoding of the master for its own values: no further decoding.
     if (
         steps
         and steps[0].encoding == real.encoding
@@ -360,8 +377,8 @@ def match(real: Template, declared: Template, step: Step, where: str) -> Templat
     )
 
 
-def _pairs(real: Template, declared: Template, where: str) -> Iterator[tuple[int, int]]:
-    """Yield (axis of the file, axis of the index) for dimensions that are the same."""
+def _pairs(real: Template, declared: Template) -> Iterator[tuple[int, int]]:
+    """Yield (axis of the file, axis of the index) for each common dimension."""
     names = declared.names or declared.dimensions
     named = {axis: names.index(name) for axis, name in enumerate(real.dimensions) if name in names}
     own = [axis for axis in range(len(real.shape)) if axis not in named]
@@ -371,6 +388,6 @@ def _pairs(real: Template, declared: Template, where: str) -> Iterator[tuple[int
         other = [axis for axis in other if declared.shape[axis] != 1]
     if len(own) != len(other):
         sizes = (dict(zip(real.dimensions, real.shape, strict=True)), dict(zip(names, declared.shape, strict=True)))
-        raise FormatError(f"{where}: its dimensions are {sizes[0]}, the index says {sizes[1]}: only those of size 1 may differ")
+        raise FormatError(f"its dimensions are {sizes[0]}, but {sizes[1]} in the index; only those of size 1 may differ")
     yield from named.items()
     yield from zip(own, other, strict=True)

@@ -1,9 +1,8 @@
-"""Which variables of a file are data, and what hangs on each?
+"""Roles of the variables of a file: data variables and the coordinates of each.
 
-Follows the roles that CF gives variables: coordinate variables (section 5), ``coordinates``, ``bounds`` and
-``climatology`` (7.1, 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), names in groups found by proximity
-(2.7). What hangs on nothing is data; ancillary variables and formula terms are data too. `samplings_of` finds what says which
-samples belong together (9.3).
+Implements the roles that CF defines: coordinate variables (section 5), ``coordinates``, ``bounds`` and ``climatology`` (7.1,
+7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), with names in groups found by proximity (2.7). Variables without such
+a role are data, as are ancillary variables and formula terms. `samplings_of` finds ragged representations (9.3).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +12,15 @@ from typing import TypeAlias
 from aggarray.formats.base import Structure, Variable, basename, words
 from aggarray.formats.templates import text_attribute
 
-#: Features of which each has samples of its own (CF section 9.1), as ``featureType`` names them.
+#: Values of ``featureType`` whose features have their own samples (CF section 9.1).
 _FEATURES = frozenset(("timeseries", "trajectory", "profile"))
 
-#: What hangs on each variable, as {key: variable}, the key a base name; and which variables are data.
+#: Coordinates and similar variables of each variable, as {base name: variable}; and the names of the data variables.
 Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
 
 def roles_of(names: "VariableNames") -> Roles:
-    """Return what hangs on each variable of a file, and the names of its data variables in order."""
+    """Return the related variables of each variable of a file, and the names of its data variables in order."""
     variables, hung = names.structure.variables, set[str]()
     roles = {v.name: dict(names.hanging(v)) for v in variables}
     for name, others in roles.items():
@@ -36,10 +35,9 @@ def roles_of(names: "VariableNames") -> Roles:
 class Sampling:
     """Samples of one dimension that belong to instances (CF section 9.3), in one group of a file.
 
-    ``counts``: the variable of the sizes of runs of samples (contiguous: of instances); ``index``: that of the instance of
-    each run, or sample; None for what there is not. Dimensions by name: of ``samples``, ``instances``, and ``runs`` (None
-    without counts). ``present``: coordinates of instances and samples that are missing where there is no sample (incomplete
-    multidimensional).
+    ``counts``: the variable with the number of samples of each run (contiguous: of each instance); ``index``: the variable with
+    the instance of each run or sample; None where absent. ``samples``, ``instances``, ``runs``: names of dimensions (``runs``
+    is None without counts). ``present``: coordinates that are missing where there is no sample (incomplete multidimensional).
     """
 
     group: str
@@ -74,8 +72,8 @@ def samplings_of(structure: Structure) -> list[Sampling]:
 def _incomplete(structure: Structure) -> list[Sampling]:
     """Return the incomplete multidimensional arrays of a file (CF section 9.3.2).
 
-    That is so where a file of discrete sampling features has coordinates along instances and samples together: where samples
-    share theirs, the array is an orthogonal one, and no row is shorter than others.
+    These are the arrays of a discrete sampling feature with coordinates along both instances and samples. Arrays whose
+    instances share the coordinates of samples are orthogonal.
     """
     feature = structure.attrs.get("featureType")
     if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
@@ -91,9 +89,9 @@ def _incomplete(structure: Structure) -> list[Sampling]:
 
 
 class VariableNames:
-    """The ``variables`` of one file by name, and which one a name in another's attribute stands for.
+    """The ``variables`` of one file by name, and the resolution of names in attributes.
 
-    ``parents``: of each boundary variable the one whose bounds it is.
+    ``parents``: the parent variable of each boundary variable.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -107,7 +105,7 @@ class VariableNames:
                     self.parents.setdefault(found, v.name)
 
     def find(self, name: str, group: str) -> str | None:
-        """Find a variable by path, or by name in a group or the nearest above it (CF section 2.7)."""
+        """Find a variable by path, or by name in a group or its nearest ancestor (CF section 2.7)."""
         if name.startswith("/"):
             return name[1:] if name[1:] in self.variables else None
         while True:
@@ -119,7 +117,7 @@ class VariableNames:
             group = group.rpartition("/")[0]
 
     def named(self, variable: Variable, names: list[str]) -> Iterator[str]:
-        """Yield the variables that names in an attribute of ``variable`` stand for."""
+        """Yield the variables that names in an attribute of ``variable`` refer to."""
         group = variable.name.rpartition("/")[0]
         for name in names:
             found = self.find(name, group)
@@ -127,41 +125,41 @@ class VariableNames:
                 yield found
 
     def coordinate(self, variable: Variable, dimension: str) -> str | None:
-        """Return the coordinate variable of a dimension of a variable."""
+        """Return the name of the coordinate variable of a dimension; None if there is none."""
         axis = variable.dimensions.index(dimension) if dimension in variable.dimensions else None
         group = variable.name.rpartition("/")[0]
         if axis is not None and variable.scopes is not None:
-            # A dimension of a group above, hidden by another of its name: that of the group has another coordinate.
+            # The dimension belongs to an ancestor group; a dimension of the same name in this group has another coordinate.
             group = variable.scopes[axis]
         found = self.find(dimension, group)
         if found is None or not self.is_coordinate(self.variables[found]):
             return None
         if axis is not None and variable.scopes is not None and self.variables[found].scopes != (variable.scopes[axis],):
             return None
-        # A group may have a dimension of that name of its own, of another size.
+        # A group may define a dimension of the same name and another size.
         size = None if axis is None else variable.shape[axis]
         return found if size in (None, self.variables[found].shape[0]) else None
 
     def lies_along(self, name: str, variable: Variable) -> bool:
-        """Tell whether all dimensions of a variable of a name are dimensions of another."""
+        """Return whether a variable spans only dimensions of another."""
         own = self.variables[name]
         if own.scopes is None or variable.scopes is None:
             return set(own.dimensions) <= set(variable.dimensions)
         return set(zip(own.dimensions, own.scopes, strict=True)) <= set(zip(variable.dimensions, variable.scopes, strict=True))
 
     def is_sampled(self, variable: Variable) -> bool:
-        """Tell whether the second dimension of a variable only numbers samples: none is a feature, or at a place or time."""
+        """Return whether the second dimension of a variable only numbers samples: it is not an axis and not of instances."""
         told = self.coordinate(variable, variable.dimensions[1])
         attrs = {} if told is None else self.variables[told].attrs
         bare = not {"axis", "standard_name"} & attrs.keys() and text_attribute(attrs.get("units", "1")) in ("1", "")
         return bare and not any(v.dimensions[:1] == variable.dimensions[1:] for v in self._roles)
 
     def is_coordinate(self, variable: Variable) -> bool:
-        """Tell whether a variable is the coordinate variable of its own dimension."""
+        """Return whether a variable is a coordinate variable."""
         return variable.dimensions == (basename(variable.name),)
 
     def hanging(self, variable: Variable) -> Iterator[tuple[str, str]]:
-        """Yield (key, variable) for all that hangs on a variable; the key is the base name."""
+        """Yield (base name, name) for each coordinate and similar variable of a variable."""
         direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
         stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
         direct += [c for c in self.named(variable, stated) if self.lies_along(c, variable)]
@@ -180,15 +178,15 @@ class VariableNames:
         yield from ((basename(name), name) for name in self.named(variable, stated))
 
     def _instances(self, variable: Variable) -> list[str]:
-        """Return the variables that say which station, profile or trajectory is which (CF section 9.5)."""
+        """Return the variables with a ``cf_role`` along dimensions of a variable (CF section 9.5)."""
         return [v.name for v in self._roles if v.dimensions and v.name != variable.name and self.lies_along(v.name, variable)]
 
     def bounds(self, variable: Variable) -> list[str]:
-        """Return the boundary variables of a coordinate: its dimensions and one or more for the vertices."""
+        """Return the boundary variables of a coordinate: its dimensions, followed by those of the vertices."""
         found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
         return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
 
     def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
-        """Tell whether a coordinate that no data variable uses is to be an array itself: bounds go with their coordinate."""
+        """Return whether a coordinate without a data variable becomes an array; bounds stay with their coordinate."""
         parent = self.parents.get(variable.name)
         return parent is None or variable.name not in roles[parent].values()

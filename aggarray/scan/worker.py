@@ -1,6 +1,6 @@
-"""The helper process of a scan: reads tasks from standard input, writes one result for each to standard output.
+"""Worker process of a scan: reads tasks from standard input and writes one result each to standard output.
 
-`aggarray.scan.workers` runs it as a plain subprocess, so that scripts without a main guard, threads and MPI are safe.
+`aggarray.scan.workers` starts it as a plain subprocess, which is safe with threads, MPI and scripts without a main guard.
 """
 
 import os
@@ -14,11 +14,11 @@ from aggarray.scan.workers import scan_one
 
 
 def main() -> None:
-    """Answer until standard input ends."""
-    # Whoever started it decides when it ends.
+    """Process tasks until standard input ends."""
+    # The parent process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Libraries that print must not disturb the answers.
+    # Output that libraries print must not mix with the results.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     answers.write(MARK)
     answers.flush()
@@ -29,7 +29,7 @@ def main() -> None:
             for task in receiver.receive():
                 _answer(sender, scan_one(task))
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # nobody listens any more
+        os._exit(0)  # the parent closed the stream
 
 
 def _answer(sender: Sender, found: object) -> None:
@@ -38,7 +38,7 @@ def _answer(sender: Sender, found: object) -> None:
     except BrokenPipeError:
         raise
     except LIBRARY_ERRORS:
-        # Attributes of formats of other packages may not pickle; whoever asked looks at the file itself.
+        # Attributes of plugin formats may not pickle; the parent scans such a file itself.
         sender.send(None)
 
 

@@ -28,27 +28,27 @@ from aggarray.options import get_options
 from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
 from aggarray.storage.remote import in_threads, is_remote, prefetch_states
 
-#: A helper takes this many files at a time, fewer towards the end.
+#: Number of files per batch of a worker; smaller towards the end.
 BATCH = 16
-#: Fewer files than this are not worth the start of a helper.
+#: With fewer files no worker is started.
 FEW_FILES = 64
-#: This process works alone for so many seconds, to see how long it would take alone ...
+#: Seconds that this process scans alone to estimate the remaining time.
 TRIAL = 0.3
-#: ... and gets help if that is more than so many seconds: helpers take a fifth of it to start, and what they find travels.
+#: Estimated remaining seconds above which workers are started, about five times the start of a worker.
 WORTH = 1.5
-#: Seconds without any answer after which this process does the rest itself.
+#: Seconds without a result after which workers time out and this process scans the remaining files.
 PATIENCE = 10.0
 
-#: A file, and what is wanted of it; None: everything.
+#: A file and what is requested of it; None: everything.
 Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
 Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
-#: What may come out of a broken stream, or out of one of another library.
+#: Errors of unpickling a broken or foreign stream.
 _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
 
 
 def scan_one(task: Task) -> Result:
-    """Return what is wanted of a file, or the error that it gave: one bad file stops nobody."""
+    """Return the requested part of a file, or its error. Errors are returned, not raised."""
     path, wanted = task
     try:
         if isinstance(wanted, ChunkIndexRequest):
@@ -59,14 +59,14 @@ def scan_one(task: Task) -> Result:
 
 
 def usual_processes(files: int) -> int:
-    """Return how many processes look at files: one at few files and under MPI, else as many as there are cores."""
+    """Return the default number of processes: one for few files and under MPI, otherwise one per core."""
     if files < FEW_FILES or any(name in os.environ for name in _MPI_VARIABLES):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Work:
-    """Tasks: which are still to be taken, by whom, and the answers that helpers gave and nobody has looked at yet."""
+    """The tasks of a scan: those not taken yet, those returned by workers, and the results of workers."""
 
     def __init__(self, tasks: Sequence[Task], workers: int) -> None:
         self.tasks, self._workers = tasks, workers
@@ -75,44 +75,43 @@ class _Work:
         self.answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
 
     def take_batch(self) -> list[int]:
-        """Return the numbers of tasks for a helper: many at first, one at a time in the end, none when all are taken."""
+        """Take the numbers of a batch for a worker; batches shrink towards the end; empty when all are taken."""
         with self._lock:
             count = min(BATCH, max(1, len(self._free) // (2 * self._workers)), len(self._free))
             return [self._free.popleft() for _ in range(count)]
 
     def take_one(self) -> int | None:
-        """Return the number of a task for this process, what helpers left undone first; None when all are taken."""
+        """Take the number of a task for this process, returned ones first; None when all are taken."""
         with self._lock:
             source = self._returned or self._free
             return source.popleft() if source else None
 
     def give_back(self, numbers: Sequence[int]) -> None:
-        """Say that a helper leaves tasks undone: this process is to do them."""
+        """Return unfinished tasks of a worker to this process."""
         with self._lock:
             self._returned.extend(numbers)
         self.answers.put(None)
 
 
 class _Trial:
-    """How long would it take without help? Judged by how long it has taken so far."""
+    """Estimate of the time that a scan takes without workers."""
 
     def __init__(self) -> None:
         self._start: tuple[float, int] | None = None
 
     def asks_for_help(self, left: int) -> bool:
-        """Tell whether the files that are left are worth the start of helpers."""
+        """Return whether the remaining files justify starting workers."""
         if self._start is None:
-            self._start = time.monotonic(), left  # after the first file, which libraries may have been loaded for
+            self._start = time.monotonic(), left  # the first file may have loaded libraries
             return False
         past = time.monotonic() - self._start[0]
         return past > TRIAL and past / (self._start[1] - left) * left > WORTH
 
 
 class WorkerPool:
-    """This process and its helpers; a context manager that ends them.
+    """This process and its workers; a context manager that ends the workers.
 
-    ``processes``: how many work, this one included; None: as many as usual for the files of each work, once it turns out that
-    it takes long enough.
+    ``processes``: number of processes, this one included; None: the default number, started once a scan takes long enough.
     """
 
     def __init__(self, processes: int | None = None) -> None:
@@ -135,7 +134,7 @@ class WorkerPool:
             helper.thread.join(1.0)
 
     def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return what was found for each task, in order; ``done`` is called after each, in this thread."""
+        """Return the result of each task, in order; calls ``done`` after each, in this thread."""
         far = [n for n, task in enumerate(tasks) if is_remote(task[0])]
         if not far:
             return self._run_near(tasks, done)
@@ -148,7 +147,7 @@ class WorkerPool:
         return [found[n] for n in range(len(tasks))]
 
     def _run_near(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
-        """Do what `run` does for local files, by several processes."""
+        """Run the tasks of local files with several processes."""
         wanted = usual_processes(len(tasks)) if self._processes is None else self._processes
         count = min(wanted - 1, len(tasks) // BATCH)
         work = _Work(tasks, 1 + max(count, len(self._helpers)))
@@ -177,13 +176,13 @@ class WorkerPool:
         return [r for r in results if r is not None]
 
     def _hire(self, count: int) -> None:
-        """Start helpers until there are so many; an embedded Python may not know of a program to start."""
+        """Start workers up to a number; none in an embedded Python without an executable."""
         if not sys.executable:
             return
         self._helpers += [_Worker(self._next_batch) for _ in range(count - len(self._helpers))]
 
     def _results(self, work: _Work, results: Sequence[Result | None]) -> Any:
-        """Yield numbers of tasks with what was found, from wherever it comes, until all have been yielded."""
+        """Yield (number of a task, result) from workers and this process until all tasks are done."""
         while work.tasks:
             while (answer := _waiting(work)) is not None:
                 yield answer
@@ -200,7 +199,7 @@ class WorkerPool:
                 yield answer
 
     def _next_batch(self) -> tuple[_Work, list[int]] | None:
-        """Return the next batch for a helper as soon as there is one; None at the end."""
+        """Wait for and return the next batch for a worker; None at the end."""
         finished: _Work | None = None
         with self._changed:
             while not self._closing:
@@ -214,7 +213,7 @@ class WorkerPool:
 
 
 def _waiting(work: _Work) -> tuple[int, Result] | None:
-    """Return an answer that has come, None where there is none."""
+    """Return a result that has arrived; None if there is none."""
     with contextlib.suppress(queue.Empty):
         while True:
             answer = work.answers.get_nowait()
@@ -224,7 +223,7 @@ def _waiting(work: _Work) -> tuple[int, Result] | None:
 
 
 class _Worker:
-    """A helper process, and the thread that feeds it."""
+    """A worker process and the thread that feeds it."""
 
     def __init__(self, next_batch: Callable[[], tuple[_Work, list[int]] | None]) -> None:
         self._next_batch = next_batch
@@ -236,14 +235,14 @@ class _Worker:
         self.thread.start()
 
     def end(self) -> None:
-        """End the process, whatever it does: it only reads."""
+        """Kill the process; it only reads files."""
         with self._lock:
             self._ended = True
             if self._process is not None:
                 self._process.kill()
 
     def let_go(self, work: _Work) -> None:
-        """End the process where it is still at work that is done."""
+        """Kill the process if it still works on finished tasks."""
         doing = self._doing
         if doing is not None and doing[0] is work and doing[1]:
             self.end()
@@ -269,7 +268,7 @@ class _Worker:
         process.wait()
 
     def _start(self) -> "subprocess.Popen[bytes] | None":
-        """Start the process, with the import path of this one: it sees the same modules and formats of other packages."""
+        """Start the process with the import path of this one, so that it finds the same modules and plugins."""
         root = str(Path(__file__).resolve().parents[2])
         search = [entry for entry in sys.path if isinstance(entry, str)]
         code = f"import sys; sys.path[:] = {[*search, root]!r}; from aggarray.scan.worker import main; main()"
@@ -286,7 +285,7 @@ class _Worker:
     def _serve(self, process: "subprocess.Popen[bytes]") -> None:
         if process.stdin is None or process.stdout is None:
             return
-        # Only a helper that has started is given anything to do.
+        # Tasks are sent only to a worker that has started.
         skip_to_mark(process.stdout)
         sender, receiver = Sender(process.stdin), Receiver(process.stdout)
         sender.send(asdict(get_options()))
@@ -297,7 +296,7 @@ class _Worker:
             for number in numbers:
                 found = receiver.receive()
                 self._doing[1].remove(number)
-                if found is None:  # what it found does not travel
+                if found is None:  # the result does not pickle
                     work.give_back([number])
                 else:
                     work.answers.put((number, found))

@@ -1,4 +1,4 @@
-"""The benchmarks, run by hand: ``make bench``, or ``python -m tests.bench [NAME ...]``; prints Markdown tables."""
+"""The benchmarks: ``make bench``, or ``python -m tests.bench [NAME ...]``; prints Markdown tables."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from tests.bench.harness import BenchmarkError, benchmarks, present, run, table
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmarks named, all by default; status 1 where one fails."""
+    """Run the named benchmarks, all by default; return 1 if one fails."""
     known = benchmarks()
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure aggarray and its peers in turn.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}, or a pattern; all by default")
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def machine() -> str:
-    """Say in one line what the numbers were measured on."""
+    """Describe the machine in one line."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{cores} cores, {platform.machine()}, Python {platform.python_version()}, {', '.join(_versions())}"
 
@@ -56,7 +56,7 @@ def _versions() -> list[str]:
 
 
 def _say(text: str) -> None:
-    """Tell on a terminal what is going on."""
+    """Print progress on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

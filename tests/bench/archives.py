@@ -1,4 +1,4 @@
-"""What do the benchmarks open? Folders of netCDF-4 files made here from a seed: one variable cut along time."""
+"""Archives for the benchmarks: folders of netCDF-4 files written from a seed, one variable split along time."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 
 _SEED = 20_010_101
 
-#: Global attributes as CMIP6 files carry them, text of the usual length; those of `_own` differ from file to file.
+#: Global attributes with the keys and lengths of CMIP6 files; those of `_own` differ between files.
 _CMIP = {
     "Conventions": "CF-1.7 CMIP-6.2",
     "activity_id": "CMIP",
@@ -72,9 +72,9 @@ _TAS = {
 
 
 def write_archive(folder: Path, size: Mapping[str, int], *, rich: bool = True) -> None:
-    """Write ``files`` netCDF-4 files of ``steps`` days each on a grid of ``lat`` by ``lon`` points, all named in ``size``.
+    """Write ``files`` netCDF-4 files of ``steps`` days each on a grid of ``lat`` by ``lon`` points, all given in ``size``.
 
-    ``rich``: attributes like those of CMIP6, bounds and a scalar coordinate; else a title, units and standard names.
+    ``rich``: attributes like those of CMIP6, bounds and a scalar coordinate; otherwise a title, units and standard names.
     """
     random = np.random.default_rng(_SEED)
     shape = (size["steps"], size["lat"], size["lon"])
@@ -108,7 +108,7 @@ def _write(path: Path, number: int, values: np.ndarray, rich: bool) -> None:
 
 
 def _own(number: int) -> dict[str, object]:
-    """Attributes that no two files share."""
+    """Return attributes that are unique to a file."""
     return {
         "creation_date": f"2020-06-08T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z",
         "tracking_id": f"hdl:21.14100/8fdd81c6-7b33-424c-9b83-{number:012d}",

@@ -1,7 +1,7 @@
-"""How long does it take to build large matrices of partitions from arrays in memory, and how much memory?
+"""Time and memory to build large partition matrices from arrays in memory.
 
-The arrays exist before the clock starts. The plain Python and NumPy contestants are floors: they do less, and show what the
-objects or the bytes alone cost.
+The arrays exist before the clock starts. The plain Python and NumPy contestants are lower bounds: they only create the objects
+or the bytes.
 """
 
 from itertools import pairwise
@@ -15,11 +15,11 @@ from tests.bench.harness import Benchmark, Contestant, Size
 
 
 def _nothing(_folder: Path, _size: Size) -> None:
-    """No files are needed."""
+    """Make no files."""
 
 
 def _boxes(size: Size) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return boxes that tile a square like bricks: every other row is shifted by half a brick, so that edges do not align."""
+    """Return boxes that tile a square like bricks: every other row is shifted by half a brick."""
     rows, columns, width = size["rows"], size["columns"], size["width"]
     end = columns * width
     found = []

@@ -1,6 +1,6 @@
-"""How long does it take to read an archive whole, in every common compression, and in none?
+"""Time to read a complete archive in every common compression, and uncompressed.
 
-What is large in `reading` is small here: the codecs differ, not the layouts. Peers are left out where they cannot read it.
+Data are smaller than in `reading`, since codecs are compared, not layouts. Peers that cannot read a codec are left out.
 """
 
 from functools import partial

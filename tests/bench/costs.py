@@ -1,10 +1,9 @@
-"""What does a partition cost, and what a stored chunk, beyond its bytes?
+"""Cost of a partition and of a stored chunk, apart from its bytes.
 
-Pieces are so small that bytes hardly matter. The archive is known from an index opened before the clock starts; one read of
-everything is timed. Microseconds of one piece are the median of that time divided by the number of pieces, partitions or
-chunks; what a bare loop takes for the same system calls and decoding is the floor, so that bookkeeping is the difference.
-"First read": what is kept for later (open files, where chunks are stored) is gathered within the time; "read again": it is
-there.
+Pieces are so small that their bytes hardly matter. The archive comes from an index opened before the clock starts; one read of
+everything is timed. Microseconds per piece are the median of that time divided by the number of pieces, partitions or chunks. A
+bare loop with the same system calls and decoding is the lower bound, so that the difference is bookkeeping. "First read" fills
+the caches (open files, chunk indexes) within the time; "read again" uses them.
 """
 
 import os
@@ -21,7 +20,7 @@ from tests.bench.layouts import Layout, shape_of
 from tests.bench.opening import load_aggarray
 from tests.bench.peers import INDEX, as_doubles, resolved, write_with_index
 
-#: What the floors need to know of what `layouts` writes.
+#: What the lower bounds need of what `layouts` writes.
 _DTYPE, _FILL = np.dtype("f4"), {"_FillValue": np.float32(1e20)}
 
 
@@ -36,7 +35,7 @@ def _again(folder: Path, size: Size) -> SimpleNamespace:
 
 
 def _memory(folder: Path, size: Size) -> SimpleNamespace:
-    """The same partitions, of arrays in memory: no file at all."""
+    """Return the same partitions of arrays in memory, without files."""
     aa, values, steps = load_aggarray(), _first(folder, size).array[...], size["steps"]
     pieces = []
     for start in range(0, len(values), steps):
@@ -50,7 +49,7 @@ def _read(given: SimpleNamespace) -> np.ndarray:
 
 
 def _places(folder: Path, size: Size) -> SimpleNamespace:
-    """Where values are stored: (offset, size) in each file, of its chunks where there are any."""
+    """Return (offset, size) of the stored values or chunks of each file."""
     import h5py
 
     places = []

@@ -1,6 +1,6 @@
-"""How long does it take until an archive is a dataset of xarray, and a point's series is read from it?
+"""Time until an archive is an xarray dataset and the time series of a point is read from it.
 
-Everybody uses xarray, with and without dask; coordinates are decoded within the time.
+Every contestant uses xarray, with and without dask; coordinates are decoded within the time.
 """
 
 from functools import partial

@@ -1,8 +1,8 @@
-"""How are aggarray and its peers measured fairly, in one run?
+"""Fair measurement of aggarray and its peers in one run.
 
-Every measurement is a fresh process (`worker`), so that nobody profits from what another has cached; the contestants take
-turns, the order is reversed from round to round, and medians are compared. A first round is not timed: it warms the
-file system's cache for all alike, and its results must be equal. Whoever has had `PATIENCE` seconds sits the rest out.
+Every measurement is a fresh process (`worker`), so that no contestant profits from caches of another. The contestants take
+turns, in reversed order every other round, and medians are compared. The first round is not timed: it warms the file system's
+cache, and its results must be equal. A contestant that has used `PATIENCE` seconds is not measured again.
 """
 
 import functools
@@ -25,21 +25,21 @@ from tests.support.paths import ROOT
 
 Size = Mapping[str, int]
 
-#: Seconds, of whole processes, after which a contestant is not measured again: the slowest would make a run last for hours.
+#: Seconds of all processes of a contestant after which it is not measured again.
 PATIENCE = 20.0
 
 
 class BenchmarkError(Exception):
-    """A contestant that failed, or gave other values than the first."""
+    """A contestant that failed, or returned other values than the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
     """One way to do the work.
 
-    ``prepare(folder, size)``: imports libraries and makes what is given (not timed); ``work(given)``: what is timed;
-    ``values(given, result)``: named arrays to compare with those of the first contestant, where it has such a name;
-    ``needs``: modules without which it is left out.
+    ``prepare(folder, size)``: imports libraries and returns ``given`` (not timed); ``work(given)``: the timed work;
+    ``values(given, result)``: named arrays to compare with those of the first contestant that have the same name;
+    ``needs``: modules without which the contestant is left out.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One piece of work and who does it, aggarray first.
+    """A benchmark and its contestants, aggarray first.
 
     ``make(folder, size)`` writes the data; ``sizes``: "full" and "tiny", numbers for ``make`` and the contestants; ``needs``:
-    modules without which the data cannot be made; ``per``: the entry of ``sizes`` that says how many pieces the work consists
-    of: the table then has microseconds for one of them, the median divided by that number.
+    modules required to make the data; ``per``: the entry of ``sizes`` with the number of pieces of the work: the table then
+    shows microseconds per piece, the median divided by that number.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Benchmark:
 
 @dataclass(slots=True)
 class Measured:
-    """What was measured of one contestant, one number per round: seconds of the work, of the whole process; bytes on top."""
+    """Measurements of one contestant, one per round: seconds of the work and of the process, bytes of additional memory."""
 
     name: str
     work: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Measured:
 
 
 def benchmarks() -> dict[str, Benchmark]:
-    """Return every benchmark of the modules beside this one that have any."""
+    """Return the benchmarks of all modules of this package."""
     here = Path(__file__).parent
     names = sorted(m.name for m in pkgutil.iter_modules([str(here)]) if m.name not in ("__main__", "harness", "worker"))
     modules = [importlib.import_module(f"tests.bench.{name}") for name in names]
@@ -88,7 +88,7 @@ def benchmarks() -> dict[str, Benchmark]:
 def present(benchmark: Benchmark) -> tuple[Benchmark, list[str]]:
     """Return the benchmark without contestants whose modules are not installed, and a line for each of these.
 
-    Without any contestants where its data cannot be made.
+    The benchmark has no contestants if its data cannot be made.
     """
     lines = [f"{benchmark.name} is left out: {name} is not installed" for name in _absent(benchmark.needs)]
     if lines:
@@ -106,13 +106,13 @@ def _absent(modules: Sequence[str]) -> list[str]:
 def _loads(name: str) -> bool:
     try:
         importlib.import_module(name)
-    except (ImportError, OSError):  # it is not there, or a library of the system that it needs is not
+    except (ImportError, OSError):  # the module, or a system library that it needs, is not installed
         return False
     return True
 
 
 def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None]) -> list[Measured]:
-    """Measure every contestant ``repeats`` times; BenchmarkError where one fails or values differ."""
+    """Measure every contestant ``repeats`` times. Raises BenchmarkError if one fails or values differ."""
     with tempfile.TemporaryDirectory(prefix="aggarray-bench-") as name:
         folder = Path(name) / "data"
         folder.mkdir()
@@ -139,7 +139,7 @@ def _rounds(contestants: Sequence[Contestant], repeats: int) -> Iterator[tuple[i
 
 
 def _check(benchmark: Benchmark, size: str, folder: Path, beside: Path, say: Callable[[str], None]) -> None:
-    """Let everybody work once, and compare what comes out."""
+    """Run every contestant once and compare the results."""
     first: dict[str, np.ndarray] = {}
     for number, contestant in enumerate(benchmark.contestants):
         say(f"{benchmark.name}: comparing values, {contestant.name}")
@@ -157,7 +157,7 @@ def _check(benchmark: Benchmark, size: str, folder: Path, beside: Path, say: Cal
 
 
 def same_values(a: np.ndarray, b: np.ndarray) -> bool:
-    """Tell whether arrays have one shape and equal values, NaN equal to NaN."""
+    """Return whether arrays have equal shape and values, with NaN equal to NaN."""
     return np.array_equal(a, b, equal_nan=a.dtype.kind in "fcmM" and b.dtype.kind in "fcmM")
 
 
@@ -171,7 +171,7 @@ def _fresh_process(benchmark: Benchmark, contestant: Contestant, size: str, plac
 
 
 def table(benchmark: Benchmark, size: str, measured: Sequence[Measured]) -> str:
-    """Write the results as a Markdown table; "times" compares medians, in brackets minima, with those of the first line."""
+    """Return the results as a Markdown table; "times" compares medians (in brackets minima) with those of the first line."""
     sizes = ", ".join(f"{name} {number:,}" for name, number in benchmark.sizes[size].items())
     lines = [f"### {benchmark.name}: {benchmark.title}", "", f"{sizes}; {len(measured[0].work)} rounds", ""]
     heads = ["", "work, s", "times", "whole process, s", "times", "memory, MB"]

@@ -1,8 +1,8 @@
-"""How long does it take to save an index, to open it again, and to plan a read from it?
+"""Time to save an index, to open it again, and to plan a read from it.
 
-``index``: 1,000 real files. ``index-million``: as many fragments, files that need not exist, as nothing but their names is
-touched. cfdm reads the same index as any reader of CF-1.13 has to: from the aggregation variables alone. (It takes over a
-minute and 2.9 GB for the million, so that it is not asked every time.)
+``index``: 1,000 real files. ``index-million``: a million fragments, files that need not exist, since only their names are used.
+cfdm reads the same index like any reader of CF-1.13: from the aggregation variables alone. It takes over a minute and 2.9 GB
+for the million and is left out there.
 """
 
 from pathlib import Path
@@ -24,12 +24,12 @@ def _make(folder: Path, size: Size) -> None:
     write_archive(folder, size, rich=True)
     agg = aa.open(paths_in(folder))
     agg.save(folder / _INDEX)
-    # cfdm looks for relative names in the working directory.
+    # cfdm resolves relative names against the working directory.
     agg.save(folder / _ABSOLUTE, relative=False)
 
 
 def _million(count: int) -> Any:
-    """Return an aggregation of one file per step, in an order that no arithmetic gives."""
+    """Return an aggregation of one file per step, in an irregular order."""
     import aggarray as aa
     from aggarray.cf.encoding import encoding
     from aggarray.opening import Aggregation
@@ -87,7 +87,7 @@ def _open_files(given: SimpleNamespace) -> Any:
 
 
 def _plan(given: SimpleNamespace) -> Any:
-    """Plan a read of fifty partitions from the middle, file names included."""
+    """Plan a read of fifty partitions from the middle, including file names."""
     from aggarray.memory.selection import normalise
     from aggarray.partition.plan import pieces, plan_dimension
 

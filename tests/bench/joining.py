@@ -1,7 +1,7 @@
-"""How long does it take to join arrays of many files by the rules, once the files are scanned?
+"""Time to join the arrays of many scanned files by the rules.
 
-Structures are made as a scan gives them: monthly files with latitude, longitude, time, their bounds and forty attributes. Half
-and twice the number show whether the time grows in proportion.
+Structures are built as a scan returns them: monthly files with latitude, longitude, time, their bounds and forty attributes.
+Half and twice the number show whether the time grows linearly.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.bench.harness import Benchmark, Contestant, Size
 
 
 def _nothing(_folder: Path, _size: Size) -> None:
-    """No files are needed."""
+    """Make no files."""
 
 
 def _variables(number: int, steps: int) -> list[tuple[str, tuple[str, ...], np.ndarray | None, dict[str, Any]]]:

@@ -1,7 +1,7 @@
-"""In which ways are the benchmarks' values stored? One variable over time, latitude and longitude, as a `Layout` says.
+"""Storage layouts of the benchmarks: one variable over time, latitude and longitude, as a `Layout` describes.
 
-Values are in steps of an eighth and small enough to be exact in every type used; a tenth of the grid is missing throughout.
-Files differ by an offset only, so that large archives are made quickly.
+Values are multiples of one eighth, exact in every type used; a tenth of the grid is missing throughout. Files differ only by an
+offset, so that large archives are made quickly.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _ABOUT = {"units": "K", "standard_name": "air_temperature", "cell_methods": "tim
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one variable is stored.
+    """Storage layout of one variable.
 
-    ``dtype``: "f4", "f8", ">f4", or "i2" for values packed with a scale and an offset; ``chunks``: cut to the variable's
-    shape, None where there are none; ``options``: of netCDF4's ``createVariable``, or of h5py's ``create_dataset`` where ``by``
-    says so; ``format``: as netCDF4 names it; ``record``: time is a record (unlimited) dimension.
+    ``dtype``: "f4", "f8", ">f4", or "i2" for values packed with a scale and an offset; ``chunks``: limited to the variable's
+    shape, None if contiguous; ``options``: arguments of netCDF4's ``createVariable``, or of h5py's ``create_dataset``, as
+    ``by`` says; ``format``: as in netCDF4; ``record``: time is a record (unlimited) dimension.
     """
 
     chunks: tuple[int, int, int] | None = None
@@ -37,24 +37,24 @@ class Layout:
 
 
 def shape_of(size: Size) -> tuple[int, int, int]:
-    """Return the shape of what one file holds."""
+    """Return the shape of the variable in one file."""
     return size["steps"], size["lat"], size["lon"]
 
 
 def cut(chunks: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return chunks no larger than the whole."""
+    """Limit the shape of chunks to that of the variable."""
     return tuple(min(c, n) for c, n in zip(chunks, shape, strict=True))
 
 
 def eighths(shape: tuple[int, int, int]) -> np.ndarray:
-    """Return numbers that compress about as temperatures do, NaN for a tenth of the grid."""
+    """Return numbers about as compressible as temperatures, NaN for a tenth of the grid."""
     values = np.round(20 / _STEP * np.random.default_rng(_SEED).standard_normal(shape, dtype=np.float32)) * np.float32(_STEP)
     values[:, : -(-shape[1] // 4), : -(-shape[2] * 2 // 5)] = np.nan
     return values
 
 
 def write_layout(folder: Path, size: Size, layout: Layout) -> None:
-    """Write ``files`` files of ``steps`` days each on a grid of ``lat`` by ``lon`` points, all named in ``size``."""
+    """Write ``files`` files of ``steps`` days each on a grid of ``lat`` by ``lon`` points, all given in ``size``."""
     values = eighths(shape_of(size))
     for number in range(size["files"]):
         path = folder / f"tas_day_{number:05d}.nc"

@@ -1,7 +1,7 @@
-"""What do very many small files cost, in seconds and memory? ``python -m tests.bench.load [--files 100000]``.
+"""Time and memory for very many small files: ``python -m tests.bench.load [--files 100000]``.
 
-Each step is a fresh process; its memory is the most that it, or one of the processes that it started, held at a time. The files
-are netCDF-4, one step of time each: the first is written by netCDF4, the others are it with their own time and values.
+Each step is a fresh process; its memory is the peak of that process or of one of its children. The files are netCDF-4 with one
+time step each: the first is written by netCDF4, the others are copies with their own time and values.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 _LAT, _LON = 4, 8
-#: Each step: its name, and what a fresh interpreter runs. ``folder``, ``index``, ``count`` are given to it.
+#: The steps by name, as code for a fresh interpreter with ``folder``, ``index`` and ``count`` defined.
 _STEPS = {
     "scan and index": "main(['aggregate', folder, '-o', index])",
     "open, without an index": "assert aa.open(folder)['tas'].shape == (count, 4, 8)",
@@ -52,7 +52,7 @@ def main(arguments):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a step took: seconds, and the most bytes of memory of one process."""
+    """The cost of a step: seconds, and the peak memory of one process in bytes."""
 
     step: str
     seconds: float
@@ -60,7 +60,7 @@ class Cost:
 
 
 def value(step: np.ndarray | int, lat: np.ndarray | int, lon: np.ndarray | int) -> np.ndarray:
-    """Return the value at a place, float32.
+    """Return the value at a grid point, float32.
 
     >>> value(3, 2, 1)
     array(321., dtype=float32)
@@ -69,7 +69,7 @@ def value(step: np.ndarray | int, lat: np.ndarray | int, lon: np.ndarray | int) 
 
 
 def write_files(folder: Path, count: int) -> None:
-    """Write so many files, a thousand to a folder."""
+    """Write a number of files, a thousand per folder."""
     import h5py
     import netCDF4
 
@@ -103,7 +103,7 @@ def write_files(folder: Path, count: int) -> None:
 
 
 def measured(step: str, folder: Path, index: Path, count: int) -> Cost:
-    """Run one step in a fresh process. RuntimeError where it fails, or a value is not what it was made of."""
+    """Run one step in a fresh process. Raises RuntimeError if it fails or a value is wrong."""
     order = [sys.executable, "-c", f"{_BEFORE}\n{_STEPS[step]}", str(folder), str(index), str(count)]
     started = time.perf_counter()
     process = subprocess.Popen(order, cwd=Path(__file__).resolve().parents[2], stdout=subprocess.DEVNULL)
@@ -116,7 +116,7 @@ def measured(step: str, folder: Path, index: Path, count: int) -> Cost:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print a Markdown table of what the steps cost."""
+    """Print a Markdown table of the costs of the steps."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.load", description="What very many small files cost.")
     parser.add_argument("--files", type=int, default=100_000, help="how many (default: %(default)s)")
     parser.add_argument("--keep", type=Path, help="write the files into this folder, and leave them there")

@@ -1,7 +1,7 @@
-"""How long does it take to find the owners of a million indices, and to write the dim_data of one process?
+"""Time to find the owners of a million indices, and to write the dim_data of one process.
 
-A dimension of a thousand million elements over 4,096 processes. The peer is what one writes by hand with NumPy: a search among
-the cuts, a remainder; it checks nothing, and knows one kind of distribution at a time.
+A dimension of 10**9 elements over 4,096 processes. The peer is what one writes by hand with NumPy: a binary search among the
+block boundaries, or a remainder. It checks nothing and supports one type of distribution at a time.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def _asked(size: Size) -> np.ndarray:
 
 
 def _cuts(size: Size) -> np.ndarray:
-    """Return cuts anywhere between blocks."""
+    """Return irregular block boundaries."""
     inner = np.random.default_rng(1).integers(0, size["size"], size["processes"] - 1)
     return np.concatenate([[0], np.sort(inner), [size["size"]]])
 
@@ -84,7 +84,7 @@ def _dim_data(_folder: Path, size: Size) -> Any:
 
 
 def _nothing(_folder: Path, _size: Size) -> None:
-    """Need no data."""
+    """Make no files."""
 
 
 BENCHMARKS = (

@@ -1,6 +1,6 @@
-"""How long does it take to open many small files as one array?
+"""Time to open many small files as one array.
 
-Nothing but structure and coordinates is read. The loop over headers is the floor for netCDF-C on one core: it reads all
+Only structure and coordinates are read. The loop over headers is the lower bound for netCDF-C on one core: it reads all
 attributes and the times, and compares nothing.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from tests.bench.archives import paths_in, write_archive
 from tests.bench.harness import Benchmark, Contestant, Size
 
-#: How xarray's manual advises to open many files of one kind.
+#: The recommendation of xarray's manual for many similar files.
 TUNED: dict[str, Any] = {
     "combine": "nested",
     "concat_dim": "time",
@@ -28,7 +28,7 @@ TUNED: dict[str, Any] = {
 
 
 def load_aggarray() -> Any:
-    """Import aggarray, and what it imports on first use: that is not the work."""
+    """Import aggarray and the modules that it imports lazily, outside the timed work."""
     for package in ("aggarray.formats", "aggarray.codecs", "aggarray.index"):
         for found in pkgutil.iter_modules(import_module(package).__path__):
             import_module(f"{package}.{found.name}")
@@ -38,12 +38,12 @@ def load_aggarray() -> Any:
 
 
 def with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
-    """Import, and list the files."""
+    """Import aggarray and list the files."""
     return SimpleNamespace(library=load_aggarray(), paths=paths_in(folder))
 
 
 def with_xarray(folder: Path, _size: Size) -> SimpleNamespace:
-    """Import, and list the files."""
+    """Import xarray and list the files."""
     import dask.array  # noqa: F401
     import netCDF4  # noqa: F401
     import xarray
@@ -52,7 +52,7 @@ def with_xarray(folder: Path, _size: Size) -> SimpleNamespace:
 
 
 def with_netcdf4(folder: Path, _size: Size) -> SimpleNamespace:
-    """Import, and list the files."""
+    """Import netCDF4 and list the files."""
     import netCDF4
 
     return SimpleNamespace(library=netCDF4, paths=paths_in(folder))

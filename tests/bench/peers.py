@@ -1,9 +1,9 @@
-"""How do aggarray and its peers read `tas` of an archive of netCDF files, the whole or a part of each file?
+"""Readers of `tas` of an archive of netCDF files, complete or a part of each file, with aggarray and its peers.
 
-Libraries are imported before the clock starts. Whatever opens the archive is included for everybody: `aa.open` of the files or
-of an index saved before, `open_mfdataset`, or opening one file after the other. Everybody ends with one array in memory.
-aggarray, xarray and netCDF4 resolve missing values and packing; h5py and hidefix do not, and are spared it: their results are
-resolved after the clock has stopped, to be compared.
+Libraries are imported before the clock starts. Opening is included for every contestant: `aa.open` of the files or of a saved
+index, `open_mfdataset`, or opening one file after the other. Every contestant ends with one array in memory. aggarray, xarray
+and netCDF4 resolve missing values and packing; h5py and hidefix do not: their results are resolved after the clock has stopped,
+to be compared.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,33 +23,33 @@ from tests.bench.opening import TUNED, load_aggarray
 
 INDEX = "index.nca"
 
-#: Says which part of each file is read: all steps, and integers or slices for latitude and longitude.
+#: Returns the part of each file to read: all steps, and integers or slices for latitude and longitude.
 Key = Callable[[Size], tuple[Any, ...]]
 
 
 def whole(_size: Size) -> tuple[Any, ...]:
-    """Everything."""
+    """Select everything."""
     return slice(None), slice(None), slice(None)
 
 
 def point(size: Size) -> tuple[Any, ...]:
-    """The series of one point."""
+    """Select the time series of one point."""
     return slice(None), size["lat"] // 2, size["lon"] // 3
 
 
 def box(size: Size) -> tuple[Any, ...]:
-    """The series of a box of ten by ten points."""
+    """Select the time series of ten by ten points."""
     y, x = size["lat"] // 2, size["lon"] // 3
     return slice(None), slice(y, min(y + 10, size["lat"])), slice(x, min(x + 10, size["lon"]))
 
 
 def transect(size: Size) -> tuple[Any, ...]:
-    """The series of one latitude."""
+    """Select the time series of one latitude."""
     return slice(None), size["lat"] // 2, slice(None)
 
 
 def write_with_index(folder: Path, size: Size, layout: Layout) -> None:
-    """Write an archive and, beside it, an index of it."""
+    """Write an archive and an index of it next to it."""
     import aggarray as aa
 
     write_layout(folder, size, layout)
@@ -63,7 +63,7 @@ def _given(folder: Path, size: Size, modules: tuple[str, ...], key: Key) -> Simp
 
 
 def _one_after_the_other(pieces: Iterable[np.ndarray], count: int) -> np.ndarray:
-    """Put pieces of one shape into one array, made when the first has come: they are copied once."""
+    """Copy pieces of one shape into one array, allocated with the first piece."""
     result = np.empty(0)
     for number, piece in enumerate(pieces):
         if number == 0:
@@ -112,7 +112,7 @@ def as_doubles(_given: SimpleNamespace, result: np.ndarray) -> dict[str, np.ndar
 
 
 def _resolved(given: SimpleNamespace, result: np.ndarray) -> dict[str, np.ndarray]:
-    """Return stored values as netCDF says they are meant."""
+    """Return stored values after applying the attributes of their variable."""
     import netCDF4
 
     with netCDF4.Dataset(given.paths[0]) as file:
@@ -120,7 +120,7 @@ def _resolved(given: SimpleNamespace, result: np.ndarray) -> dict[str, np.ndarra
 
 
 def resolved(stored: np.ndarray, attributes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return stored values as the attributes say they are meant: unpacked, NaN where missing."""
+    """Return stored values with their attributes applied: unpacked, NaN where missing."""
     meant = stored.astype("f8") * float(attributes.get("scale_factor", 1)) + float(attributes.get("add_offset", 0))
     return {"tas": np.where(stored == attributes["_FillValue"], np.nan, meant)}
 
@@ -146,7 +146,7 @@ H5PY, H5PY_PLUGINS, HIDEFIX = "h5py, a loop", "h5py with hdf5plugin, a loop", "h
 
 
 def readers(key: Key, *peers: str) -> tuple[Contestant, ...]:
-    """Return aggarray, twice, and the peers named, to read what ``key`` says."""
+    """Return the contestants that read a selection: aggarray from files and from an index, and the named peers."""
     found = []
     for name in (*AGGARRAY, *peers):
         peer = _PEERS[name]

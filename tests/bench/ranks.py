@@ -1,8 +1,7 @@
-"""What does one rank of a benchmark under MPI do? ``python -m tests.bench.ranks WAY FOLDER``, started by `collective`.
+"""One MPI rank of a benchmark: ``python -m tests.bench.ranks WAY FOLDER``, started by `collective`.
 
-It opens what there is, does the work once, so that libraries, connections and memory are there, and says "ready"; for
-each line of the pipe FOLDER/asked it does the work and says "done". With "save" in the line the sections are stored in the
-folder.
+Opens the source, does the work once so that libraries, connections and memory are ready, and prints "ready". For each line of
+the pipe FOLDER/asked it repeats the work and prints "done". A line with "save" stores the sections in the folder.
 """
 
 import sys
@@ -13,7 +12,7 @@ import numpy as np
 
 
 def main(way: str, folder: Path) -> None:
-    """Work as often as is asked for."""
+    """Do the work once per request."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -21,7 +20,7 @@ def main(way: str, folder: Path) -> None:
     work = WAYS[way](paths, comm)
     work()
     _say(comm, "ready")
-    # Not all launchers hand standard input on.
+    # Some launchers do not forward standard input.
     asked = (folder / "asked").open(encoding="utf-8") if comm.rank == 0 else None
     while True:
         line = comm.bcast(asked.readline() if asked else None)
@@ -52,7 +51,7 @@ def _ours(paths: list[Path], comm, collective: bool) -> Work:  # type: ignore[no
     tas = mpi.open([str(p) for p in paths], comm)["tas"]
 
     def work() -> np.ndarray:
-        # Every rank has some latitudes of all times: each needs a part of every stored step.
+        # Every rank has some latitudes at all times, and so needs a part of every stored step.
         across = Distribution.regular(tas.shape, "bbb", (1, comm.size, 1))
         return mpi.local(tas, across, comm, collective=collective).buffer
 

@@ -1,6 +1,6 @@
-"""How long does it take to open an archive and read a variable of it whole, in the ways in which archives are commonly stored?
+"""Time to open an archive and read a complete variable, in the common storage layouts.
 
-Every contestant ends with one array in memory; `peers` says what is included.
+Every contestant ends with one array in memory; `peers` describes what is included.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ _MEDIUM = {"full": {"files": 6, "steps": 120, "lat": 180, "lon": 360}, "tiny": _
 _STEP, _SMALL, _BLOCK = (1, 180, 360), (1, 60, 90), (73, 30, 60)
 
 _ALL = readers(whole, XARRAY, NETCDF4, H5PY, HIDEFIX)
-# hidefix does not know big-endian values.
+# hidefix does not support big-endian values.
 _ENDIAN = readers(whole, XARRAY, NETCDF4, H5PY)
 
 

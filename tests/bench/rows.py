@@ -1,7 +1,7 @@
-"""How long does it take to read some of the rows of a ragged array: a slice, a mask, all?
+"""Time to read some of the rows of a ragged array: a slice, a mask, all.
 
-A million samples over 10,000 instances, deflated, whether they lie row by row or in any order. The peers read all samples, by
-xarray and netCDF4, and split or pick them with NumPy. Files are opened, and offsets found, before the clock starts.
+A million samples over 10,000 instances, deflated, stored row by row or in any order. The peers read all samples with xarray and
+netCDF4, and split or select them with NumPy. Files are opened, and row offsets read, before the clock starts.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""How long does it take to open an archive of many small files and read the series of a point, a box or a latitude?
+"""Time to open an archive of many small files and read the time series of a point, a box or a latitude.
 
-Every file is touched and little of it is wanted. Every contestant ends with one array in memory; `peers` says what is included.
+A small part of every file is read. Every contestant ends with one array in memory; `peers` describes what is included.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ _READ = {
     "point": ("a point's series", _MANY, readers(point, *_PEERS, HIDEFIX)),
     "series": ("a point's series", _FEWER, readers(point, *_PEERS, HIDEFIX)),
     "box": ("a box's series", _FEWER, readers(box, *_PEERS, HIDEFIX)),
-    # hidefix 0.12 gives wrong values for a row of full length: that of the next latitude instead of the next step.
+    # hidefix 0.12 returns wrong values for a complete row: the next latitude instead of the next step.
     "transect": ("a latitude's series", _FEWER, readers(transect, *_PEERS)),
 }
 

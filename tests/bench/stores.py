@@ -1,7 +1,7 @@
-"""How long does it take to open a Zarr store and read a variable of it, whole or one point's series?
+"""Time to open a Zarr store and read a variable of it, complete or the time series of one point.
 
-Libraries are imported before the clock starts, opening is included for everybody, and everybody ends with one array in memory.
-Missing values are stored as NaN, so that nobody has to resolve them.
+Libraries are imported before the clock starts, opening is included, and every contestant ends with one array in memory. Missing
+values are stored as NaN, which needs no decoding.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _SIZES = {"full": {"steps": 960, "lat": 180, "lon": 360}, "tiny": {"steps": 5, "
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A Zarr format, 2 or 3, a codec by name, and whether chunks lie in shards."""
+    """A Zarr format, 2 or 3, a codec by name, and whether chunks are in shards."""
 
     version: int
     codec: str

@@ -1,4 +1,4 @@
-"""How long does it take to open a file of many small variables, and to read all of them?
+"""Time to open a file of many small variables, and to read all of them.
 
 Libraries are imported before the clock starts. Every contestant opens the file once and ends with one array per variable.
 """

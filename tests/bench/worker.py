@@ -1,4 +1,4 @@
-"""How long does one contestant take, and how much memory, in this process?
+"""Process that measures time and memory of one contestant.
 
 Run by the harness as ``python -m tests.bench.worker BENCHMARK CONTESTANT SIZE FOLDER [SAVE]``; prints one line of JSON.
 With SAVE, the values are stored there for comparison.
@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.bench.harness import benchmarks
 
-#: Arrays of more bytes than this are compared by their digest.
+#: Larger arrays, in bytes, are compared by their digest.
 _LARGE = 1 << 24
 
 
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _status(key: str) -> int:
-    """Return bytes of memory held ("VmRSS") or held at most ("VmHWM") by this process."""
+    """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in bytes."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,1 +1,1 @@
-"""What becomes of faults: files that are damaged, cut short or taken away, checksums that do not agree."""
+"""Fault tests: damaged, truncated, missing and hostile files, killed processes, full disks."""

@@ -1,7 +1,7 @@
 """Break the guard of each promise and run its test, which must fail: ``python -m tests.faults.breaking [WORDS ...]``.
 
-Guards are broken one after the other, in a copy of the project. ``WORDS``: only promises that contain one of them. ``--table``
-prints the promises as docs/reliability.md lists them.
+Guards are broken one at a time in a copy of the project. ``WORDS``: only promises that contain one of them. ``--table``
+prints the promises as listed in docs/reliability.md.
 """
 
 import argparse
@@ -17,13 +17,13 @@ from pathlib import Path
 from tests.faults.promises import Guard, Promise, guards, promises, without_guard
 from tests.support.paths import ROOT
 
-#: Seconds after which a test that hangs without its guard has failed.
+#: Seconds after which a test that hangs without its guard counts as failed.
 PATIENCE = 300
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
 
 
 def broken(promise: Promise, guard: Guard, root: Path) -> str:
-    """Break a guard in a copy of the project, run the promise's test there, restore it; return how the test ended."""
+    """Break a guard in a copy of the project, run its test there, restore it, and return the outcome."""
     path = root / "aggarray" / guard.code
     source = path.read_text(encoding="utf-8")
     path.write_text(without_guard(source, guard.line, promise.instead), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What do the tests of faults share: a stage and the files that works read there; the files that are damaged, made once."""
+"""Fixtures of the fault tests: a stage for disturbed work, its input files, and specimens made once."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,14 +16,14 @@ Made = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A process that carries out works, disturbed."""
+    """A process that runs work with a disturbance."""
     with staged() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with three files in ``data``, of one step of time each."""
+    """A folder with three files in ``data``, one time step each."""
     made = tmp_path_factory.mktemp("works")
     make_data(made)
     return made
@@ -31,13 +31,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Return the path of a specimen by its name; it is made when it is first asked for, and nobody changes it."""
+    """A function that returns the path of a specimen, made on first use; tests do not modify specimens."""
     known: dict[str, str] = {}
 
     def find(name: str) -> str:
         if name not in known:
             with warnings.catch_warnings():
-                # Zarr says that metadata consolidated in version 3 is not specified.
+                # Zarr warns that consolidated metadata in version 3 is not specified.
                 warnings.simplefilter("ignore")
                 known[name] = SPECIMENS[name](tmp_path_factory.mktemp("specimen"))
         return known[name]
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def matching(*words: str) -> list[str]:
-    """Return the names of the specimens that begin with one of some words."""
+    """Return the names of the specimens with one of the prefixes."""
     return [name for name in SPECIMENS if name.startswith(words)]
 
 
@@ -64,5 +64,5 @@ GROUPS: dict[str, list[str]] = {
 
 @pytest.fixture(params=GROUPS, ids=str)
 def group(request: pytest.FixtureRequest, made: Made) -> list[str]:
-    """The paths of the specimens of one kind."""
+    """The paths of the specimens of one group."""
     return [made(name) for name in GROUPS[request.param]]

@@ -1,4 +1,4 @@
-"""How are hostile files looked at by processes of their own, and what must be true of all that they say?"""
+"""Processes that open hostile files, and checks of their output."""
 
 import json
 import subprocess
@@ -17,10 +17,10 @@ from tests.support.paths import ROOT
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
-    ``steps``: of each step its name, the class of the error or None, what was said, "done", "told" or "fault", seconds;
-    ``memory``: bytes taken at most; ``crash``: what a process said that ended.
+    ``steps``: for each step its name, the class of the error or None, its output, "done", "told" or "fault", and seconds;
+    ``memory``: peak memory in bytes; ``crash``: the output of a process that crashed.
     """
 
     case: Any
@@ -31,18 +31,18 @@ class Outcome:
 
     @property
     def faults(self) -> list[Any]:
-        """Return what should not have been: steps that failed otherwise than by an error of ours, or a crash."""
+        """Return the steps that failed with an error of another package, and crashes."""
         greedy = [step for step in self.steps if "Unable to allocate" in step[2] or "MemoryError" in step[2]]
         return [step for step in self.steps if step[3] == "fault"] + greedy + ([self.crash] if self.crash else [])
 
     @property
     def texts(self) -> list[str]:
-        """Return all that was said."""
+        """Return all output."""
         return [step[2] for step in self.steps]
 
 
 def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
-    """Look at cases, paths or arguments of `aggarray.open`, by as many processes one after the other as it takes."""
+    """Run cases, which are paths or arguments of `aggarray.open`, in as many consecutive processes as needed."""
     left, found = list(cases), []
     while left:
         lines = "".join(f"{json.dumps(case)}\n" for case in left)
@@ -61,15 +61,15 @@ def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
 
 
 def looked_at(cases: Mapping[str, Any], scratch: Path) -> dict[str, Outcome]:
-    """Look at files by name."""
+    """Run cases by name."""
     good = [write(scratch / "good.nc", cube([1.0])), str(scratch / "good.zarr")]
     zarr.create_array(good[1], data=np.arange(3.0), dimension_names=["good"])
-    # The first ones have libraries loaded, which takes memory.
+    # The first cases load libraries, which takes memory.
     return dict(zip(cases, outcomes([*good, *cases.values()], scratch)[2:], strict=True))
 
 
 def unborne(found: Mapping[str, Outcome], memory: int = 96 << 20) -> dict[str, Any]:
-    """Return what was not borne, by name: a crash, another error than ours, more memory than that, or a text that is wild."""
+    """Return, by name, the cases with a crash, an error of another package, too much memory, or unescaped output."""
     told: dict[str, Any] = {}
     for name, one in found.items():
         wild = [text[:200] for text in one.texts if any(not c.isprintable() and c != "\n" for c in text)]

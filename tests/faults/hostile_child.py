@@ -1,8 +1,8 @@
-"""What does aggarray make of hostile files, one after the other, in a process that may come to no harm?
+"""Process that opens hostile files one after the other.
 
-``python -m tests.faults.hostile_child SCRATCH`` reads cases from standard input, a line of JSON each (a path, or arguments of
-`aggarray.open`), and answers each with ["begun"] and then with what came of every step. Memory is limited, a case that takes
-too long ends the process with a trace.
+``python -m tests.faults.hostile_child SCRATCH`` reads cases from standard input, one line of JSON each (a path, or arguments of
+`aggarray.open`), and answers each with ["begun"] and the outcomes of its steps. Memory is limited; a case that times out ends
+the process with a traceback.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ from aggarray.cli import main as command
 from aggarray.display import report
 from aggarray.read import close_files
 
-#: Bytes beyond those of the process at its start, seconds for a case.
+#: Bytes in addition to those at the start of the process, and seconds per case.
 MEMORY, SECONDS = 1 << 30, 20
-#: Arrays of more bytes are not read whole: a file may well say that it has none of their values.
+#: Only the corners of arrays of more bytes are read: a small file may define a large array without stored values.
 LARGE = 1 << 22
 
 Step = tuple[str, Callable[[], Any]]
@@ -44,7 +44,7 @@ def _limit() -> None:
 
 
 def _corners(array: aa.MasterArray) -> None:
-    """Read the first and the last element, all of it where that is little, and what the last partition is of."""
+    """Read the first and last element, a small array completely, and the source of the last partition."""
     if array.nbytes <= LARGE:
         array.read(masked=True)
     elif array.size:
@@ -56,7 +56,7 @@ def _corners(array: aa.MasterArray) -> None:
 
 
 def _steps(agg: aa.Aggregation, source: str, scratch: Path) -> Iterator[Step]:
-    """Yield all that may be done with a file, by name."""
+    """Yield every operation on a file, with its name."""
     for what, one in (("aggregation", agg), *((f"array {array.name!r}", array) for array in agg)):
         yield f"repr of {what}", partial(repr, one)
         yield f"html of {what}", one._repr_html_
@@ -71,13 +71,13 @@ def _steps(agg: aa.Aggregation, source: str, scratch: Path) -> Iterator[Step]:
 
 
 def _commands(source: str, names: tuple[str, ...] = ("info",)) -> Iterator[Step]:
-    """Yield commands that look at a file."""
+    """Yield commands that read a file."""
     for words in names:
         yield words, partial(_shell, [*words.split(), source])
 
 
 def _shell(words: list[str]) -> str:
-    """Run a command, and return what it prints on both outputs."""
+    """Run a command and return its output on both streams."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -89,12 +89,12 @@ def _shell(words: list[str]) -> str:
 
 
 def _tried(name: str, step: Callable[[], Any]) -> list[Any]:
-    """Return [name, class of the error or None, message or what was printed]."""
+    """Return [name, class of the error or None, message or output]."""
     try:
         found = step()
     except aa.AggarrayError as error:
         return [name, type(error).__name__, str(error), "fault" if _wanted_memory(error) else "told"]
-    except Exception as error:  # whatever it is, it should not have come out
+    except Exception as error:  # any other exception is a fault
         import traceback
 
         places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-6:]
@@ -103,7 +103,7 @@ def _tried(name: str, step: Callable[[], Any]) -> list[Any]:
 
 
 def _wanted_memory(error: BaseException | None) -> bool:
-    """Tell whether more memory was asked for than there is here: elsewhere there may be so much."""
+    """Return whether an error is due to the memory limit of this process."""
     while error is not None:
         if isinstance(error, MemoryError):
             return True
@@ -112,7 +112,7 @@ def _wanted_memory(error: BaseException | None) -> bool:
 
 
 def outcome(given: dict[str, Any], scratch: Path) -> list[list[Any]]:
-    """Return what came of every step, up to the first 60; opening is the first, and all else follows from it."""
+    """Return the outcomes of up to 60 steps; opening is the first, the others depend on it."""
     opened: list[aa.Aggregation] = []
     found = [_timed("open", lambda: opened.append(aa.open(**given, processes=1)))]
     steps = _steps(opened[0], str(given["source"]), scratch) if opened else _commands(str(given["source"]))
@@ -125,7 +125,7 @@ def _timed(name: str, step: Callable[[], Any]) -> list[Any]:
 
 
 def main(scratch: str) -> None:
-    """Work through the cases of standard input."""
+    """Run the cases of standard input."""
     faulthandler.enable()
     warnings.simplefilter("ignore")
     _limit()

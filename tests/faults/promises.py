@@ -1,4 +1,4 @@
-"""Promises of the documentation, each with the guard in the package that keeps it and the test that fails without it."""
+"""Promises of the documentation, each with its guard in the package and the test that fails without the guard."""
 
 import re
 import tomllib
@@ -24,20 +24,20 @@ class Promise(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """The line of a module that keeps a promise, counted from 0; ``code``: the module's path below the package."""
+    """The line of a module that keeps a promise, counted from 0; ``code``: path of the module below the package."""
 
     code: str
     line: int
 
 
 def promises() -> list[Promise]:
-    """Return the promises listed beside this module."""
+    """Return the promises listed in promises.toml."""
     listed = tomllib.loads((Path(__file__).parent / "promises.toml").read_text(encoding="utf-8"))["promise"]
     return [Promise(**one) for one in listed]
 
 
 def guards(package: Path) -> dict[str, Guard]:
-    """Return the guard of each promise marked in a package. ValueError for an identifier that marks two lines."""
+    """Return the guard of each promise marked in a package. Raises ValueError if an identifier marks two lines."""
     marked: dict[str, Guard] = {}
     for path in sorted(package.rglob("*.py")):
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
@@ -51,7 +51,7 @@ def guards(package: Path) -> dict[str, Guard]:
 
 
 def without_guard(source: str, line: int, instead: str) -> str:
-    """Return source text whose guard, a line counted from 0, is replaced. ValueError where it has no condition to replace."""
+    """Replace the guard, a line counted from 0, in source text. Raises ValueError if it has no condition to replace."""
     lines = source.split("\n")
     guard = lines[line].lstrip()
     indent = lines[line][: len(lines[line]) - len(guard)]

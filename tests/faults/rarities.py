@@ -1,6 +1,6 @@
-"""Which HDF5 and netCDF-4 files are rare, and left to the libraries in whole or in part? Small ones, to be damaged.
+"""Specimens of rare HDF5 and netCDF-4 features that are left to the libraries completely or in part.
 
-Entered among `specimens.SPECIMENS`; each of them in the oldest form of HDF5, which has no checksums, and in the newest.
+Registered in `specimens.SPECIMENS`, each in the oldest version of HDF5, which has no checksums, and in the newest.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ def _both(name: str) -> list[tuple[str, dict[str, Any]]]:
 
 @specimen(*_both("no-scales"))
 def _no_scales(folder: Path, version: str) -> str:
-    """What h5py users write: no scales, attributes of text."""
+    """Write a typical h5py file: no scales, string attributes."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         file.attrs["title"] = "plain"
@@ -37,7 +37,7 @@ def _no_scales(folder: Path, version: str) -> str:
 
 @specimen(*_both("types"))
 def _types(folder: Path, version: str) -> str:
-    """One dataset and one attribute of many types."""
+    """Write one dataset and one attribute for each of many types."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         pair = np.dtype([("a", "i4"), ("b", "f8", (2,))])
@@ -67,7 +67,7 @@ def _types(folder: Path, version: str) -> str:
 
 @specimen(*_both("rows"))
 def _rows(folder: Path, version: str) -> str:
-    """Rows and texts of variable length, plain and in chunks."""
+    """Write variable-length sequences and strings, contiguous and chunked."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         made = file.create_dataset("rows", (4,), h5py.vlen_dtype("i4"))
@@ -82,7 +82,7 @@ def _rows(folder: Path, version: str) -> str:
 
 @specimen(*_both("links"))
 def _links(folder: Path, version: str) -> str:
-    """Groups within groups, soft links, two names for one dataset, comments, a fill value, values never written."""
+    """Write nested groups, soft links, hard links, comments, a fill value and datasets without values."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         inner = file.create_group("a/b/c")
@@ -98,7 +98,7 @@ def _links(folder: Path, version: str) -> str:
 
 @specimen(*_both("virtual"))
 def _virtual(folder: Path, version: str) -> str:
-    """A dataset whose values lie in others of the same file, and one whose values lie in no chunk yet."""
+    """Write a virtual dataset with sources in the same file, and a chunked dataset without chunks."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         layout = h5py.VirtualLayout((2, 5), "f8")
@@ -112,7 +112,7 @@ def _virtual(folder: Path, version: str) -> str:
 
 @specimen(*_both("scales"))
 def _scales(folder: Path, version: str) -> str:
-    """Scales with labels, two scales of one dimension, dimensions without any."""
+    """Write scales with labels, two scales of one dimension, and dimensions without scales."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         made = file.create_dataset("tas", data=values(), chunks=(2, 2, 5), maxshape=(None, None, 5))
@@ -129,7 +129,7 @@ def _scales(folder: Path, version: str) -> str:
 
 @specimen(("netcdf4-types", {}))
 def _netcdf4_types(folder: Path) -> str:
-    """Types that users make, texts as attributes, groups with dimensions of their own."""
+    """Write user-defined types, string attributes, and groups with their own dimensions."""
     path = folder / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.setncattr_string("titles", ["one", "two"])
@@ -152,7 +152,7 @@ def _netcdf4_types(folder: Path) -> str:
 
 @specimen(("netcdf4-growing-twice", {}))
 def _netcdf4_growing_twice(folder: Path) -> str:
-    """Two unlimited dimensions, one of which another variable has lengthened."""
+    """Write two unlimited dimensions, one of them extended by another variable."""
     path = folder / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("time", None)

@@ -1,7 +1,7 @@
-"""Threads that open and read files, while these are replaced, truncated and restored.
+"""Threads that open and read files while these are replaced, truncated and restored.
 
-Run `python -m tests.faults.replacing SECONDS [KIND ...]`. Every value tells its version, its file and its place. What is read
-of a file must be of one version, or an error of aggarray.
+Run `python -m tests.faults.replacing SECONDS [KIND ...]`. Every value encodes its version, file and position. A read returns
+values of one version of a file, or raises an error of aggarray.
 """
 
 import faulthandler
@@ -42,13 +42,13 @@ ZARR: dict[str, dict[str, Any]] = {
     "zarr-shards": {"chunks": (2, 15, 32), "shards": (8, 30, 32)},
     "zarr-shards-plain": {"chunks": (2, 15, 32), "shards": (8, 30, 32), "compressors": None},
 }
-#: Arrays of an index, and of references to files of a kind.
+#: Arrays of an index and of references, by the layout of the referenced files.
 INDEXED = ("index-chunked", "index-deflated", "kerchunk-contiguous", "kerchunk-deflated", "kerchunk-netcdf3")
 KINDS = (*NETCDF, "library", *ZARR, *INDEXED)
 
 
 def values(version: int, number: int) -> np.ndarray:
-    """Whole numbers that are exact in single precision."""
+    """Return integers that single precision represents exactly."""
     noise = np.random.default_rng(number).permutation(np.prod(SHAPE)).reshape(SHAPE)
     return (noise + 100_000 * (number + FILES * version)).astype("f4")
 
@@ -67,7 +67,7 @@ def write_netcdf(path: Path, version: int, number: int, how: dict[str, Any]) -> 
 
 
 def write_library(path: Path, version: int, number: int) -> None:
-    """Write a file with a filter that only the HDF5 library undoes."""
+    """Write a file with a filter that only the HDF5 library decodes."""
     with h5py.File(path, "w") as file:
         time_ = file.create_dataset("time", data=np.arange(STEPS * number, STEPS * (number + 1)) * 1.0)
         time_.make_scale("time")
@@ -85,7 +85,7 @@ def write_zarr(path: Path, version: int, number: int, how: dict[str, Any]) -> No
 
 
 class Stage:
-    """Files of a kind, where they are, and their versions beside them; what threads found."""
+    """Files of one layout, their other versions, and the findings of threads."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder, self.data = kind, folder, folder / "data"
@@ -139,7 +139,7 @@ class Stage:
         key = (slice(low, high), chance.choice([slice(None), slice(3, 20), slice(None, None, 7)]), slice(None))
         with aa.set_options(threads=chance.choice([1, 4])):
             found = np.asarray(array.read(key))
-        # A file that did not open is not among them.
+        # A file that did not open is absent.
         for block, time_ in enumerate(array.coords["time"][::STEPS].tolist()):
             number, start, stop = int(time_) // STEPS, STEPS * block, STEPS * (block + 1)
             inside = slice(max(start, low) - low, max(min(stop, high), low) - low)
@@ -151,7 +151,7 @@ class Stage:
         self.counts["right"] += 1
 
     def _wrong(self, part: np.ndarray, rows: np.ndarray, columns: np.ndarray, number: int) -> str:
-        """Say what is wrong with values of a file: those of each file of a store, or else of all of it, are of one version."""
+        """Describe values that mix versions of a file; in a store, versions may differ between files."""
         how = ZARR.get(self.stored, {})
         side = how.get("shards", how.get("chunks", SHAPE))
         for block in np.unique(rows // side[0]):
@@ -168,20 +168,20 @@ class Stage:
     # Writers
 
     def change(self, seed: int) -> None:
-        """Replace files, or truncate and restore them, each by one thread."""
+        """Replace files, or truncate and restore them, in one thread per file."""
         chance, number = random.Random(seed), seed % FILES
         while not self.stop.is_set():
             try:
                 version = chance.choice([0, 0, *range(VERSIONS)])
                 own = self.folder / str(version) / f"{number}{self.suffix}"
                 paths = [own] if own.is_file() else [p for p in own.rglob("*") if p.is_file()]
-                # Of a store file by file: each chunk is of one version.
+                # A store is replaced file by file: each chunk has one version.
                 for path in paths if chance.random() < 0.7 else chance.sample(paths, 1):
                     target = self.data / own.name / path.relative_to(own) if own.is_dir() else self.data / own.name
                     chance.choice([_replace, _replace, _truncate])(path, target, chance)
             except BaseException:
                 self.faults.append(traceback.format_exc())
-            # Longer than the tick of the clock that files have their times from: without it nothing tells.
+            # Longer than the resolution of file times; a change within it cannot be detected.
             time.sleep(chance.choice([0.02, 0.03, 0.1]))
 
 
@@ -192,7 +192,7 @@ def _replace(whole: Path, target: Path, chance: random.Random) -> None:
 
 
 def _truncate(whole: Path, target: Path, chance: random.Random) -> None:
-    """Shorten a file where it is, and write what is missing again, after a while."""
+    """Truncate a file in place and restore it after a pause."""
     data = target.read_bytes()
     size = chance.randrange(len(data) + 1)
     os.truncate(target, size)
@@ -203,13 +203,13 @@ def _truncate(whole: Path, target: Path, chance: random.Random) -> None:
 
 
 def run(kind: str, seconds: float) -> Stage:
-    """Return what threads found in so many seconds."""
+    """Return the findings of threads that run for a number of seconds."""
     with tempfile.TemporaryDirectory(prefix="aggarray-replaced-") as folder:
         stage = Stage(kind, Path(folder))
         works: list[tuple[Callable[[int], None], int]] = [(stage.read, n) for n in range(THREADS)]
         works += [(stage.change, n) for n in range(FILES)]
         threads = [threading.Thread(target=work, args=(n,), daemon=True) for work, n in works]
-        faulthandler.dump_traceback_later(seconds + 60, exit=True)  # it hangs
+        faulthandler.dump_traceback_later(seconds + 60, exit=True)  # ends a hung process
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + seconds
@@ -223,7 +223,7 @@ def run(kind: str, seconds: float) -> Stage:
 
 
 def main(seconds: float, kinds: Sequence[str]) -> int:
-    """Print what became of each kind in its share of the time; return 1 where anything was wrong."""
+    """Run each layout for its share of the time and print the findings; return 1 if there are errors."""
     total: Counter[str] = Counter()
     faults = 0
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""How are damaged files read by processes of their own, and what is made of what these say?"""
+"""Processes that read damaged files, and evaluation of their outcomes."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from tests.faults.specimens import files_of
 from tests.support.paths import ROOT
 
-#: Path of a specimen, path of a file in it ("" for itself), damage.
+#: Path of a specimen, path of a file in it ("" for the specimen itself), damage.
 Case = tuple[str, str, list[Any]]
 
 
 class Outcome(NamedTuple):
-    """What came of a case: ``kind`` (right, wrong, error, fault or killed), what more was ``told``, seconds, path."""
+    """The outcome of a case: ``kind`` (right, wrong, error, fault or killed), further output in ``told``, seconds, path."""
 
     case: Case
     kind: str
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 
 def cuts(path: str, dense: int, more: int, seed: int) -> Iterator[Case]:
-    """Yield truncations: at every length up to ``dense``, and at ``more`` beyond, of each file of a specimen."""
+    """Yield truncations of each file of a specimen: at every length up to ``dense``, and at ``more`` larger lengths."""
     chance = random.Random(seed)
     for name in files_of(path):
         size = size_of(path, name)
@@ -37,7 +37,7 @@ def cuts(path: str, dense: int, more: int, seed: int) -> Iterator[Case]:
 
 
 def flips(path: str, count: int, seed: int) -> Iterator[Case]:
-    """Yield ``count`` damages by chance: bits, bytes, several of them, stretches."""
+    """Yield ``count`` random damages: bits, bytes, several bytes, ranges."""
     chance = random.Random(seed)
     names = files_of(path)
     sizes = [size_of(path, name) for name in names]
@@ -55,12 +55,12 @@ def flips(path: str, count: int, seed: int) -> Iterator[Case]:
 
 
 def size_of(path: str, name: str) -> int:
-    """Return the bytes of a file of a specimen."""
+    """Return the size of a file of a specimen."""
     return os.path.getsize(os.path.join(path, name) if name else path)
 
 
 def outcomes(scratch: Path, cases: Iterable[Case]) -> list[Outcome]:
-    """Have cases read, by as many processes one after the other as it takes."""
+    """Run cases in as many consecutive processes as needed."""
     left = list(cases)
     found: list[Outcome] = []
     scratch.mkdir(parents=True, exist_ok=True)
@@ -81,13 +81,13 @@ def outcomes(scratch: Path, cases: Iterable[Case]) -> list[Outcome]:
 
 
 def faults_in(found: Iterable[Outcome]) -> list[str]:
-    """Return what no damage may lead to: crashes, hangs, other exceptions, errors that name no file or take several lines."""
+    """Describe crashes, hangs, exceptions of other packages, and errors with several lines or without the file."""
     faults = []
     for one in found:
         bad = one.kind in ("fault", "killed")
         if one.kind == "error":
             text = one.told[1]
-            # What references name that is not there lies beside them.
+            # An error may name a missing referenced file next to the case.
             named = (os.path.basename(one.path), os.path.dirname(one.case[0]))
             bad = not any(name in text for name in named) or "\n" in text
         if bad:

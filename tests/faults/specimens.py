@@ -1,7 +1,7 @@
-"""Which files are damaged to see what becomes of it? A small one of every format and layout that is read.
+"""Specimens: small files of every supported format and layout, to be damaged.
 
-`SPECIMENS` has what writes each into a folder and returns its path (of a store: its folder). Files that hold references
-have their data beside them, which stays as it is.
+Each function in `SPECIMENS` writes a file or store into a folder and returns its path. Data files of references lie next to
+the specimen and are not damaged.
 """
 
 import shutil
@@ -24,7 +24,7 @@ SPECIMENS: dict[str, Maker] = {}
 
 
 def specimen(*given: tuple[str, dict[str, Any]]) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """Enter a function, or one with arguments for each (name, arguments)."""
+    """Register a function once per (name, arguments)."""
 
     def enter(make: Callable[..., str]) -> Callable[..., str]:
         for name, arguments in given or [(make.__name__.strip("_"), {})]:
@@ -35,7 +35,7 @@ def specimen(*given: tuple[str, dict[str, Any]]) -> Callable[[Callable[..., str]
 
 
 def values(shift: float = 0) -> np.ndarray:
-    """Return the values of `tas`: compressible, and no two alike."""
+    """Return the values of `tas`: compressible and distinct."""
     return (np.arange(np.prod(SHAPE)).reshape(SHAPE) * 0.25 + 200 + shift).astype("f4")
 
 
@@ -66,7 +66,7 @@ def _netcdf3_one_record_variable(folder: Path) -> str:
     return write(folder / "a.nc", {"data": data}, format="NETCDF3_CLASSIC", unlimited=("time",))
 
 
-# netCDF-4, by netCDF4
+# netCDF-4, written by netCDF4
 
 
 @specimen(
@@ -81,7 +81,7 @@ def _netcdf4(folder: Path, order: str = "<", **stored: Any) -> str:
     with netCDF4.Dataset(path, "w") as file:
         file.title = "netCDF-4"
         for name, size, attrs in (("time", None, TIME), ("lat", SHAPE[1], LAT), ("lon", SHAPE[2], LON)):
-            # Contiguous values need dimensions that do not grow.
+            # Contiguous storage needs fixed dimensions.
             file.createDimension(name, size if size or stored.get("chunksizes") else SHAPE[0])
             made = file.createVariable(name, "f8", (name,))
             made.setncatts(attrs)
@@ -102,7 +102,7 @@ def _netcdf4_text(folder: Path) -> str:
 
 @specimen()
 def _netcdf4_many(folder: Path) -> str:
-    """So many variables and attributes that they lie in heaps of their own."""
+    """Write enough variables and attributes for dense storage in heaps."""
     many = {f"v{i}": (("lat",), np.arange(4.0) + i, {f"a{j}": j for j in range(12)}) for i in range(12)}
     return write(folder / "a.nc", {**_cube(), **many})
 
@@ -118,7 +118,7 @@ def _netcdf4_rows(folder: Path) -> str:
     return str(path)
 
 
-# HDF5, by h5py
+# HDF5, written by h5py
 
 
 @specimen(
@@ -171,7 +171,7 @@ def _hdf5(folder: Path, version: str, compact: bool = False, **stored: Any) -> s
     )
 )
 def _many_chunks(folder: Path, version: str, kind: str) -> str:
-    """So many chunks that their indexes have several levels, or pages."""
+    """Write enough chunks for indexes with several levels or pages."""
     path = folder / "a.h5"
     growing = {"fixed": None, "long": (None, 40), "both": (None, None)}[kind]
     with h5py.File(path, "w", libver=version) as file:
@@ -191,7 +191,7 @@ def _user_block(folder: Path) -> str:
 
 @specimen(*((f"hdf5-groups-{v}", {"version": v}) for v in ("earliest", "latest")))
 def _groups(folder: Path, version: str) -> str:
-    """Links in symbol tables, or in heaps and trees; attributes of all kinds."""
+    """Write links in symbol tables, or in heaps and trees, and attributes of many types."""
     path = folder / "a.h5"
     with h5py.File(path, "w", libver=version, track_order=version == "latest") as file:
         for i in range(20):
@@ -208,7 +208,7 @@ def _groups(folder: Path, version: str) -> str:
 # Zarr
 
 
-#: Where a checksum stands, if that is said.
+#: Position of the checksum, where configurable.
 _END = {"crc32": {"location": "end"}, "crc32c": {"location": "end"}}
 _CODECS_2: dict[str, Any] = {
     "plain": {"compressors": None},
@@ -284,7 +284,7 @@ def _zarr2_consolidated(folder: Path) -> str:
     return _zarr(folder, 2, {"compressors": None}, consolidated=True)
 
 
-# References and indexes, with the files that they name beside them
+# References and indexes, next to the files that they name
 
 
 @specimen(
@@ -315,7 +315,7 @@ def _index(folder: Path, **arguments: Any) -> str:
 
 @specimen()
 def _foreign_index(folder: Path) -> str:
-    """A CF-1.13 aggregation file as other programs write it: without what aggarray keeps beside."""
+    """Write a CF-1.13 aggregation file as other software does: without the additions of aggarray."""
     path = Path(_index(folder))
     with h5py.File(path, "r+") as file:
         del file["aggarray"]
@@ -325,6 +325,6 @@ def _foreign_index(folder: Path) -> str:
 
 
 def files_of(path: str) -> list[str]:
-    """Return the files of a specimen, by their paths relative to a store; "" for a specimen that is one."""
+    """Return the files of a specimen relative to its path; "" for a specimen that is a file."""
     root = Path(path)
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()) if root.is_dir() else [""]

@@ -1,11 +1,11 @@
-"""How is a piece of work disturbed at an exact moment, many times, without starting Python anew each time?
+"""Disturbance of work at exact moments, many times, without restarting Python.
 
-`Stage` is a process that has everything imported. For each attempt it forks a child that carries out a command line (or
-Python code) with a disturbance, and says how that ended. Run as a program this module is that process.
+`Stage` is a process that has imported everything. For each attempt it forks a child that runs a command line or Python code
+with a disturbance, and reports the outcome. Run as a program, this module is that process.
 
-Disturbances: ``kill`` and ``interrupt`` send SIGKILL and SIGINT at the n-th step in a folder (a file opened, renamed, removed,
-a folder made: Python's audit events), ``line`` sends SIGINT at the n-th line of some modules, ``limit`` lets no file grow
-beyond so many bytes (libraries in C too), ``fatal`` kills at that byte. No moment depends on time.
+Disturbances: ``kill`` and ``interrupt`` send SIGKILL and SIGINT at the n-th step in a folder (Python audit events that open,
+rename or remove a file, or make a folder), ``line`` sends SIGINT at the n-th line of some modules, ``limit`` limits the size of
+files (also in C libraries), ``fatal`` kills at that size. No moment depends on time.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ from typing import Any
 
 from tests.support.paths import ROOT
 
-#: What an attempt may take; a child that is still there is killed, and its status is `HUNG`.
+#: Seconds for an attempt; a child that exceeds them is killed and gets the status `HUNG`.
 SECONDS = 60
 HUNG = -1000
-#: Any user but root, whom permissions do not stop.
+#: An unprivileged user: permissions do not restrict root.
 NOBODY = 65534
 _STEPS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "fcntl.flock")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: exit status (negative: the signal), what was printed, steps or lines that were counted."""
+    """The outcome of an attempt: exit status (negative: the signal), output, number of steps or lines."""
 
     status: int
     out: str
@@ -45,14 +45,14 @@ class Outcome:
 
     @property
     def said(self) -> str:
-        """The one line on standard error; anything else is a failure."""
+        """The single line on standard error; any other output fails."""
         lines = self.err.splitlines()
         assert len(lines) == 1, self
         return lines[0]
 
 
 class Stage:
-    """A process for attempts."""
+    """A process that forks attempts."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -62,7 +62,7 @@ class Stage:
         )
 
     def attempt(self, *words: object, code: str | None = None, **how: Any) -> Outcome:
-        """Carry out a command line, or code that finds the words in ``words``; ``how``: the disturbance, ``at``, ``below``."""
+        """Run a command line, or code with its arguments in ``words``; ``how``: the disturbance, ``at``, ``below``."""
         assert self.process.stdin is not None and self.process.stdout is not None
         asked = {"words": list(map(str, words)), "code": code, **{k: v if k != "below" else str(v) for k, v in how.items()}}
         print(json.dumps(asked), file=self.process.stdin, flush=True)
@@ -75,7 +75,7 @@ class Stage:
 
 @contextlib.contextmanager
 def staged() -> Iterator[Stage]:
-    """Give a stage for the length of a block."""
+    """Return a context manager of a stage."""
     stage = Stage()
     try:
         yield stage
@@ -84,7 +84,7 @@ def staged() -> Iterator[Stage]:
 
 
 class _Countdown:
-    """Sends a signal at the n-th step; ``at`` None: counts only."""
+    """Sends a signal at the n-th step; only counts if ``at`` is None."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self.steps, self.at, self.below = 0, asked.get("at"), asked.get("below")
@@ -110,7 +110,7 @@ class _Countdown:
 
 
 def _disturb(asked: dict[str, Any]) -> _Countdown:
-    """Set the disturbance up."""
+    """Install the disturbance."""
     count, how = _Countdown(asked), asked.get("how")
     if asked.get("uid"):
         os.setgroups([])
@@ -128,7 +128,7 @@ def _disturb(asked: dict[str, Any]) -> _Countdown:
 
 
 def _child(asked: dict[str, Any], told: int) -> None:
-    """Carry out what is asked; the exit status is that of a program that does the same."""
+    """Run the request in the child and exit with the status of an equivalent program."""
     from aggarray.cli import main
 
     status = 0
@@ -154,7 +154,7 @@ def _child(asked: dict[str, Any], told: int) -> None:
 
 
 def _read_until_ended(child: int, pipes: list[int], seconds: float) -> list[str] | None:
-    """Return what a child, and what it leaves behind, writes into pipes; None for one that has to be killed."""
+    """Return the output of a child and its descendants from pipes; None if it timed out."""
     deadline, texts = time.monotonic() + seconds, {pipe: b"" for pipe in pipes}
     left = list(pipes)
     while left:
@@ -174,7 +174,7 @@ def _read_until_ended(child: int, pipes: list[int], seconds: float) -> list[str]
 
 
 def _warm_up() -> None:
-    """Do once what will be asked for: children find all modules imported, and may be users who cannot read those."""
+    """Run every kind of request once: children then find all modules imported, which other users may not read."""
     import numpy as np
     import pyarrow.parquet
     import zarr
@@ -205,7 +205,7 @@ def _serve() -> None:
     _warm_up()
     for line in sys.stdin:
         asked = json.loads(line)
-        # Pipes: a limit to the size of files does not hold for them.
+        # Pipes are exempt from limits on file size.
         pipes = [os.pipe() for _ in range(3)]
         child = os.fork()
         if not child:

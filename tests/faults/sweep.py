@@ -1,7 +1,7 @@
-"""What becomes of very many damaged files? ``python -m tests.faults.sweep [WORDS ...] [--seconds 60] [--seed 1]``, by hand.
+"""Damage many files, run by hand: ``python -m tests.faults.sweep [WORDS ...] [--seconds 60] [--seed 1]``.
 
-Damages specimens whose names have one of ``WORDS``, and tells what came of it: how many were right, wrong (values without a
-checksum), errors; every fault (a crash, a hang, another exception) is a line, and the status is then 1.
+Damages specimens whose names contain one of ``WORDS`` and prints the number of right, wrong (values without a checksum) and
+error outcomes, and one line per fault (a crash, a hang, an exception of another package). Exits with status 1 after a fault.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from tests.faults import rarities  # noqa: F401 - enters specimens
 from tests.faults.running import cuts, faults_in, flips, outcomes
 from tests.faults.specimens import SPECIMENS
 
-#: Damages of one specimen at a time, and how many of them cut it short.
+#: Damages per specimen and round, and the number of truncations among them.
 _AT_ONCE, _CUTS = 60, 6
-#: Seconds; the libraries are given fifteen.
+#: Seconds of a slow case; libraries time out after fifteen.
 _SLOW = 25
 
 

@@ -1,7 +1,7 @@
-"""What becomes of files that are replaced, shrunk, removed or made unreadable while they are open?
+"""Files that are replaced, truncated, removed or made unreadable while they are open.
 
-Values of the file as it was opened, where they can still be had, or one error that names file and variable. Plain reads map no
-files into memory: a mapped file that shrinks takes the reader down.
+Reads return the values of the opened version, or raise one error that names file and variable. Plain reads memory-map no file:
+truncating a mapped file crashes its reader.
 """
 
 import json
@@ -41,7 +41,7 @@ WAYS: dict[str, Callable[[Path], Any]] = {
 
 
 def array_in(agg: aa.Aggregation) -> aa.MasterArray:
-    """Return the array that is read."""
+    """Return the array to read."""
     return agg["tas"] if "tas" in agg else agg["data"]
 
 
@@ -54,7 +54,7 @@ def copied(made: Made, name: str, folder: Path) -> Path:
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", FILES)
 def test_changed_while_open(made: Made, tmp_path: Path, name: str, how: str) -> None:
-    """After opening, after a read, and after an index was saved."""
+    """Changes after opening, after a read, and after saving an index."""
     for when in ("opened", "read", "saved"):
         folder = tmp_path / when
         folder.mkdir()
@@ -89,7 +89,7 @@ def test_an_equal_copy_is_the_file(made: Made, tmp_path: Path, name: str) -> Non
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Be a user whom permissions hold back: root, who may do everything, becomes somebody else for a block."""
+    """Run a block as an unprivileged user if this user is root."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)
@@ -103,7 +103,7 @@ def unprivileged() -> Iterator[None]:
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="permissions of POSIX")
 @pytest.mark.parametrize("name", FILES)
 def test_unreadable_while_open(made: Made, name: str) -> None:
-    # Folders of pytest are for the user alone who runs it.
+    # Folders of pytest are private to its user.
     with tempfile.TemporaryDirectory(prefix="aggarray-test-") as folder:
         os.chmod(folder, 0o755)
         path = copied(made, name, Path(folder))
@@ -114,7 +114,7 @@ def test_unreadable_while_open(made: Made, name: str) -> None:
             wanted = array[...]
         path.chmod(0)
         with unprivileged():
-            # What is open already may be read on.
+            # Open files may still be read.
             with suppress(aa.FormatError):
                 np.testing.assert_array_equal(array[...], wanted)
             close_files()
@@ -161,7 +161,7 @@ def test_files_that_references_name(tmp_path: Path) -> None:
 
 @contextmanager
 def meanwhile(change: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let a file change just before values are read, when all looks at it are done."""
+    """Change a file just before its values are read, after all checks."""
     with monkeypatch.context() as patch:
         for call in ("pread", "preadv"):
             own = getattr(os, call)
@@ -188,7 +188,7 @@ def test_shrinking_during_a_read(made: Made, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["netcdf3-CLASSIC", "netcdf4-contiguous"])
 def test_changing_during_a_read(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Of the same size afterwards: nothing but its time tells."""
+    """The size stays the same: only the modification time changes."""
     path = copied(made, name, tmp_path)
     array = array_in(aa.open(path))
     array[0]
@@ -213,7 +213,7 @@ def test_plain_reads_map_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
-    """Even one of as many bytes."""
+    """Also with a folder of the same size."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0))}))
     agg = aa.open(path)
     path.unlink()

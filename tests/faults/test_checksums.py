@@ -1,7 +1,7 @@
-"""Are stored checksums compared when chunks are read directly, and does an error name file, variable and chunk?
+"""Stored checksums are verified by direct reads, and errors name file, variable and chunk.
 
-HDF5: deflate's Adler-32, fletcher32. Zarr: crc32c, numcodecs' crc32, adler32 and fletcher32, those of zlib, gzip and
-zstd, and that of the index of a shard. There is no option that turns them off.
+HDF5: deflate's Adler-32, fletcher32. Zarr: crc32c, numcodecs' crc32, adler32 and fletcher32, those of zlib, gzip and zstd, and
+that of a shard index. No option disables them.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ ZARR = (
 
 
 def told(path: str, index: str) -> None:
-    """See that reading everything tells of one chunk, and that reading any of it does."""
+    """Expect an error for one chunk from a complete read and from a partial read."""
     array = aa.open(path)["tas"]
     for key in (..., (slice(None), 1, 2), (0, 0, slice(None))):
         with pytest.raises(aa.FormatError) as caught:
@@ -38,7 +38,7 @@ def told(path: str, index: str) -> None:
 
 
 def places(name: str, size: int) -> set[int]:
-    """Return which bytes of a chunk are damaged: of a compressed one in the middle, as headers have some of no meaning."""
+    """Return the offsets of a chunk to damage; in the middle of a compressed one: its header has unused bytes."""
     packed = re.search("deflate|all|zlib|gzip|zstd", name) is not None
     return {size // 2, size // 3, size - 6} if packed else {0, 1, 7, size // 2, size - 5, size - 1}
 
@@ -57,7 +57,7 @@ def test_hdf5(made: Callable[[str], str], tmp_path: Path, name: str) -> None:
 
 
 def first_chunk(folder: Path) -> Path:
-    """Return the file that the first chunk of `tas` lies in."""
+    """Return the file of the first chunk of `tas`."""
     return next(p for p in (folder / "tas/0.0.0", folder / "tas/c/0/0/0") if p.exists())
 
 
@@ -93,7 +93,7 @@ def test_index_of_a_shard(made: Callable[[str], str], tmp_path: Path) -> None:
 def test_without_the_library_nothing_is_skipped(
     made: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Whatever needs google-crc32c is then left to zarr-python, which compares or refuses."""
+    """Without google-crc32c, zarr-python decodes the chunk: it verifies the checksum or refuses."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "google_crc32c" else find(name))
     path = tmp_path / "damaged.zarr"

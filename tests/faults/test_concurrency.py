@@ -1,4 +1,4 @@
-"""Do many threads, forked and spawned processes, and writers at once get what one alone gets?"""
+"""Threads, forked and spawned processes, and concurrent writers get the results of a single one."""
 
 import importlib
 import multiprocessing
@@ -32,7 +32,7 @@ TIME = {"units": "days since 2000-01-01", "standard_name": "time"}
 
 
 def cubes(folder: Path, **how: Any) -> aa.MasterArray:
-    """Write files that hold `truth` together, each variable stored as asked for, and open them."""
+    """Write `truth` to files in a storage layout and open them."""
     folder.mkdir()
     for n in range(4):
         with netCDF4.Dataset(folder / f"{n}.nc", "w", format=how.get("format", "NETCDF4")) as file:
@@ -50,7 +50,7 @@ def truth() -> np.ndarray:
 
 
 def stored(kind: str, folder: Path) -> aa.MasterArray:
-    """Return an array of the values of `truth` that is kept in a way of its own."""
+    """Return an array of the values of `truth` in a storage layout."""
     chunked = {"compression": "zlib", "chunksizes": (2, 7, 40)}
     if kind == "netcdf3":
         return cubes(folder, format="NETCDF3_64BIT_OFFSET")
@@ -69,7 +69,7 @@ def stored(kind: str, folder: Path) -> aa.MasterArray:
         group = zarr.open_group(folder / "a.zarr", mode="w")
         group.create_array("tas", data=truth(), chunks=(5, 7, 11), dimension_names=("time", "y", "x"))
         return aa.open(folder / "a.zarr")["tas"]
-    assert kind == "library"  # a filter that only HDF5 knows
+    assert kind == "library"  # a filter that only HDF5 decodes
     with h5py.File(folder / "a.h5", "w") as file:
         file.create_dataset("tas", data=truth(), chunks=(2, 7, 40), scaleoffset=4)
     return aa.open(folder / "a.h5")["tas"]
@@ -94,20 +94,20 @@ def check_reads(array: aa.MasterArray, seed: int, count: int = 5) -> None:
 
 
 def expected_of(array: aa.MasterArray) -> np.ndarray:
-    """Return what an array holds; that of the kind "library" has lost what its filter loses."""
+    """Return the values of an array; for "library" after its lossy filter."""
     uri = next(str(p.data.uri) for p in array.partitions if p.data is not None)
     return lossy(uri) if uri.endswith(".h5") else truth()
 
 
 @lru_cache
 def lossy(path: str) -> np.ndarray:
-    """Return what h5py reads; once, as a fork while it does so would be no fault of ours."""
+    """Return what h5py reads, cached: a fork during its own read is not under test."""
     with h5py.File(path, locking=False) as file:
         return np.asarray(file["tas"][...])
 
 
 def all_at_once(works: list[Callable[[], None]]) -> None:
-    """Do works in threads that start together; the first error is raised."""
+    """Run functions in threads that start together; raise the first error."""
     gate = threading.Barrier(len(works))
 
     def begun(work: Callable[[], None]) -> None:
@@ -122,7 +122,7 @@ def all_at_once(works: list[Callable[[], None]]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_threads_read_one_array(kind: str, tmp_path: Path) -> None:
     array = stored(kind, tmp_path / "data")
-    # Read by h5py before: its own way to open the file does not go with that of the threads.
+    # Read by h5py first: it cannot open a file while the threads have it open with other settings.
     expected_of(array)
     with aa.set_options(open_files=2, cache_bytes=20_000):
         all_at_once([lambda n=n: check_reads(array, n) for n in range(THREADS)])  # type: ignore[misc]
@@ -167,7 +167,7 @@ def _read_in_child(array: aa.MasterArray, seed: int, answers: Any) -> None:
 
 
 def ended(children: list[Any], answers: Any) -> list[str]:
-    """Return what children say; those that hang are killed, and say so."""
+    """Return the answers of children; kill and report those that hang."""
     said = []
     for child in children:
         child.join(60)
@@ -183,7 +183,7 @@ def ended(children: list[Any], answers: Any) -> list[str]:
 @pytest.mark.parametrize(("kind", "method"), [*((kind, "fork") for kind in KINDS), ("hdf5", "spawn")])
 def test_children_read_what_was_opened_before(kind: str, method: str, tmp_path: Path) -> None:
     array = stored(kind, tmp_path / "data")
-    check_reads(array, 0)  # descriptors and caches are full
+    check_reads(array, 0)  # fills file handles and caches
     context = multiprocessing.get_context(method)
     answers = context.Queue()
     children = [context.Process(target=_read_in_child, args=(array, n, answers)) for n in range(2)]
@@ -196,9 +196,9 @@ def test_children_read_what_was_opened_before(kind: str, method: str, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["hdf5", "library", "zarr"])
 def test_forks_while_threads_read(kind: str, tmp_path: Path) -> None:
-    """Locks that a thread holds at the moment of a fork keep no child waiting."""
+    """Locks held by threads at the moment of a fork do not block a child."""
     array = stored(kind, tmp_path / "data")
-    check_reads(array, 0)  # Python itself lets no child import what a thread was importing
+    check_reads(array, 0)  # a fork during an import blocks imports in the child
     stop, faults = threading.Event(), list[BaseException]()
 
     def read(seed: int) -> None:
@@ -254,14 +254,14 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_fork_while_a_library_reads() -> None:
-    """Deterministic: another thread is about to call h5py, which takes its own lock before a fork, when that is asked for."""
+    """Deterministic: at the fork, another thread is about to call h5py, which takes its own lock before a fork."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", FORK], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
-    """Whoever opens the first one has to put the locks in order."""
+    """The code that opens the first file has to establish the order of the locks."""
     found = [path.name for path in (ROOT / "aggarray").rglob("*.py") if "h5py.File(" in path.read_text()]
     assert found == []
 
@@ -278,7 +278,7 @@ def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
     ],
 )
 def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> None:
-    """Deterministic: a child does not wait for a thread that it does not have."""
+    """Deterministic: a child does not wait for a thread of its parent."""
     check_reads(stored("hdf5", tmp_path / "data"), 0, 1)
     place = name.split(".")
     level = 3 if place[1] in ("read", "remote") else 2
@@ -292,7 +292,7 @@ def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> Non
 
 
 def test_a_fork_while_units_are_converted() -> None:
-    """Deterministic: another thread holds the lock of UDUNITS when the fork is asked for."""
+    """Deterministic: at the fork, another thread holds the lock of UDUNITS."""
     from aggarray.cf.units import udunits
 
     held, go = threading.Event(), threading.Event()
@@ -300,7 +300,7 @@ def test_a_fork_while_units_are_converted() -> None:
     def hold() -> None:
         with udunits._lock:
             held.set()
-            go.wait(1)  # the fork waits for this
+            go.wait(1)  # the fork waits for this thread
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -317,7 +317,7 @@ def test_a_fork_while_units_are_converted() -> None:
 
 
 def test_threads_append_to_one_index(tmp_path: Path) -> None:
-    """One wins, the others are told, and who does it again loses nothing."""
+    """One append succeeds, the others raise an error; retries lose nothing."""
     for t in range(8):
         write(tmp_path / f"{t}.nc", cube([t]))
     index = tmp_path / "i.nca"
@@ -329,7 +329,7 @@ def test_threads_append_to_one_index(tmp_path: Path) -> None:
             try:
                 grown = aa.open(index).append(tmp_path / f"{t}.nc")
                 if not turn:
-                    first.wait()  # all have opened the same
+                    first.wait()  # all threads have opened the same generation
                 grown.save(index)
                 return
             except aa.IndexFileError as error:

@@ -1,7 +1,7 @@
-"""What becomes of files in which bits are flipped and bytes overwritten, in headers and in data?
+"""Files with flipped bits and overwritten bytes in headers and data.
 
-Values, or one error that names the file: never a crash, a hang or another exception. Damage of raw values without a
-checksum, and of headers without one that still make sense, cannot be told.
+Reads return values or raise one error that names the file: never a crash, a hang or an exception of another package. Damage of
+raw values without a checksum, and of headers that remain valid without one, is not detectable.
 """
 
 import os
@@ -27,7 +27,7 @@ from tests.faults.conftest import matching
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.support.netcdf import write
 
-#: What structures begin with that have a checksum in their last four bytes.
+#: Signatures of structures with a checksum in their last four bytes.
 _CHECKED = re.compile(rb"OHDR|OCHK|FAHD|FADB|EAHD|EAIB|EADB|EASB|BTHD|BTLF|BTIN|FRHP|FHDB|FHIB")
 
 
@@ -44,13 +44,13 @@ def test_damage_by_chance(group: list[str], tmp_path: Path) -> None:
 
 
 def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path: Path) -> None:
-    """Newer structures of HDF5 have checksums: what is damaged in them is told, or not looked at."""
+    """Newer HDF5 structures have checksums: damage raises an error, or lies in unread structures."""
     names = ("hdf5-growing-latest", "hdf5-growing-twice-latest", "hdf5-deflate-latest", "hdf5-groups-latest", "netcdf4_many")
     cases: list[Case] = []
     for path in map(made, names):
         data = Path(path).read_bytes()
         for number, found in enumerate(_CHECKED.finditer(data)):
-            # Links and attributes of groups come first: their blocks are many, and alike.
+            # Blocks of links and attributes come first: they are many and similar.
             if number % (1 + len(data) // 8000) == 0:
                 cases += [(path, "", ["flip", [[found.start() + 5 + number % 9, 1 << number % 8]]])]
     assert len(cases) > 40
@@ -63,16 +63,16 @@ def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("bit", [9, 20, 133])
 def test_chunks_that_the_library_does_not_find_are_told(tmp_path: Path, many: bool, bit: int) -> None:
-    """Indexes of netCDF-4 have no checksum: where a chunk's place is damaged, the library gives fill value in its stead.
+    """netCDF-4 chunk indexes have no checksum: for a damaged chunk position the library returns fill values.
 
-    The last bit is of its address: the library gives another chunk.
+    The last bit is one of the address: the library returns another chunk.
     """
     path, size = tmp_path / "a.nc", 600 if many else 20
     with netCDF4.Dataset(path, "w") as made:
         made.createDimension("x", size)
         made.createVariable("tas", "f8", ("x",), chunksizes=(4,))[:] = np.arange(1.0, size + 1)
     data = bytearray(path.read_bytes())
-    # The key of the third chunk: size, filters, the first element of it, nothing, the address.
+    # The key of the third chunk: size, filters, offset of its first element, zero, address.
     at = data.index((32).to_bytes(8, "little") + (8).to_bytes(8, "little") + bytes(8)) + 8
     data[at + bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
@@ -85,7 +85,7 @@ def test_chunks_that_the_library_does_not_find_are_told(tmp_path: Path, many: bo
 
 
 def test_a_dataset_that_has_lost_its_dataspace_is_told(tmp_path: Path) -> None:
-    """h5py takes it for a named type, of which nothing is to be read; the coordinate of others would be missing."""
+    """h5py takes it for a named type, which has no values; the coordinate of other variables would be missing."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         x = file.create_dataset("x", data=np.arange(7.0))
@@ -106,7 +106,7 @@ def test_a_dataset_that_has_lost_its_dataspace_is_told(tmp_path: Path) -> None:
 
 
 def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:
-    """Every header of a netCDF-4 file has a checksum: a letter of the units that flips is no other unit."""
+    """Every header of a netCDF-4 file has a checksum: a flipped letter cannot change the units."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
     data = path.read_bytes()
     assert aa.open(path)["tas"].units == "kelvin" and data.count(b"kelvin") == 1
@@ -117,7 +117,7 @@ def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tmp_path: Path) -> None:
-    """netCDF-C 4.10 dies when it closes the first of these."""
+    """netCDF-C 4.10 crashes when it closes the first of these files."""
     crashing: list[Case] = [
         (made("hdf5-groups-earliest"), "", ["flip", [[39036, 2]]]),
         (made("hdf5-one-chunk-earliest"), "", ["flip", [[10470, 221], [2467, 60]]]),
@@ -128,10 +128,10 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the libraries die over a file depends on what lies in memory; so does it not where they are not asked here."""
+    """Whether a library crashes over a file depends on memory contents: the library is not called in this process."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library crashed; rewrite the file"):
-        isolated.call_isolated(str(path), "dataset", "tas")  # what cannot be sent ends the process that answers
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library breaks down over it; write it anew"):
+        isolated.ask_isolated(str(path), "dataset", "tas")  # a value that does not pickle ends the isolated process
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
     monkeypatch.setattr(hdf5_format, "scan_by_library", _here)
@@ -141,7 +141,7 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file may have many variables. One that takes its place is asked for as if nothing had been."""
+    """A file may have many variables; the library times out once. A file that replaces it is read normally."""
     asked = []
 
     def endless(helper: isolated._IsolatedProcess, question: tuple[Any, ...], until: float) -> None:
@@ -161,7 +161,7 @@ def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeyp
 
 
 def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
-    """Blosc's header says how many bytes come out, numcodecs takes them for a number with a sign."""
+    """Blosc's header states the decoded size, which numcodecs reads as a signed number."""
     path = tmp_path / "a.zarr"
     shutil.copytree(made("zarr2-blosc"), path)
     data = bytearray((path / "lon/0").read_bytes())
@@ -197,7 +197,7 @@ def test_texts_in_a_damaged_heap_are_kept_from_the_libraries(tmp_path: Path) -> 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_path: Path) -> None:
-    """Over a heap of texts that contradicts itself h5py runs for ever, and netCDF-C damages memory."""
+    """Over an inconsistent heap of strings h5py loops forever and netCDF-C corrupts memory."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
@@ -212,7 +212,7 @@ def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_pat
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A type of users is left to the libraries; so is not a damaged heap elsewhere in the file."""
+    """User-defined types are left to the libraries, but not if a heap elsewhere in the file is damaged."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         file["odd"] = np.zeros(2, [("a", "i4"), ("b", "f8")])
@@ -228,12 +228,12 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scan has seen the dimensions alone, and needed no text: h5py runs for ever over some of these."""
+    """The scan read only dimensions, and no strings: h5py loops forever over some of these."""
     texts, numbers = np.array(["one", "two", "a longer text"]), np.arange(3.0)
     path = Path(write(tmp_path / "a.nc", {"name": (("x",), texts), "tas": (("x",), numbers), "x": (("x",), numbers)}))
     data = path.read_bytes()
     at = data.index(b"GCOL") + 16
-    # The first object says that it takes all of the collection, and more.
+    # The first object claims more than the whole collection.
     path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])
 
     monkeypatch.setattr("aggarray.formats.hdf5.handle.open_file", _here)
@@ -246,7 +246,7 @@ def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatc
 
 
 def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is left to the library as it is, which may take its time over it."""
+    """The library reads such a file without validation, however long it takes."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         for number in range(300):
@@ -257,7 +257,7 @@ def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path:
 
 
 def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:
-    """Neither where a link by name has the library asked that is not strict; what h5py does not know at all is left out."""
+    """Also where a link by name makes the non-strict library read it; what h5py does not support at all is skipped."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         made = file.create_dataset("tas", data=np.arange(4.0))
@@ -271,7 +271,7 @@ def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:
 
 
 def test_what_is_damaged_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    """Of files with soft links, which are looked at link by link."""
+    """In files with soft links, which are scanned link by link."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest") as file:
         file["tas"], file["pr"], file["a"] = np.arange(4.0), np.arange(3.0), h5py.SoftLink("/nowhere")
@@ -309,7 +309,7 @@ def test_a_survey_finds_no_fault_with_whole_files(made: Callable[[str], str]) ->
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 @pytest.mark.parametrize("version", ["earliest", "latest"])
 def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: Callable[[str], str], tmp_path: Path) -> None:
-    """Over a damaged list of them the library ends the process when that ends."""
+    """A damaged source list makes the library crash at the end of the process."""
     data, path = Path(made(f"hdf5-virtual-{version}")).read_bytes(), tmp_path / "a.h5"
     at = data.index(b"part_1", data.index(b"GCOL"))
     path.write_bytes(data[:at] + b"qart_1" + data[at + 6 :])
@@ -320,7 +320,7 @@ def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: C
 
 
 def test_a_survey_knows_types_of_variable_length(tmp_path: Path) -> None:
-    """There are sequences and texts; the library dies over attributes that are said to be of neither."""
+    """Variable-length types are sequences or strings; the library crashes over attributes of any other class."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
@@ -337,13 +337,13 @@ def test_a_survey_knows_types_of_variable_length(tmp_path: Path) -> None:
 def test_a_survey_looks_at_the_indexes_of_chunks(
     made: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    """The library breaks down over some that are damaged when it opens a dataset."""
+    """The library crashes over some damaged indexes when it opens a dataset."""
     monkeypatch.setattr("aggarray.formats.hdf5.metadata.chunks._MANY", many)
     found = set()
     for name in ("hdf5-scales-latest", *matching("hdf5-many-chunks")):
         data, path = Path(made(name)).read_bytes(), tmp_path / "a.h5"
         validate(made(name))
-        # The leaves of a tree of very many chunks are not looked at.
+        # The leaves of a tree of very many chunks are not validated.
         for signature in (b"BTHD", b"FAHD", b"EAHD", *([b"TREE\1"] if many > 10 else [])):
             at = data.rfind(signature)
             if at >= 0:
@@ -363,7 +363,7 @@ def test_damaged_rows_are_told(tmp_path: Path, storage: dict[str, Any]) -> None:
             rows[i] = np.arange(i + 1.0)
         where = None if storage else rows.id.get_offset()
     data = path.read_bytes()
-    # The size of the second object in the heap, and one that is still within it; then a count without any bound.
+    # The size of the second object in the heap, also one within the heap; then an unbounded count.
     at = data.index(b"GCOL") + 16 + 24 + 8
     assert data[at] == 8
     for damaged in (data[:at] + b"\x04" + data[at + 1 :], data[:at] + b"\xff" + data[at + 1 :]):

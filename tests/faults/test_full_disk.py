@@ -1,4 +1,4 @@
-"""What if the disk is full? One clear error, what was there stays, nothing is left behind, and a later try succeeds."""
+"""Full disks: one clear error, the old file stays, no leftovers, and a retry succeeds."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 
 @pytest.mark.parametrize("work", BY_NAME)
 def test_no_file_may_grow(work: Work, folder: Path, stage: Stage) -> None:
-    """A limit of the process gives an error at an exact byte, in whatever library writes it."""
+    """A limit on the file size raises an error at an exact byte, in any library."""
     place = prepared(work, folder)
     assert work.attempt(stage, folder).status == 0
     longest = max(p.stat().st_size for path in results(work, place) for p in [path, *path.rglob("*")] if p.is_file())
@@ -45,7 +45,7 @@ def test_no_file_may_grow(work: Work, folder: Path, stage: Stage) -> None:
         failed += done.status
         lines = done.err.splitlines()
         told = {line for line in lines if line.startswith("aggarray: ") and "cannot be written: File too large" in line}
-        # A job says of each output that it could not be written; all else is one line.
+        # A job reports each output that could not be written; other commands print one line.
         assert len(told) == len(lines) and (not done.status or lines) and (work.name == "run" or len(lines) == done.status)
         assert all(str(place) in line for line in lines)
         for path in results(work, place):
@@ -70,7 +70,7 @@ def test_an_output_that_is_full(line: tuple[str, ...], folder: Path, stage: Stag
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Any]:
-    """A function that makes the disk at ``tmp_path / "disk"`` of so many kB: memory, mounted by this test."""
+    """A function that mounts a disk in memory of a number of kB at ``tmp_path / "disk"``."""
     place = tmp_path / "disk"
     place.mkdir()
 
@@ -87,7 +87,7 @@ def disk(tmp_path: Path) -> Iterator[Any]:
 
 
 def fill(place: Path, rest: int) -> None:
-    """Fill a disk, but for so many kB."""
+    """Fill a disk up to a remaining number of kB."""
     with open(place / "full", "wb", buffering=0) as full, contextlib.suppress(OSError):
         while full.write(bytes(4096)):
             pass
@@ -95,7 +95,7 @@ def fill(place: Path, rest: int) -> None:
 
 
 def held(below: Path) -> list[str]:
-    """Return which files of a folder, those removed too, are open and take space."""
+    """Return the open files of a folder, removed ones included, that take space."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -106,7 +106,7 @@ def held(below: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> aa.Aggregation:
-    """Four files whose values do not compress; an index of them, values and references take hundreds of kB."""
+    """Four files of incompressible values; an index of them takes hundreds of kB."""
     folder = tmp_path_factory.mktemp("large")
     for n in range(4):
         values = np.random.default_rng(n).random((20, 40, 40))
@@ -129,7 +129,7 @@ WRITERS = {
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("rest", [0, 8, 100])
 def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggregation) -> None:
-    """So many kB are left: whatever does not fit fails, keeps no space, and succeeds once there is space."""
+    """With this many kB left, a write that does not fit fails, frees its space, and succeeds once there is space."""
     result, work = WRITERS[name]
     place = disk(1024)
     fill(place, rest)
@@ -139,7 +139,7 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
     except aa.AggarrayError as error:
         assert "No space left on device" in str(error) and str(place / result) in str(error) and "\n" not in str(error)
         assert not (place / result).exists()
-        # What has been extracted is kept, but for that there is nothing.
+        # Extracted chunks are kept for a resumed run.
         assert {p.name for p in place.iterdir()} <= {"full", f"{result}.part"}
         assert held(place) == []
         work(large, disk(64 << 10) / result)
@@ -155,7 +155,7 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
 def test_space_that_is_refused_at_the_last_moment(
     name: str, number: int, tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """File systems that promise space before they have it say so when all is to be on the disk."""
+    """File systems with delayed allocation report missing space on flush."""
     target, writer = WRITERS[name]
     path = tmp_path / target
 
@@ -172,7 +172,7 @@ def test_space_that_is_refused_at_the_last_moment(
 
 
 class Full(io.FileIO):
-    """A file of which so many writes succeed."""
+    """A file on which a limited number of writes succeeds."""
 
     left = 0
 
@@ -185,7 +185,7 @@ class Full(io.FileIO):
 
 @pytest.mark.parametrize("count", range(6))
 def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HDF5 keeps a file open that it cannot close, and writes most of it only then."""
+    """HDF5 keeps a file open that it fails to close, and writes most of it on closing."""
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(10)
@@ -210,7 +210,7 @@ def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation
 
 
 def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregation) -> None:
-    """Nothing is left of an array in a store that several write; what the store had stays."""
+    """In a store written by several processes, nothing remains of a failed array; other arrays stay."""
     place = disk(64 << 10)
     with ProcessGroup.serial() as group:
 
@@ -232,7 +232,7 @@ def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregatio
 def test_nothing_is_written_any_more_when_an_error_is_told(
     tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of chunks that zarr writes at once one fails; the others have ended, so that what they leave can be removed."""
+    """One of zarr's concurrent chunk writes fails; the others have ended, so that leftovers can be removed."""
     begun, ended, kept = list[str](), list[str](), LocalStore.set
 
     async def slowly(store: LocalStore, key: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""What if a file goes away between two looks at it? One error of this package that names it, or a result without it.
+"""Files that disappear between two accesses: one error that names the file, or a result without it.
 
-The file is removed just before the n-th call of Python that looks at it, for every n.
+The file is removed just before the n-th access by Python, for every n.
 """
 
 import builtins
@@ -19,7 +19,7 @@ from aggarray.read import close_files
 from tests.faults.conftest import Made
 
 _LOOKS = [(os, "stat"), (os, "lstat"), (os, "open"), (os, "listdir"), (os, "scandir"), (builtins, "open")]
-#: More looks than anything here takes.
+#: Upper bound on the number of accesses.
 _MOST = 150
 SPECIMENS = ["netcdf3-CLASSIC", "netcdf4-deflate", "hdf5-types-earliest", "zarr3-gzip", "kerchunk-both.nc4.json", "index"]
 
@@ -29,7 +29,7 @@ def values(agg: aa.Aggregation) -> None:
         array[...]
 
 
-#: Each takes the path, a folder to write to, and the aggregation as it was opened before.
+#: Each takes the path, an output folder, and the aggregation opened before.
 WORKS: dict[str, Callable[[Path, Path, Any], object]] = {
     "open": lambda path, out, agg: aa.open(path, processes=1),
     "pattern": lambda path, out, agg: aa.open(f"{path.parent}/*", processes=1),
@@ -47,7 +47,7 @@ FRESH = ("open", "pattern", "folder", "assume")
 
 
 class Vanishing:
-    """Removes a file before the ``at``-th look at it; ``looks``: how many there were."""
+    """Removes a file before the ``at``-th access; ``looks``: the number of accesses."""
 
     def __init__(self, victim: Path, at: int, patch: pytest.MonkeyPatch) -> None:
         self.victim, self.at, self.looks = str(victim), at, 0

@@ -1,6 +1,6 @@
-"""Do few bytes that claim to hold much take memory, or a long time, or break off with another error than ours?
+"""Small files that claim large contents take neither memory nor time, and raise errors of aggarray.
 
-Cases are looked at by processes with a limit on memory (`tests.faults.hostile_child`): what asks for more than that is a fault.
+Cases run in processes with limited memory (`tests.faults.hostile_child`): exceeding the limit is a fault.
 """
 
 import bz2
@@ -32,7 +32,7 @@ PACKED = zlib.compress(SMALL, 9)
 
 
 def frame(size: int) -> bytes:
-    """Return a frame of Zstandard that says it holds so many bytes, and holds five."""
+    """Return a Zstandard frame of five bytes that states another decoded size."""
     return b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", size) + struct.pack("<I", 1 | 5 << 3)[:3] + b"hello"
 
 
@@ -96,7 +96,7 @@ def chunk_of(payload: bytes, shape: tuple[int, ...], side: int, dtype: str, **ho
 
 
 def filtered(payload: bytes, code: int, *values: int) -> Made:
-    """Return what writes a chunk of a billion numbers by a filter of others, whose library need not be there."""
+    """Return a writer of a chunk of a billion numbers with a plugin filter, whose library may be absent."""
 
     def make(file: h5py.File) -> None:
         made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -166,7 +166,7 @@ except aa.AggarrayError as error:
     ],
 )
 def test_memory_that_runs_out_is_told(name: str, side: int, stored: bytes, said: str, tmp_path: Path) -> None:
-    """Values and their mask fit, or an error of ours says what does not; fill values take no more than these."""
+    """Values and mask fit in memory, or an error says what does not; fill values take no more memory."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset(
@@ -178,7 +178,7 @@ def test_memory_that_runs_out_is_told(name: str, side: int, stored: bytes, said:
             parts = [machine.compress(stored) for _ in range(side // len(stored))]
             dataset.id.write_direct_chunk((0,), b"".join(parts) + machine.flush())
     room = {"the mask does not fit": 3 << 28, "the chunk does not fit": 1 << 26, "all is fill value": 3 << 27}[name]
-    # What is read first has a chunk decoded: without a limit it can be.
+    # The first read decodes a chunk, which succeeds without a limit.
     text = PROGRAM.replace("array[0:1]\n", "") if stored else PROGRAM
     command = [sys.executable, "-c", text, str(path), str(room)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -202,7 +202,7 @@ def test_sizes_that_no_decoding_makes() -> None:
 
 
 def test_frames_of_zstandard_that_do_not_tell_their_size() -> None:
-    """Of whatever length, within filters that are no longer as many bytes as the values."""
+    """Frames of any length, within filters whose output is no longer than the values."""
     stored = b"\x28\xb5\x2f\xfd\x00\x58" + struct.pack("<I", 1 | 3 << 3)[:3] + b"abc"
     assert decode_at_most((Filter("zstd"),), stored, 1000).tobytes() == b"abc"
     inner = b"\x28\xb5\x2f\xfd\x00\x58" + struct.pack("<I", 1 | len(stored) << 3)[:3] + stored
@@ -210,7 +210,7 @@ def test_frames_of_zstandard_that_do_not_tell_their_size() -> None:
 
 
 def test_zarr_python_gets_what_decodes_to_what_it_should(tmp_path: Path) -> None:
-    """Whatever codecs come after others: those known here, up to the first that is not."""
+    """For any sequence of codecs: checked up to the first unknown one."""
     values = np.arange(1.0, 4001.0)
     filters: dict[str, list[Any]] = {
         "a": [Zlib()],
@@ -226,7 +226,7 @@ def test_zarr_python_gets_what_decodes_to_what_it_should(tmp_path: Path) -> None
         box = (slice(0, 4000, 1),)
         assert open_file(tmp_path / f"{name}.zarr").read("v", box).tolist() == values.tolist()
         assert aa.open(tmp_path / f"{name}.zarr")["v"].read().tolist() == values.tolist()
-    # What compresses a thousandfold is no claim.
+    # A compression ratio of a thousand is legitimate.
     many = zarr.open_group(tmp_path / "many.zarr", mode="w", zarr_format=2)
     many.create_array("v", data=np.ones(1 << 20), chunks=(1 << 20,), filters=[Delta("f8")], compressors=Zlib(9))
     assert (aa.open(tmp_path / "many.zarr")["v"].read() == 1).all()

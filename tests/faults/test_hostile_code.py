@@ -1,4 +1,4 @@
-"""Is anything that a file holds ever run? The source is searched for what would: pickles, eval, YAML, formats of files."""
+"""No content of a file is ever executed: the source contains no pickles, eval, YAML or formats from files."""
 
 import ast
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 SOURCES = sorted((ROOT / "aggarray").rglob("*.py"))
 
-#: Modules that unpickle: what processes of one program, started by it, send each other, and nothing from a file.
+#: Modules that unpickle data exchanged between processes of one program, never data from a file.
 PICKLES = {
     *(
         "scan/workers.py",
@@ -22,13 +22,13 @@ PICKLES = {
     ),
     *("mpi/transport/base.py", "mpi/transport/agreement.py", "mpi/transport/trees.py"),
 }
-#: What runs text or bytes, or lets a library do so.
+#: Functions that execute text or bytes, or let a library do so.
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "execfile", "system", "popen", "literal_eval"}
 MODULES = {"yaml", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
 
 
 def calls(tree: ast.AST) -> list[tuple[str, str, ast.Call]]:
-    """Return (what it is an attribute of, name, call) of all calls."""
+    """Return (owner of the attribute, name, call) of all calls."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -48,7 +48,7 @@ def test_nothing_runs_what_it_reads(path: Path) -> None:
         assert called not in FORBIDDEN or (owner, called) == ("re", "compile"), ast.unparse(call)
         assert not any(k.arg == "allow_pickle" for k in call.keywords), ast.unparse(call)
         assert not any(k.arg == "shell" for k in call.keywords), ast.unparse(call)
-        # A format that a file gives could reach into objects.
+        # A format string from a file could access attributes of objects.
         is_format = called in ("format", "format_map") and owner not in ("", "click")
         assert not is_format or owner.startswith(("'", '"')), ast.unparse(call)
     imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}

@@ -1,4 +1,4 @@
-"""Do HDF5 files harm whoever opens them: by links, by values that lie elsewhere, by claims, by chunks that swell?"""
+"""Hostile HDF5 files: links, external storage, false sizes and decompression bombs."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def soft_loop(file: h5py.File) -> None:
 
 
 def wide(file: h5py.File) -> None:
-    """Each of a dozen groups holds all of them: more paths than atoms."""
+    """Write a dozen groups that each contain all of them: a combinatorial number of paths."""
     groups = [file.create_group(f"g{n}") for n in range(12)]
     for group in groups:
         for n, other in enumerate(groups):
@@ -52,7 +52,7 @@ def wide(file: h5py.File) -> None:
 
 
 def doubling(file: h5py.File) -> None:
-    """Forty levels, each of which holds the next one twice."""
+    """Write forty levels, each of which contains the next one twice."""
     below = file.create_group("base")
     below["v"] = np.zeros(3)
     for n in range(40):
@@ -85,7 +85,7 @@ def long_texts(file: h5py.File) -> None:
 
 
 def bits(payload: bytes) -> Made:
-    """Return what writes a chunk of few bits for each number, deflated twice, which only HDF5 undoes."""
+    """Return a writer of a chunk of few bits per number, deflated twice, which only HDF5 decodes."""
 
     def make(file: h5py.File) -> None:
         made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -154,12 +154,12 @@ def test_groups_that_hold_themselves_hide_nothing(files: dict[str, str]) -> None
     assert agg.names == ("v",) and "more than 64 deep" in agg.skipped[0].reason
 
 
-# Other files
+# External files
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder ``in`` that may be read, and beside it ``out`` with three secrets, in dataset ``t`` of a file and as bytes."""
+    """A folder ``in`` that may be read, next to ``out`` with three secrets, in dataset ``t`` of a file and as bytes."""
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     with h5py.File(tmp_path / "out" / "secret.h5", "w") as file:
@@ -244,7 +244,7 @@ def test_nothing_outside_the_roots_is_seen(place: Path, leak: Callable[[h5py.Fil
 
 
 def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
-    """A pipe would keep whoever opens it waiting for its other end."""
+    """Opening a pipe would block until its other end is opened."""
     os.mkfifo(place / "out" / "pipe")
     path = place / "in" / "a.h5"
     with h5py.File(path, "w") as file:
@@ -254,7 +254,7 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
     assert unborne(looked_at({"pipe": str(path)}, place)) == {}
     agg = aa.open(path)
     assert agg.names == ("v",) and {s.variable for s in agg.skipped} == {"e", "q"}
-    # Whoever waits for the pipe is given up.
+    # A process that waits for the pipe times out.
     line = (
         "import sys; from aggarray.formats import partial_scan, hdf5; hdf5.format.scan_by_library(sys.argv[1]); "
         "assert hdf5.FORMAT.scan_partially(sys.argv[1], partial_scan.PartialScanRequest({'q': 1})) is None"
@@ -264,7 +264,7 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
 
 @pytest.mark.parametrize("leak", [external_link, soft_and_external])
 def test_links_are_not_read_through_by_who_knows_their_names(place: Path, leak: Callable[[h5py.File, Path], None]) -> None:
-    """As an index may tell them, that nobody scanned."""
+    """Names of linked variables can come from an index without a scan."""
     with h5py.File(place / "in" / "a.h5", "w") as file:
         leak(file, place / "out")
     with pytest.raises(aa.NotFoundError):
@@ -279,7 +279,7 @@ def test_without_roots_values_elsewhere_are_read(place: Path) -> None:
 
 
 def test_an_index_of_other_software_is_held_by_the_roots(place: Path) -> None:
-    """What it says of its fragments may lie in other files too, and errors repeat it."""
+    """Fragment metadata may lie in external files too, and errors quote it."""
     path = place / "in" / "index.nc"
     terms = {"map": (("r", "n"), np.array([[3]])), "u": ((), np.array("a.nc")), "i": ((), np.array("t"))}
     told = {"aggregated_dimensions": "time", "aggregated_data": "map: m uris: u identifiers: i"}

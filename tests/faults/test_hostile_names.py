@@ -1,4 +1,4 @@
-"""Do names and texts from files do anything to a terminal, a shell or a page? Whatever does not print is escaped everywhere."""
+"""Names and texts from files cannot affect a terminal, shell or page: non-printing characters are escaped everywhere."""
 
 import json
 import subprocess
@@ -17,12 +17,12 @@ from aggarray.scan.progress import Bar
 from tests.faults.hostile import ROOT, looked_at, unborne
 from tests.support.netcdf import cube, write
 
-#: Clears the screen, writes the clipboard, names the window, rings, goes back, turns text round, hides, ends lines.
+#: Clears the screen, writes the clipboard, sets the title, rings, moves back, reverses and hides text, ends lines.
 WILD = "a\x1b[2J\x1b]52;c;eA==\x07\x1b]8;;http://x\x1b\\\x08\u202e\u200b\u2028\x85\x9b31m\r\nb<script>\"'$(x)`x`"
 
 
 def wild_netcdf(path: Path, format: str) -> str:
-    """Write a file in which all that has a name has a wild one, as far as the format lets it."""
+    """Write a file with control characters in every name, as far as the format permits."""
     with netCDF4.Dataset(path, "w", format="NETCDF4" if format == "NETCDF4" else "NETCDF3_CLASSIC") as file:
         file.title = WILD
         file.createDimension("time", 3)
@@ -32,7 +32,7 @@ def wild_netcdf(path: Path, format: str) -> str:
             names = ("long_name", "standard_name", "coordinates", "cell_methods", "source_id", "calendar")
             made.setncatts({"units": f"K{WILD}", **dict.fromkeys(names, WILD)})
     if format == "NETCDF3":
-        # No library writes such names, but who has an editor does.
+        # Libraries refuse to write such names; a byte editor does not.
         path.write_bytes(path.read_bytes().replace(b"time", b"t\x1b[\r").replace(b"title", b"\x07\x08\x1b[A"))
     return str(path)
 
@@ -54,7 +54,7 @@ def wild_hdf5(path: Path) -> str:
 
 
 def wild_bytes(path: Path) -> str:
-    """Names that are no UTF-8: noise, and a lone surrogate."""
+    """Write names that are not UTF-8: noise, and a lone surrogate."""
     with h5py.File(path, "w") as file:
         for name in (b"bad\xff\xfe", b"\xed\xa0\x80"):
             h5py.h5d.create(file.id, name, h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((3,)))
@@ -70,7 +70,7 @@ def wild_references(path: Path) -> str:
 
 
 def test_files_of_wild_names_are_told_in_plain_text(tmp_path: Path) -> None:
-    """By every command, error, page and representation: `unborne` looks at all that is said."""
+    """In every command, error, page and representation: `unborne` checks all output."""
     folder = tmp_path / "x\x1b[2J\u202e\n"
     folder.mkdir()
     (folder / "noise").write_bytes(b"\x1b[2J" * 99)
@@ -116,7 +116,7 @@ def test_the_bar_and_completion_say_nothing_wild(tmp_path: Path, capsys: pytest.
 
 
 def test_tracebacks_of_errors_are_plain_too(tmp_path: Path) -> None:
-    """What Python prints of an error that nobody catches."""
+    """Output of Python for an uncaught error."""
     line = f"import aggarray; aggarray.open({str(tmp_path / 'x')!r} + {WILD!r})"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, cwd=ROOT, check=False)
     said = done.stderr.splitlines()[-1]
@@ -125,7 +125,7 @@ def test_tracebacks_of_errors_are_plain_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_names_of_hdf5_in_another_encoding(libver: str, tmp_path: Path) -> None:
-    """A scale that cannot be named names no dimension; the rest is read."""
+    """A scale with an undecodable name names no dimension; the rest is read."""
     with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
         file["lat"], file[b"l\xe4nge"] = np.arange(2.0), np.arange(3.0)
         tas = file.create_dataset("tas", data=np.arange(6.0).reshape(2, 3))

@@ -1,7 +1,7 @@
-"""Does any text of a file or a server keep a regular expression of ours busy for long? Each is given texts made for that.
+"""Texts of files and servers cannot make the package's regular expressions slow. Each gets adversarial texts.
 
-A process of its own does it, and is given up after far more time than it takes. Regular expressions that users give, in rules,
-are their own.
+A separate process applies them and times out after far more time than needed. Regular expressions that users pass in rules are
+not tested.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ import aggarray as aa
 from aggarray.cf.units import calendars
 from tests.support.paths import ROOT
 
-#: Each line is carried out; what it raises of our errors, or as ValueError, is an answer.
+#: Each line is executed; an error of aggarray or a ValueError is a valid result.
 LINES = r"""
 calendars.is_reference_time("days" + " " * n + "x")
 calendars.is_reference_time("days since " * n)

@@ -1,4 +1,4 @@
-"""What do headers, references, indexes and archives lead to that claim anything, name anything, and name each other?"""
+"""Headers, references, indexes and archives that claim any size, name any file, or refer to each other."""
 
 import io
 import json
@@ -26,7 +26,7 @@ from tests.support.netcdf import write
 def header(
     version: int, records: int, dims: list[tuple[bytes, int]], variables: list[tuple[bytes, list[int], int, int]]
 ) -> bytes:
-    """Return a header of netCDF-3; variables: name, dimensions, type, where it begins."""
+    """Return a netCDF-3 header; variables: name, dimensions, type, offset."""
     count, offset = (">Q", ">Q") if version == 5 else (">I", ">I" if version == 1 else ">Q")
 
     def named(name: bytes) -> bytes:
@@ -70,7 +70,7 @@ def test_headers_of_netcdf3_are_borne(tmp_path: Path) -> None:
         ("a file of holes", [(b"n", 1000), (b"len", 1 << 33)]),
         ("a coordinate of holes", [(b"n", 9), (b"len", 1 << 30)]),
     ):
-        # A text of so many characters that a file of no bytes on the disk has.
+        # A string of the size of a sparse file without data on disk.
         data = header(5, 0, shape, [(b"n", [0, 1], 2, 400)])
         files[name] = str(tmp_path / f"{name}.nc")
         Path(files[name]).write_bytes(data)
@@ -78,7 +78,7 @@ def test_headers_of_netcdf3_are_borne(tmp_path: Path) -> None:
     assert unborne(looked_at(files, tmp_path)) == {}
 
 
-# What is no file
+# Special files
 
 
 def test_what_is_no_file_keeps_nobody(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_is_no_file_keeps_nobody(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_keeps_no_index_from_being_saved(tmp_path: Path) -> None:
-    """An index notes what the files are like that were passed over: a pipe is not opened for that."""
+    """An index stores the state of skipped files: a pipe is not opened for this."""
     archive = tmp_path / "archive"
     archive.mkdir()
     write(archive / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "K"})})
@@ -103,7 +103,7 @@ def test_what_is_no_file_keeps_no_index_from_being_saved(tmp_path: Path) -> None
 
 
 def test_what_the_system_makes_up_is_empty(tmp_path: Path) -> None:
-    """Files without size that hold something, and some have no end, are not read."""
+    """Special files of size zero with content, possibly endless, are not read."""
     (tmp_path / "a.nc").symlink_to("/proc/self/environ")
     if not os.path.exists(tmp_path / "a.nc"):
         pytest.skip("no /proc")
@@ -144,7 +144,7 @@ def references(path: Path, name: str, attrs: str = "{}", **more: Any) -> str:
 @pytest.mark.parametrize("name", [*ELSEWHERE, *NO_SCHEMES, *OUTSIDE])
 @pytest.mark.parametrize("bound", [True, False])
 def test_references_lead_to_no_other_place(name: str, bound: bool, tmp_path: Path) -> None:
-    """A coordinate, which opening looks for; under roots no local file outside, and never one that is elsewhere."""
+    """A coordinate, which opening reads: not from local files outside the roots, and never from external locations."""
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "folder").symlink_to("/etc", target_is_directory=True)
     path = references(tmp_path / "r.json", name, '{"_ARRAY_DIMENSIONS": ["v"]}')
@@ -192,7 +192,7 @@ def test_references_of_all_kinds_are_borne(tmp_path: Path) -> None:
 
 
 def index(path: Path, fragment: str) -> str:
-    """Write an index of other software, of one fragment."""
+    """Write an index of other software with one fragment."""
     told = {"aggregated_dimensions": "time", "aggregated_data": "map: m uris: u identifiers: i", "units": "K"}
     terms = {"m": (("r", "n"), np.array([[2]])), "u": (("n",), np.array([fragment])), "i": ((), np.array("tas"))}
     time = (("time",), np.arange(2.0), {"units": "days since 2000-01-01"})

@@ -1,4 +1,4 @@
-"""Do Zarr stores and references harm whoever opens them: by chunks that swell, by metadata, by nesting, by names?"""
+"""Hostile Zarr stores and references: decompression bombs, metadata, nesting and names."""
 
 import bz2
 import gzip
@@ -20,12 +20,12 @@ from tests.faults.hostile import looked_at, unborne
 MUCH = 1 << 26
 ARRAY = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<f8", "compressor": None, "fill_value": 0, "order": "C"}
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
-#: A frame of Blosc that says it holds two billion bytes.
+#: A Blosc frame that states two billion decoded bytes.
 FRAME = bytes([2, 1, 1, 8]) + struct.pack("<III", 0x7FFFFFE0, 1 << 20, 116) + bytes(100)
 
 
 def second(folder: Path, chunk: bytes = b"", attrs: str = '{"_ARRAY_DIMENSIONS": ["v"]}', raw: str = "", **changes: Any) -> str:
-    """Write a store of version 2 whose array ``v`` is a coordinate, so that a scan reads it."""
+    """Write a version 2 store whose array ``v`` is a coordinate, which a scan reads."""
     (folder / "v").mkdir(parents=True)
     (folder / ".zgroup").write_text('{"zarr_format": 2}')
     (folder / "v" / ".zarray").write_text(raw or json.dumps({**ARRAY, "filters": None, **changes}))
@@ -36,7 +36,7 @@ def second(folder: Path, chunk: bytes = b"", attrs: str = '{"_ARRAY_DIMENSIONS":
 
 
 def third(folder: Path, chunk: bytes = b"", raw: str = "", **changes: Any) -> str:
-    """Write a store of version 3, as `second` does."""
+    """Write a version 3 store like that of `second`."""
     (folder / "v" / "c").mkdir(parents=True)
     (folder / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     about = {
@@ -109,7 +109,7 @@ def test_chunks_that_swell_are_refused_before_they_do(tmp_path: Path) -> None:
 
 
 def test_what_is_stored_as_usual_is_read(tmp_path: Path) -> None:
-    """By zarr-python behind the guard: with and without shards, text, filters, codecs unknown here."""
+    """zarr-python decodes checked chunks: with and without shards, strings, filters, unknown codecs."""
     group = zarr.open_group(tmp_path / "s.zarr", mode="w")
     values = np.arange(1.0, 41.0)
     group.create_array("a", data=values, chunks=(5,), shards=(20,), dimension_names=["a"])
@@ -169,7 +169,7 @@ def test_metadata_of_all_kinds_are_borne(tmp_path: Path) -> None:
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    """Not even through a filter that others stand before."""
+    """Also not through a filter preceded by others."""
     mark = tmp_path / "mark"
     code = f"cos\nsystem\n(S'touch {mark}'\ntR.".encode()
     pickle = {"id": "pickle", "protocol": 5}
@@ -208,7 +208,7 @@ def test_folders_that_hold_themselves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("trust", ["verify", "assume"])
 @pytest.mark.parametrize("where", ["tas", "time", "."])
 def test_attributes_that_no_other_format_has(where: str, trust: str, tmp_path: Path) -> None:
-    """JSON has lists in lists, of different lengths."""
+    """JSON permits nested lists of different lengths."""
     names = ("_FillValue", "missing_value", "valid_range", "scale_factor", "units", "calendar", "standard_name", "cell_methods")
     names += ("coordinates", "bounds", "flag_values", "axis", "positive", "ancillary_variables", "_Unsigned", "frequency")
     for number in range(2):

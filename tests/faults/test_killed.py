@@ -1,6 +1,6 @@
-"""Is there always the old result or the new one, whole, whenever whoever writes it is killed or interrupted?
+"""A result is always the old or the new one, complete, when its writer is killed or interrupted.
 
-At exact moments: every step that the writer takes in the folder is one (`staging`), and every byte that it writes.
+Tested at exact moments: at steps of the writer in the folder (`staging`), and at bytes that it writes.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 from tests.support.netcdf import cube, field, write
 
-#: So many moments of each work are tried; AGGARRAY_FAULTS=1000 in the environment tries all of them, which takes minutes.
+#: Number of moments per work; AGGARRAY_FAULTS=1000 in the environment tests all of them, which takes minutes.
 MOMENTS = int(os.environ.get("AGGARRAY_FAULTS", "4"))
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 
@@ -40,7 +40,7 @@ def check_old_or_new(work: Work, place: Path) -> None:
 
 
 def check_done(work: Work, place: Path, stage: Stage, folder: Path) -> None:
-    """A second try succeeds, whatever the first has left, and sweeps up."""
+    """A second attempt succeeds whatever the first left behind, and removes leftovers."""
     again = work.attempt(stage, folder)
     assert (again.status, again.err) == (0, "")
     assert [steps(path) for path in results(work, place)] == [NEW] * len(results(work, place))
@@ -67,14 +67,14 @@ def test_interrupted_at_any_step(work: Work, folder: Path, stage: Stage) -> None
         done = work.attempt(stage, folder, how="interrupt", at=at)
         assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
         check_old_or_new(work, place)
-        # What has been extracted so far stays, for the next run to go on from.
+        # Extracted chunks stay for a resumed run.
         assert rubbish(work, place, "x.nc.part", "x.zarr.part") == [], at
         check_done(work, place, stage, folder)
 
 
 @pytest.mark.parametrize("work", BY_NAME)
 def test_killed_at_any_byte(work: Work, folder: Path, stage: Stage) -> None:
-    """By the system, at a write that would make a file longer than so many bytes; libraries in C are no exception."""
+    """The system kills the writer, C libraries included, when a file exceeds a size."""
     place = prepared(work, folder)
     assert work.attempt(stage, folder).status == 0
     longest = max(p.stat().st_size for path in results(work, place) for p in [path, *path.rglob("*")] if p.is_file())
@@ -98,7 +98,7 @@ def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage)
         check_old_or_new(work, place)
 
 
-# Stores that many processes write
+# Stores written by several processes
 
 MPI = """
 import sys
@@ -112,7 +112,7 @@ with mpi.ProcessGroup.serial() as group:
 
 
 def check_store(path: Path, names: set[str], done: bool = False) -> None:
-    """A store has these arrays, and each is whole; readers that look into every folder find nothing else."""
+    """Check that a store has these complete arrays, and that readers that list folders find nothing else."""
     for known in (None, False):
         store = zarr.open_group(path, mode="r", use_consolidated=known)
         found = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
@@ -124,7 +124,7 @@ def check_store(path: Path, names: set[str], done: bool = False) -> None:
 @pytest.mark.parametrize("how", ["kill", "interrupt"])
 @pytest.mark.parametrize("name", ["first", "second"])
 def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folder: Path, stage: Stage) -> None:
-    """Another array of the store stays what it is; what was killed is swept up by the next write."""
+    """Other arrays of the store are unchanged; the next write removes what a killed one left behind."""
     place = folder / "mpi"
     store, before = place / "s.zarr", {"first"} if name == "second" else set()
 
@@ -153,7 +153,7 @@ def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folde
 
 
 def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
-    """Whoever is told removes what was written: nothing may be written any more then."""
+    """The handler of the interrupt removes what was written, so that no thread may still write."""
     written: list[str] = []
 
     def thread() -> None:
@@ -223,7 +223,7 @@ def test_helpers_that_are_killed_while_they_scan(tmp_path: Path, end: signal.Sig
 
 
 def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A helper that dies of every file that it takes loses none of them."""
+    """A worker that crashes on every file loses no file."""
     paths = [write(tmp_path / f"{n:03}.nc", cube([n])) for n in range(40)]
     (tmp_path / "python").write_text(
         f'#!/bin/sh\nprintf "\\n\\223aggarray scan 1\\n"; exec "{sys.executable}" -c "import os; os.kill(os.getpid(), 9)"\n'
@@ -249,7 +249,7 @@ def test_a_lock_goes_away_unless_somebody_holds_it(tmp_path: Path) -> None:
 
 
 def test_folders_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of the system, between whose halves nobody can be killed; two renames are for systems without it."""
+    """One system call exchanges the folders; systems without it use two renames."""
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()

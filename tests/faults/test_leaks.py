@@ -1,4 +1,4 @@
-"""Do descriptors, memory and threads stay as they are over thousands of reads, errors on the way included?"""
+"""File descriptors, memory and threads stay constant over thousands of reads, errors included."""
 
 import contextlib
 import gc
@@ -18,13 +18,13 @@ from aggarray.storage.byte_source import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
 from tests.support.netcdf import cube, field, write
 
-#: What may come and go by chance: caches of libraries, and of Python.
+#: Tolerance in bytes: caches of libraries and of Python.
 SLACK = 1 << 20
 READS, OPENINGS = 10_000, 1_000
 
 
 def descriptors() -> list[str]:
-    """Return what is open, but for what is kept for later reads."""
+    """Return the open descriptors, without files kept open for later reads."""
     close_sources()
     gc.collect()
     found = []
@@ -35,13 +35,13 @@ def descriptors() -> list[str]:
 
 
 def resident() -> int:
-    """Return the bytes of memory that this process has."""
+    """Return the resident memory of this process in bytes."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def check_stays(work: Callable[[], object], times: int, slack: int = 8 * SLACK) -> None:
-    """Do something many times; nothing may be left of it."""
+    """Call a function many times and check that it leaves nothing behind."""
     for _ in range(max(times // 10, 3)):
         work()
     before, threads, memory = descriptors(), threading.active_count(), resident()
@@ -90,7 +90,7 @@ def test_openings_leave_nothing(kind: str, tmp_path: Path) -> None:
 
 
 def test_errors_leave_nothing(tmp_path: Path) -> None:
-    """Files that are no data, damaged, gone or changed, keys that do not fit, places that cannot be written to."""
+    """Damaged, missing and changed files, files that are not data, invalid keys, unwritable paths."""
     good = write(tmp_path / "a.nc", cube([0]))
     gone = aa.open(write(tmp_path / "gone.nc", cube([1])))["tas"]
     whole = Path(good).read_bytes()
@@ -131,7 +131,7 @@ def test_writes_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_writes_that_fail_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error in the midst of an index, and an interrupt: netCDF-C has closed the file."""
+    """After an error while an index is written, or an interrupt, netCDF-C has closed the file."""
     agg = aa.open(write(tmp_path / "data" / "a.nc", cube([0, 1])))
     errors = [RuntimeError("NetCDF: HDF error"), KeyboardInterrupt(), OSError(5, "Input/output error")]
 
@@ -150,7 +150,7 @@ def test_writes_that_fail_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_tables_that_do_not_fit_on_the_disk_leave_nothing(tmp_path: Path) -> None:
-    """The library that writes Parquet keeps a file of its own open after an error."""
+    """The Parquet library keeps its own file open after an error."""
     (tmp_path / "refs.parq").symlink_to("/dev/full")
 
     def work() -> None:

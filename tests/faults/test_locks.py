@@ -1,4 +1,4 @@
-"""Does no writer undo another's work, on file systems with locks and without, whenever writers are killed?"""
+"""Writers do not undo each other's work, on file systems with and without locks, even if writers are killed."""
 
 import errno
 import fcntl
@@ -32,13 +32,13 @@ from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, steps
 from tests.support.netcdf import cube, field, write
 
-#: So many writers are killed; AGGARRAY_KILLS=200 in the environment kills more.
+#: Number of killed writers; AGGARRAY_KILLS=200 in the environment kills more.
 KILLS = int(os.environ.get("AGGARRAY_KILLS", "20"))
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 LOCKING = pytest.mark.parametrize("flocks", [True, False], ids=["flock", "no-flock"])
 
-#: Forks a child for each line, [seed, files, seconds]: it appends the files one after the other, and reports each that was
-#: saved; after so many seconds (None: never) it is killed. Lines "wait" wait for all.
+#: Forks a child per line [seed, files, seconds]: it appends the files one after the other and reports each saved one; it is
+#: killed after a number of seconds (None: never). A line "wait" waits for all children.
 APPENDER = """
 import errno, fcntl, json, os, signal, sys, time
 import aggarray as aa
@@ -83,7 +83,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def without_flock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have `flock` fail as file systems without locks have it."""
+    """Make `flock` fail as on file systems without locks."""
 
     def refused(*arguments: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -93,7 +93,7 @@ def without_flock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def appender(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """A function that starts the program above."""
+    """A function that starts `APPENDER`."""
     started = []
 
     def start(index: Path, flocks: bool) -> "subprocess.Popen[str]":
@@ -117,7 +117,7 @@ def archive(folder: Path, count: int) -> list[str]:
 
 
 def check_index(index: Path, least: int = 0) -> int:
-    """Hold all values of an index against what its files hold; return the number of steps."""
+    """Compare all values of an index with those of its files; return the number of steps."""
     tas = aa.open(index)["tas"]
     np.testing.assert_array_equal(tas[...], field(*(tas.coords[name][...] for name in ("time", "lat", "lon"))))
     assert tas.shape[0] >= least
@@ -147,7 +147,7 @@ def test_what_was_saved_is_in_the_index(flocks: bool, tmp_path: Path, appender: 
 
 @LOCKING
 def test_writers_are_killed_and_nothing_is_lost(flocks: bool, tmp_path: Path, appender: Callable[..., Any]) -> None:
-    """Readers see the old index or the new one at every moment, and what reported success is in it afterwards."""
+    """Readers see the old or the new index at every moment, and it contains everything reported as saved."""
     files = archive(tmp_path, 1 + 2 * KILLS)
     index = tmp_path / "place" / "i.nca"
     index.parent.mkdir()
@@ -155,7 +155,7 @@ def test_writers_are_killed_and_nothing_is_lost(flocks: bool, tmp_path: Path, ap
     process, chance, seen = appender(index, flocks), random.Random(11), 1
     for first in range(0, KILLS, 4):
         for n in range(first, min(first + 4, KILLS)):
-            # Each appends its files again and again until it is killed.
+            # Each child appends its files repeatedly until it is killed.
             tell(process, json.dumps([files[1 + 2 * n : 3 + 2 * n] * 1000, chance.uniform(0.1, 1.0)]))
         tell(process, "wait")
         for _ in range(4):
@@ -168,7 +168,7 @@ def test_writers_are_killed_and_nothing_is_lost(flocks: bool, tmp_path: Path, ap
     assert [p.name for p in index.parent.iterdir()] == ["i.nca"]
 
 
-#: Holds the lock for a while, again and again; a lock of the system, which is not part of what is tested, is the witness.
+#: Holds the lock for a while, repeatedly; an independent lock of the system detects two simultaneous holders.
 HOLDER = """
 import errno, fcntl, os, random, signal, sys, time
 path, seed, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -201,7 +201,7 @@ while True:
 
 
 def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
-    """Many processes wait for a lock whose holders are killed time and again; never do two have it."""
+    """Many processes wait for a lock whose holders are killed repeatedly; two never hold it at once."""
     path = tmp_path / "place" / "x"
     path.parent.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -210,7 +210,7 @@ def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
     assert [(holder.communicate(timeout=120)[0], holder.returncode) for holder in holders] == [("", 0)] * 6
     with replace_atomically(str(path)) as made:
         Path(made).touch()
-    # That of a process which was killed while it took a lock over goes away with the next exclusive lock.
+    # The second lock of a process killed during a takeover is removed with the next exclusive lock.
     _Exclusive(str(path)).acquire(wait=False)
     Path(lock_of(str(path), "held")).unlink()
     assert sorted(p.name for p in path.parent.iterdir()) == ["x", "x.witness"]
@@ -218,7 +218,7 @@ def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_flock")
 def test_a_second_that_takes_a_lock_over_comes_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process takes the lock over between the look at it and the second lock."""
+    """Another process takes the lock over between the check of the lock and the second lock."""
     path, acquire = str(tmp_path / "x"), _Exclusive.acquire
     held = Path(lock_of(path, "held"))
     held.write_text(json.dumps({"owner": str(Owner(owners.host(), os.getpid(), 1))}))
@@ -293,7 +293,7 @@ def test_what_lost_its_lock_replaces_nothing(flocks: bool, tmp_path: Path, reque
 def test_the_generation_is_compared_when_the_index_is_replaced(
     expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process saves while this one writes, as if there were no locks at all."""
+    """Another process saves during this save, as if there were no locks."""
     files = archive(tmp_path, 3)
     index, other = tmp_path / "i.nca", tmp_path / "other.nca"
     aa.open(files[0]).save(index)
@@ -313,7 +313,7 @@ def test_the_generation_is_compared_when_the_index_is_replaced(
 
 
 def test_temporaries_of_others_stay(tmp_path: Path) -> None:
-    """What a process of this host writes, what one of another host has written lately, and what is another path's."""
+    """Those of running processes of this host, recent ones of other hosts, and those of other paths."""
     files = archive(tmp_path, 1)
     (tmp_path / "p").mkdir()
     index = tmp_path / "p" / "i"
@@ -372,7 +372,7 @@ WRITERS: dict[str, Callable[[aa.Aggregation, Path], object]] = {
 @pytest.mark.usefixtures("without_flock")
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_writer_locks_without_flock(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And leaves nothing behind; an extract, which does not wait, says that the other is at work."""
+    """No leftovers; an extract does not wait but reports the other one."""
     agg = aa.open(write(tmp_path / "a.nc", DATA))
     place = tmp_path / "place"
     place.mkdir()
@@ -446,7 +446,7 @@ def test_a_log_is_not_created_through_a_link(tmp_path: Path) -> None:
 
 
 def exposed(place: Path) -> list[str]:
-    """Return files in a folder that other users may read, but for locks, which say nothing of what is written."""
+    """Return the files in a folder that other users may read, except locks, which contain no data."""
     found = []
     for path in place.rglob("*"):
         above = [p for p in path.parents if place in p.parents]
@@ -458,7 +458,7 @@ def exposed(place: Path) -> list[str]:
 
 @pytest.mark.parametrize("work", BY_NAME)
 def test_what_is_written_is_as_private_as_what_it_replaces(work: Work, folder: Path, stage: Stage) -> None:
-    """Killed at steps of the writer, nothing that was written so far may be read by others."""
+    """Whenever the writer is killed, other users cannot read what it wrote."""
 
     def private() -> Path:
         place = prepared(work, folder)
@@ -497,7 +497,7 @@ def test_a_writer_that_stops_waiting_leaves_the_lock_of_the_other(tmp_path: Path
     with locked(path) as lock:
         waiting = Lock()
         waiting._path = lock_of(path)
-        waiting._descriptor = os.open(waiting._path, os.O_RDWR)  # as an interrupt leaves it that comes while it waits
+        waiting._descriptor = os.open(waiting._path, os.O_RDWR)  # the state after an interrupt while waiting
         waiting.release()
         lock.check()
     assert list(tmp_path.iterdir()) == []

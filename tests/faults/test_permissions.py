@@ -1,4 +1,4 @@
-"""What if a place may not be written to, is something else, or is not there? One clear error, and nothing is touched."""
+"""Paths that are not writable, of another type, or missing: one clear error, and nothing is modified."""
 
 import os
 import shutil
@@ -15,12 +15,12 @@ from tests.faults.works import NEW, OLD, WORKS, Work, make_data, prepared, resul
 from tests.support.netcdf import write
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
-#: Works that make their result where nothing is.
+#: Works that create their result.
 MAKERS = [pytest.param(work, id=work.name) for work in WORKS if work.name not in ("append", "run")]
 
 
 def everything(folder: Path) -> dict[str, bytes | str]:
-    """Return the contents of all files below a folder, folders and links by what they are."""
+    """Return the contents of all files below a folder, and the types of folders and links."""
     found: dict[str, bytes | str] = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
@@ -30,7 +30,7 @@ def everything(folder: Path) -> dict[str, bytes | str]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder with data that any user can reach; the stage's children are another user where this one is root."""
+    """A folder with data that any user can access; children of the stage run unprivileged if this user is root."""
     import tempfile
 
     made = Path(tempfile.mkdtemp(prefix="aggarray-faults-"))
@@ -44,7 +44,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def user() -> int:
-    """Return a user whom permissions stop; 0: this one."""
+    """Return an unprivileged user; 0: this one."""
     return NOBODY if os.getuid() == 0 else 0
 
 
@@ -66,7 +66,7 @@ def test_a_folder_that_may_not_be_written_to(work: Work, open_folder: Path, stag
 
 @pytest.mark.parametrize("work", MAKERS)
 def test_a_result_that_may_not_be_read(work: Work, open_folder: Path, stage: Stage) -> None:
-    """What it is cannot be seen: it is replaced only where that needs not be known, and stays what it was elsewhere."""
+    """An unreadable result is replaced only by works that need not read it."""
     place = prepared(work, open_folder)
     path = results(work, place)[0]
     shutil.chown(place, user() or os.getuid())
@@ -105,7 +105,7 @@ def test_places_that_are_none(work: Work, case: str, folder: Path, stage: Stage)
         (path / "mine").write_text("mine")
     before = everything(place)
     if work.name == "extract-nc" and path.is_symlink():
-        assert (work.attempt(stage, folder).status, steps(path)) == (0, NEW)  # what leads nowhere is replaced
+        assert (work.attempt(stage, folder).status, steps(path)) == (0, NEW)  # a dangling link is replaced
         return
     words = [str(target) if word == str(path) else word for word in work.words(folder)]
     done = stage.attempt(*words, code=work.code)
@@ -126,7 +126,7 @@ def test_a_link_to_a_result_is_followed(folder: Path, stage: Stage) -> None:
 
 
 def test_names_of_any_length(folder: Path, tmp_path: Path) -> None:
-    """A name of as many bytes as there may be: what is written beside it has a name, too."""
+    """Names of the maximum length in bytes: temporary files next to them have valid names too."""
     agg = aa.open(folder / "data")
     index = tmp_path / ("ü" * 125 + ".nca")
     agg.save(index)
@@ -148,7 +148,7 @@ def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped just after the old store and the new one changed places, the result removed: nothing old is read as new."""
+    """Stopped just after the exchange of the old and new store, with the result removed: old chunks are not reused."""
     monkeypatch.setattr("aggarray.export.extract.layout.WHOLE", 200)
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 10_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 5_000)

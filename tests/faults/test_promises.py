@@ -13,7 +13,7 @@ from tests.faults.promises import Guard, Promise, guards, promises, without_guar
 PAGE = ROOT / "docs" / "reliability.md"
 
 
-#: Names that a replacement of a guard brings along.
+#: Names that a replacement may introduce.
 _BROUGHT = {"ZeroDivisionError", "None", "True", "False", "pass", "return", "never", "always", "_"} | {
     *("write_bytes", "mmap", "__import__", "list", "str", "strip")
 }
@@ -58,7 +58,7 @@ def test_every_promise_is_in_the_documentation_once() -> None:
 def test_a_guard_that_is_gone_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aggarray").mkdir()
     (tmp_path / "tests").mkdir()
-    (tmp_path / "aggarray" / "__init__.py").touch()  # else a package installed elsewhere comes first
+    (tmp_path / "aggarray" / "__init__.py").touch()  # takes precedence over an installed package
     code = tmp_path / "aggarray" / "sums.py"
     code.write_text("def add(a, b):\n    # promise: sums\n    return a + b\n")
     (tmp_path / "tests" / "test_sums.py").write_text(

@@ -1,4 +1,4 @@
-"""Do many threads read whole versions, or errors, while files are replaced, truncated and restored?"""
+"""Threads read consistent versions, or raise errors, while files are replaced, truncated and restored."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ from aggarray.storage.byte_source import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
 from tests.faults.staging import ROOT
 
-#: Seconds that the threads read for, all kinds of files together.
+#: Seconds of reading, over all layouts.
 SECONDS = float(os.environ.get("SECONDS") or 15)
 
 
 def test_64_threads_while_files_change() -> None:
-    """In a process of its own, so that a crash or a hang fails this test alone. `SECONDS=300` has it run for longer."""
+    """Runs in its own process, so that a crash or hang fails only this test. `SECONDS=300` runs it longer."""
     assert {*NETCDF, *ZARR, *INDEXED} < set(KINDS)
     command = [sys.executable, "-m", "tests.faults.replacing", str(SECONDS)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -36,12 +36,12 @@ def test_64_threads_while_files_change() -> None:
 
 
 def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HDF5 takes zeros for what is cut off; the file is whole again when the read is over."""
+    """HDF5 reads zeros past the end; the file is restored before the read ends."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("tas", data=np.arange(4000, dtype="i4").reshape(40, 100) + 7, chunks=(10, 100), scaleoffset=0)
     array = aa.open(path)["tas"]
-    array[:10]  # it is open
+    array[:10]  # opens the file
     whole = path.read_bytes()
     values = H5pyFile.values
 
@@ -77,7 +77,7 @@ def test_a_shard_replaced_after_its_index_was_read(tmp_path: Path, compressed: b
 
     def late(*given: object) -> object:
         other.replace(mine)
-        close_sources()  # what is still open would be read as it was
+        close_sources()  # open files would be read in their old version
         return own(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(chunk_blocks, "_parts_of_store", late)

@@ -1,6 +1,6 @@
-"""Does an extract that is killed at random moments, or finds the disk full, end like one that was left alone?
+"""An extract killed at random moments, or stopped by a full disk, ends like an uninterrupted one.
 
-By values, attributes, chunks and filters as netCDF4, h5py and zarr see them, and by bytes.
+Compared by values, attributes, chunks and filters according to netCDF4, h5py and zarr, and by bytes.
 """
 
 import filecmp
@@ -24,7 +24,7 @@ from aggarray.export.extract import extract
 from tests.faults.staging import HUNG, Stage
 from tests.support.netcdf import write
 
-#: So many kills of each kind; AGGARRAY_KILLS=50 in the environment tries more.
+#: Number of kills of each kind; AGGARRAY_KILLS=50 in the environment tests more.
 KILLS = int(os.environ.get("AGGARRAY_KILLS", "5"))
 _JOB = """
 log = "log"
@@ -46,7 +46,7 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with four files below ``data``: floating and whole numbers, compressed in chunks."""
+    """A folder with four files below ``data``: floats and integers in compressed chunks."""
     folder = tmp_path_factory.mktemp("archive")
     for n in range(4):
         noise = np.random.default_rng(n)
@@ -58,7 +58,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepared(folder: Path) -> Path:
-    """Make the folder of results anew."""
+    """Recreate the folder of results."""
     place = folder / "place"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -67,12 +67,12 @@ def prepared(folder: Path) -> Path:
 
 
 def attempt(stage: Stage, folder: Path, line: tuple[str, ...], **how: Any) -> Any:
-    """Carry a line out once; names that begin with "data" and "place" lie in the folder."""
+    """Run a command line once; arguments that begin with "data" and "place" are relative to the folder."""
     return stage.attempt(*(folder / w if w.startswith(("data", "place")) else w for w in line), below=folder / "place", **how)
 
 
 def content_netcdf(path: Path) -> dict[str, Any]:
-    """Return what netCDF4 and h5py say of a file: values, attributes, chunks, filters with their flags."""
+    """Return values, attributes, chunks, filters and flags of a file according to netCDF4 and h5py."""
     found: dict[str, Any] = {}
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
@@ -90,7 +90,7 @@ def content_netcdf(path: Path) -> dict[str, Any]:
 
 
 def content_zarr(path: Path) -> dict[str, Any]:
-    """Return what zarr says of a store."""
+    """Return the content of a store according to zarr."""
     group = zarr.open_group(path, mode="r")
     found: dict[str, Any] = {"attributes": dict(group.attrs)}
     for name, array in group.arrays():
@@ -99,7 +99,7 @@ def content_zarr(path: Path) -> dict[str, Any]:
 
 
 def check_same(found: Path, expected: Path) -> None:
-    """Hold a result against one that was made without a stop."""
+    """Compare a result with that of an uninterrupted run."""
     if expected.suffix == ".nc":
         assert content_netcdf(found) == content_netcdf(expected)
         assert filecmp.cmp(found, expected, shallow=False)
@@ -136,7 +136,7 @@ def test_killed_at_random_moments(kind: str, archive: Path, stage: Stage) -> Non
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Any]:
-    """A function that makes the disk at ``tmp_path / "disk"`` of so many kB: memory, mounted by this test."""
+    """A function that mounts a disk in memory of a number of kB at ``tmp_path / "disk"``."""
     place = tmp_path / "disk"
     place.mkdir()
 
@@ -156,7 +156,7 @@ def disk(tmp_path: Path) -> Iterator[Any]:
 def test_a_disk_that_was_full_and_has_space_again(
     suffix: str, archive: Path, disk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks that fitted are used."""
+    """Complete chunks are reused."""
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 100_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 50_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 100_000)

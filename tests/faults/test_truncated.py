@@ -1,7 +1,7 @@
-"""What becomes of files that are cut short, at every length in the header, and at many others?
+"""Files truncated at every length in the header, and at many others.
 
-The values of the file as it was, where nothing of them is missing, or one error that names the file. Never a crash, a hang,
-another exception, or values that nobody has written.
+Reads return the original values if none of them is missing, or raise one error that names the file. They never crash, hang,
+raise an exception of another package, or return values that were not written.
 """
 
 import os
@@ -23,7 +23,7 @@ def test_files_cut_short(group: list[str], tmp_path: Path) -> None:
     found = outcomes(tmp_path, cases)
     assert not faults_in(found)
     assert len(found) == len(cases)
-    # Text that is cut short may be a text, and a store whose attributes are gone a store: all else is told.
+    # Truncated text may be valid text, and a store without attributes a valid store: all other damage is detected.
     wrong = [
         one for one in found if one.kind == "wrong" and not one.case[1].endswith((".json", ".zattrs", ".zgroup", ".zarray"))
     ]

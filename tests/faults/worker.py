@@ -1,8 +1,8 @@
-"""What does reading make of damaged files, one after the other, in a process of its own that may come to no harm?
+"""Process that reads damaged files one after the other.
 
-``python -m tests.faults.worker SCRATCH`` reads cases from standard input, a line of JSON each ([path of a specimen, file in it,
-damage]), and answers each with a line: ["begun"], then what came of it, the seconds that it took, where the file was.
-Memory is limited, and a case that takes too long ends the process with a trace.
+``python -m tests.faults.worker SCRATCH`` reads cases from standard input, one line of JSON each ([path of a specimen, file in
+it, damage]), and answers each with ["begun"], then with a line of the outcome, its seconds, and the path of the file. Memory is
+limited, and a case that times out ends the process with a traceback.
 """
 
 import faulthandler
@@ -24,9 +24,9 @@ import aggarray as aa
 from aggarray.memory import Ragged
 from aggarray.read import close_files
 
-#: Bytes beyond those of the process at its start, seconds for a case (on a machine that does other things as well).
+#: Bytes in addition to those at the start of the process, and seconds per case (on a loaded machine).
 MEMORY, SECONDS = 1 << 30, 60
-#: Arrays of more bytes are not read whole: a file may well say that it has none of their values.
+#: Only corners of arrays of more bytes are read: a small file may define a large array without stored values.
 _LARGE = 1 << 24
 
 
@@ -51,7 +51,7 @@ def damaged(data: bytes, damage: list[Any]) -> bytes:
 
 
 def everything(path: str) -> dict[str, Any]:
-    """Return all that reading a file gives: structure, and values that compare equal if they are."""
+    """Return everything that reading a file returns: structure, and values in a form that compares exactly."""
     found: dict[str, Any] = {}
     agg = aa.open(path, processes=1)
     found["skipped"] = [[s.variable, s.reason] for s in agg.skipped]
@@ -84,7 +84,7 @@ def outcome(path: str, truth: dict[str, Any] | None) -> list[Any]:
         found = everything(path)
     except aa.AggarrayError as error:
         return ["error", type(error).__name__, str(error)]
-    except Exception as error:  # whatever it is, it should not have come out
+    except Exception as error:  # any other exception is a fault
         place = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-4:]
         return ["fault", type(error).__name__, f"{' '.join(str(error).split())[:300]} {place}"]
     if truth is None:
@@ -108,14 +108,14 @@ def _one(source: Path, relative: str, damage: list[Any], target: Path, truth: di
     found = outcome(str(target), truth)
     taken = time.perf_counter() - start
     close_files()
-    # What libraries do over objects that nobody needs any more belongs to the case.
+    # Finalisers of library objects belong to the case.
     gc.collect()
     shutil.rmtree(target) if target.is_dir() else target.unlink()
     return [*found, taken, str(target)]
 
 
 def main(scratch: str) -> None:
-    """Work through the cases of standard input."""
+    """Run the cases of standard input."""
     faulthandler.enable()
     warnings.simplefilter("ignore")
     truths: dict[str, dict[str, Any]] = {}
@@ -129,7 +129,7 @@ def main(scratch: str) -> None:
                 gc.freeze()
         print(json.dumps(["begun"]), flush=True)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
-        # Files that hold references find the others beside them.
+        # Files with references need their data files next to them.
         folder = source.parent if source.suffix in (".json", ".parq", ".nca") else Path(scratch)
         target = folder / f"{number}_{os.getpid()}{source.suffix}"
         found = _one(source, relative, damage, target, truths[specimen])

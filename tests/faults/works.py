@@ -1,6 +1,6 @@
-"""What writes, and how is it told whether its result is the old one, the new one, or neither?
+"""Works that write results, and checks whether a result is the old one, the new one, or neither.
 
-Each `Work` replaces a result that was made of one file by one of three files: `steps` counts the steps of time that are there.
+Each `Work` replaces a result made of one file by one of three files: `steps` returns the number of time steps of a result.
 """
 
 import shutil
@@ -32,7 +32,7 @@ except KeyboardInterrupt:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A command line, or code; ``data``, ``out`` in it stand for the folder of files and for the result."""
+    """A command line, or code; ``data`` and ``out`` in it are replaced by the folder of files and the result."""
 
     name: str
     result: str
@@ -40,12 +40,12 @@ class Work:
     code: str | None = None
 
     def words(self, folder: Path) -> list[str]:
-        """Return the words of the line for a folder that `prepared` has made."""
+        """Return the arguments for a folder made by `prepared`."""
         places = {"data": str(folder / "data"), "out": str(folder / "place" / self.result)}
         return [places.get(word, word) for word in self.line]
 
     def attempt(self, stage: Stage, folder: Path, **how: object) -> Outcome:
-        """Carry it out once, disturbed."""
+        """Run the work once with a disturbance."""
         return stage.attempt(*self.words(folder), code=self.code, below=folder / "place", **how)
 
 
@@ -74,13 +74,13 @@ title = "new"
 
 
 def make_data(folder: Path) -> None:
-    """Write the files that all works read."""
+    """Write the input files of all works."""
     for t in range(NEW):
         write(folder / "data" / f"{t}.nc", cube([t]))
 
 
 def prepared(work: Work, folder: Path) -> Path:
-    """Make the folder of a work's result anew, with the old result in it; return it."""
+    """Recreate the folder of the result of a work, with the old result in it, and return it."""
     place = folder / "place"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -109,7 +109,7 @@ def _make(old: aa.Aggregation, path: Path) -> None:
 
 
 def steps(path: Path) -> int:
-    """Return how many steps of time a result holds, having read all of it; 0 where nothing is there."""
+    """Read a result and return its number of time steps; 0 if there is none."""
     if not path.exists():
         return 0
     if path.suffix == ".html":
@@ -123,16 +123,16 @@ def steps(path: Path) -> int:
 
 
 def results(work: Work, place: Path) -> list[Path]:
-    """Return what a work writes."""
+    """Return the paths that a work writes."""
     return [place / n for n in ("i.nca", "x.nc", "p.html")] if work.name == "run" else [place / work.result]
 
 
 def rubbish(work: Work, place: Path, *more: str) -> list[str]:
-    """Return names in the folder that are no results; ``more``: names, or beginnings of names, that may be there."""
+    """Return the names in the folder that are not results; ``more``: permitted names or prefixes."""
     known = {p.name for p in results(work, place)} | {"job.toml", "log"}
     return [p.name for p in place.iterdir() if p.name not in known and not p.name.startswith(more or ("\0",))]
 
 
 def moments(count: int, most: int) -> Sequence[int]:
-    """Return numbers from 1 to ``count``, the first and last among them, no more than ``most``."""
+    """Return at most ``most`` numbers from 1 to ``count``, the first and last included."""
     return sorted({1 + round(n * (count - 1) / max(most - 1, 1)) for n in range(most)}) if count else []

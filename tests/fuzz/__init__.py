@@ -1,1 +1,1 @@
-"""What do the readers of aggarray make of input that nobody meant to write? `python -m tests.fuzz` lists the targets."""
+"""Fuzz targets of the readers of aggarray. `python -m tests.fuzz` lists them."""

@@ -1,7 +1,7 @@
-"""Run a target under atheris: `python -m tests.fuzz TARGET [--minutes 10] [--all]`; `--keep` chooses what is replayed by tests.
+"""Run a target under atheris: `python -m tests.fuzz TARGET [--minutes 10] [--all]`; `--keep` selects inputs for the tests.
 
-The corpus grows in build/fuzz/TARGET, from the seeds and what tests/fuzz/corpus/TARGET has; an input that is a finding is left
-in build/fuzz/found, under the name of its target. What follows `--` goes to libFuzzer.
+The corpus grows in build/fuzz/TARGET from the seeds and tests/fuzz/corpus/TARGET. Findings are stored in build/fuzz/found,
+under the name of the target. Arguments after `--` are passed to libFuzzer.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from typing import Any
 from tests.support.paths import ROOT
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
-#: Bytes of memory, and seconds for one input.
+#: Limits of memory in bytes and of seconds per input.
 _MEMORY, _SECONDS = 4 << 30, 10
-#: Not read by any target; and modules that run when they are imported.
+#: Modules that no target uses, and modules that run on import.
 _LEFT_OUT = ("aggarray.mpi", "aggarray.cli", "aggarray.display.report", "aggarray.__main__", "aggarray.scan.worker")
 
 
@@ -35,7 +35,7 @@ def _atheris() -> Any:
 
 
 def _instrumented(atheris: Any) -> None:
-    """Import aggarray so that the fuzzer sees which of its branches are taken: all modules, those found by listing too."""
+    """Import every module of aggarray with coverage instrumentation."""
     with atheris.instrument_imports(include=["aggarray"]):
         import aggarray
 
@@ -55,13 +55,13 @@ def _arguments(given: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _noting(target: Any, found: Path) -> Callable[[bytes], None]:
-    """Return what runs a target, and notes a finding where it would end."""
+    """Return a function that runs a target and stores a finding before it raises."""
     known: set[str] = set()
 
     def one(data: bytes) -> None:
         try:
             target.run(data)
-        except Exception as error:  # whatever comes out is a finding
+        except Exception as error:  # every other exception is a finding
             where = [
                 f for f in traceback.extract_tb(error.__traceback__) if "/aggarray/" in f.filename or "/fuzz/" in f.filename
             ]

@@ -1,6 +1,6 @@
-"""Are chunks decoded to the size that they should have, or refused, whatever bytes are stored?
+"""Fuzz target: any stored bytes decode to the expected size of a chunk, or are refused.
 
-An input is one line of JSON, ``[[[name, parameter, ...], ...], size, mask]``, and the stored bytes after it.
+An input is one line of JSON, ``[[[name, parameter, ...], ...], size, mask]``, followed by the stored bytes.
 """
 
 import json
@@ -15,13 +15,13 @@ from aggarray.codecs.fletcher32 import fletcher32
 from tests.fuzz.target import Target, check
 from tests.fuzz.trees import ODD, loaded
 
-#: The most bytes that are asked of a chunk: chunks of files are larger, but not worth more.
+#: Largest size of a chunk in bytes; larger ones add no coverage.
 _MOST = 1 << 16
 _NUMBERS = np.random.default_rng(5).integers(0, 50, 64).astype("<i4").tobytes()
 
 
 def _parsed(data: bytes) -> tuple[tuple[Filter, ...], int, int, bytes] | None:
-    """Return filters, size, mask and the stored bytes; None where there is no sense in them."""
+    """Return filters, size, mask and stored bytes; None for invalid input."""
     line, _, stored = data.partition(b"\n")
     found = loaded(line)
     if not isinstance(found, list) or len(found) != 3 or not isinstance(found[0], list):
@@ -35,7 +35,7 @@ def _parsed(data: bytes) -> tuple[tuple[Filter, ...], int, int, bytes] | None:
 
 
 def run(data: bytes) -> bool:
-    """Decode a chunk, alone and as several."""
+    """Decode a chunk, alone and in a batch."""
     parsed = _parsed(data)
     if parsed is None:
         return False
@@ -47,7 +47,7 @@ def run(data: bytes) -> bool:
         return False
     check(found.dtype == np.uint8 and found.shape == (size,), f"{found.dtype} {found.shape}, not {size} bytes")
     for before in (0, 255):
-        # What nobody writes to would show.
+        # Unwritten elements would keep the value.
         out = np.full(size, before, np.uint8)
         check(decode(filters, stored, size, mask, out) is out, "not what was given to be filled")
         check((out == found).all(), "other bytes where there is a place for them")
@@ -61,7 +61,7 @@ def run(data: bytes) -> bool:
 
 
 def _encoded(filters: list[list[Any]], data: bytes) -> bytes:
-    """Return data as the filters leave them; of those that a seed has."""
+    """Return data encoded by the filters; only filters used by seeds."""
     import numcodecs
 
     for name, *parameters in filters:
@@ -109,7 +109,7 @@ _CHAINS: tuple[list[list[Any]], ...] = (
 
 
 def seeds() -> dict[str, bytes]:
-    """Return a chunk of 64 integers in every encoding there is here."""
+    """Return a chunk of 64 integers in every installed encoding."""
     found = {}
     for number, chain in enumerate(_CHAINS):
         if known([Filter(name, tuple(parameters)) for name, *parameters in chain]):
@@ -119,7 +119,7 @@ def seeds() -> dict[str, bytes]:
 
 
 def mutate(data: bytes, longest: int, seed: int) -> bytes:
-    """Change the filters, the size or the bytes; checksums and streams around what is changed are made good again, mostly."""
+    """Change the filters, the size or the bytes; usually restore the surrounding checksums and streams."""
     chance = random.Random(seed)
     line, _, stored = data.partition(b"\n")
     head = loaded(line)
@@ -130,7 +130,7 @@ def mutate(data: bytes, longest: int, seed: int) -> bytes:
     names = [n[0] for n in head[0] if isinstance(n, list) and n]
     kind = chance.random()
     if kind < 0.5 and names and names[-1] in ("fletcher32", "crc32c", "deflate"):
-        # What lies within is changed, and put up again.
+        # Decode, mutate the content, and encode again.
         try:
             inner = bytes(decode((Filter(names[-1]),), stored, _inner_size(names[-1], stored)))
             stored = _encoded([[names[-1]]], _bytes(inner, chance))
@@ -142,7 +142,7 @@ def mutate(data: bytes, longest: int, seed: int) -> bytes:
 
 
 def _inner_size(name: str, stored: bytes) -> int:
-    """Return how many bytes a checksum, or a stream, holds."""
+    """Return the size of the content of a checksum filter or stream."""
     return len(zlib.decompressobj().decompress(stored, 4 * _MOST)) if name == "deflate" else max(len(stored) - 4, 0)
 
 
@@ -164,7 +164,7 @@ def _change_head(head: list[Any], chance: random.Random) -> None:
 
 
 def _bytes(data: bytes, chance: random.Random) -> bytes:
-    """Return bytes with some changed, left out, repeated, or numbers near the beginning replaced."""
+    """Return bytes with some changed, removed or repeated, or with replaced numbers near the start."""
     made = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 4, 16))):
         at = chance.randint(0, len(made))

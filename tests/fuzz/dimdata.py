@@ -1,7 +1,7 @@
-"""Are dimension dictionaries that are accepted what they say, and is everything else refused?
+"""Fuzz target: accepted dimension dictionaries are valid, all others are refused.
 
-An input is ``{"version": ..., "dim_data": [of each process], "shapes": [...] or null, "buffer": ...}``; `trees.unfolded` says
-how tuples, arrays and other values are written that JSON has no words for.
+An input is ``{"version": ..., "dim_data": [of each process], "shapes": [...] or null, "buffer": ...}``; `trees.unfolded`
+describes the notation of tuples, arrays and other values that JSON lacks.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.fuzz.trees import dumped, loaded, mutator, unfolded
 from tests.support.paths import FIXTURES
 
 _EXAMPLES = FIXTURES / "dap_examples.json"
-#: Dimensions of more elements, over more processes, are not gone through one by one.
+#: Limits of elements and processes for checks of every single element.
 _ELEMENTS, _PROCESSES = 1 << 12, 64
 _VERSIONS = ("0.9.0", "0.10.0")
 _NAMES = """
@@ -62,7 +62,7 @@ _WORDS: tuple[Any, ...] = (
 
 
 def run(data: bytes) -> bool:
-    """Take in what all processes say, and what one exports, in every way there is."""
+    """Import the dictionaries of all processes, and the export of one, in every way."""
     found = loaded(data)
     if not isinstance(found, dict):
         return False
@@ -83,7 +83,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _taken_in(found: Distribution) -> None:
-    """Check that every element has one owner, and that what is written again reads as the same."""
+    """Check that every element has one owner, and that an export round-trips."""
     if any(m.nprocs > _PROCESSES for m in found.maps) or found.nprocs > _PROCESSES:
         return
     for one in found.maps:
@@ -92,7 +92,7 @@ def _taken_in(found: Distribution) -> None:
     for version in _VERSIONS:
         with refusing():
             ranks = [found.dim_data(rank, version) for rank in range(found.nprocs)]
-            # In 0.9.0 what one process says of a size that no buffer shows is taken as it is.
+            # In 0.9.0 the size stated by one process is accepted if no buffer contradicts it.
             again = Distribution.from_dim_data(ranks, version)
             check(again.shape == found.shape and again.grid == found.grid, f"{found!r:.300} reads as {again!r:.300}")
             for a, b in zip(again.maps, found.maps, strict=True):
@@ -101,7 +101,7 @@ def _taken_in(found: Distribution) -> None:
 
 
 def _tiles(one: Map) -> None:
-    """Check that the processes own every element, that of blocks and cyclic dimensions once, and agree on who does."""
+    """Check that the processes own every element, without overlap for block and cyclic maps, and agree on the owners."""
     owned = [one.owned(rank) for rank in range(one.nprocs)]
     for rank, elements in enumerate(owned):
         check(len(elements) == one.num_owned(rank), f"{one!r:.200}: {len(elements)} owned, {one.num_owned(rank)} counted")
@@ -116,7 +116,7 @@ def _tiles(one: Map) -> None:
 
 
 def _alone(dim_data: Any, version: Any, shapes: Any, buffer: Any) -> None:
-    """Take in what one process says, in every way there is."""
+    """Import the dictionaries of one process in every way."""
     shape = shapes[0] if isinstance(shapes, list) and shapes else None
     for target in _VERSIONS:
         with refusing():
@@ -136,12 +136,12 @@ def _alone(dim_data: Any, version: Any, shapes: Any, buffer: Any) -> None:
 
 
 def _with_buffer(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a dictionary whose indices are an array, as exporters have them."""
+    """Return a dictionary with its indices as an array, as exporters provide them."""
     return {k: {"$array": ["i8", v]} if k == "indices" else v for k, v in entry.items()}
 
 
 def seeds() -> dict[str, bytes]:
-    """Return the worked examples of both versions, and some kinds of export."""
+    """Return the worked examples of both versions of the protocol, and several exports."""
     examples = json.loads(_EXAMPLES.read_text(encoding="utf-8"))
     found = {}
     for name, example in examples.items():

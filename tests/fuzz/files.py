@@ -1,8 +1,7 @@
-"""Are the bytes of a netCDF-3 file, and the metadata of an HDF5 file, read or refused, whatever they are?
+"""Fuzz targets: any bytes of a netCDF-3 file, or metadata of an HDF5 file, are read or refused.
 
-Of netCDF-3 files the oracle is netCDF4, where it takes the file too. Of HDF5 only what aggarray reads itself is read: neither
-h5py nor netCDF4 is called, which are not ours to fuzz. Checksums of HDF5's metadata are taken for right: mutations would come
-no further.
+netCDF4 is the oracle of netCDF-3 files that it accepts. Only the built-in HDF5 reader is fuzzed: neither h5py nor netCDF4 is
+called. Checksums of HDF5 metadata are not verified, since mutations would not get past them.
 """
 
 import importlib
@@ -34,7 +33,7 @@ from tests.fuzz.target import MOST_READ, Target, check, read_some, refusing, wri
 
 
 def run_netcdf3(data: bytes) -> bool:
-    """Scan a file and read every variable of it."""
+    """Scan a file and read all of its variables."""
     if data[:3] != b"CDF" or data[3:4] not in (b"\x01", b"\x02", b"\x05"):
         data = b"CDF\x01" + data[4:]
     with written(data, ".nc") as path, refusing() as refused:
@@ -66,7 +65,7 @@ def _read(path: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _compare(path: str, structure: Structure, found: Mapping[str, np.ndarray]) -> None:
-    """Hold values against those that netCDF4 reads, where it takes the file and sees the same in it."""
+    """Compare values with those of netCDF4, if it accepts the file and finds the same structure."""
     try:
         dataset = netCDF4.Dataset(path)
     except (OSError, RuntimeError, ValueError, MemoryError):
@@ -85,7 +84,7 @@ def _compare(path: str, structure: Structure, found: Mapping[str, np.ndarray]) -
 
 
 def _made(format: str) -> Iterator[tuple[str, bytes]]:
-    """Yield small files of one of netCDF4's formats."""
+    """Yield small files in one of netCDF4's formats."""
     for unlimited in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "a.nc"
@@ -108,7 +107,7 @@ def _made(format: str) -> Iterator[tuple[str, bytes]]:
 
 
 def seeds_netcdf3() -> dict[str, bytes]:
-    """Return small files in the three versions, with records and without."""
+    """Return small files in the three versions, with and without records."""
     formats_ = ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
     found = {name: data for format in formats_ for name, data in _made(format)}
     classic = found["netcdf3_classic_records"]
@@ -120,7 +119,7 @@ def seeds_netcdf3() -> dict[str, bytes]:
 
 @contextmanager
 def _unverified() -> Iterator[None]:
-    """Take every checksum of metadata for right, and keep nothing of what was parsed before."""
+    """Accept every checksum of metadata, and cache no parsed metadata."""
     patches = []
     for info in pkgutil.iter_modules(metadata.__path__):
         module = importlib.import_module(f"{metadata.__name__}.{info.name}")
@@ -136,7 +135,7 @@ def _unverified() -> Iterator[None]:
 
 
 def run_hdf5(data: bytes) -> bool:
-    """Scan a file, and find where the values of its variables are stored."""
+    """Scan a file and locate the stored values of its variables."""
     with written(data, ".nc") as path, _unverified(), refusing():
         structure = _scanned(path)
         for variable in () if structure is None else structure.variables:
@@ -152,7 +151,7 @@ def run_hdf5(data: bytes) -> bool:
 
 
 def _scanned(path: str) -> Structure | None:
-    """Return what is found in a file, None where it is left to the libraries."""
+    """Return the structure of a file; None if it is left to the libraries."""
     try:
         return scan.scan(path)
     except UNREADABLE:
@@ -178,7 +177,7 @@ def _find(path: str, names: list[str]) -> None:
 
 
 def _check_table(found: ChunkIndex, content: bytes) -> None:
-    """Hold a table against its own words, and decode a few chunks of it."""
+    """Check the consistency of a chunk index and decode a few of its chunks."""
     count = prod(found.grid)
     check(len(found.offsets) == len(found.sizes) == count, f"{len(found.offsets)} chunks of {count}")
     check(len(found.chunk) == len(found.shape) and 0 not in found.chunk, f"chunks {found.chunk} of {found.shape}")
@@ -195,7 +194,7 @@ def _check_table(found: ChunkIndex, content: bytes) -> None:
 
 
 def seeds_hdf5() -> dict[str, bytes]:
-    """Return small files of netCDF-4 and h5py, in old and new versions of HDF5's structures."""
+    """Return small files of netCDF-4 and h5py, with old and new versions of HDF5 structures."""
     found = dict(_made("NETCDF4"))
     for version in ("earliest", "latest"):
         for kind in ("plain", "many"):

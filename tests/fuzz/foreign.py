@@ -1,7 +1,7 @@
-"""Are the aggregation variables of CFA-0.4, CFA-0.6.2 and CF-1.13 read or refused, whatever their texts say?
+"""Fuzz targets: aggregation variables of CFA-0.4, CFA-0.6.2 and CF-1.13 are read or refused.
 
 An input is ``{"attrs": {...}, "sizes": {dimension: n}, "variables": {name: {"dtype", "dimensions", "values", "attrs"}}}``: the
-structure of a file as a scan gives it. The file itself is left out.
+structure of a file as returned by a scan, without the file.
 """
 
 import functools
@@ -57,13 +57,13 @@ _WORDS: tuple[Any, ...] = (
     *({"$array": ["T", ["a", "b"]]},),
 )
 _VALUES = np.arange(20, dtype="f4").reshape(5, 4)
-#: More dimensions, or longer ones, has no file.
+#: Limits on the number and the size of dimensions in a file.
 _DIMENSIONS, _LONGEST = 32, 1 << 62
 
 
 @functools.cache
 def _folder() -> Path:
-    """Write two fragments: two rows, then three, of four values."""
+    """Write two fragments of two and three rows with four values each."""
     folder = home() / "foreign"
     for name, rows in (("a", _VALUES[:2]), ("b", _VALUES[2:])):
         write(folder / f"{name}.nc", {"tas": (("time", "x"), rows, {"units": "K"})}, format="NETCDF3_CLASSIC")
@@ -71,7 +71,7 @@ def _folder() -> Path:
 
 
 def _structure(found: Any) -> tuple[Structure, dict[str, np.ndarray]] | None:
-    """Return a structure that a scan might give, and the values of its variables; None for what no file says."""
+    """Return a possible result of a scan, and the values of its variables; None if no file could contain it."""
     given = unfolded(found)
     sizes, variables, attrs = (given.get(k) for k in ("sizes", "variables", "attrs")) if isinstance(given, dict) else (0, 0, 0)
     if not (isinstance(sizes, dict) and isinstance(variables, dict) and isinstance(attrs, dict)):
@@ -113,7 +113,7 @@ def _variable(name: str, one: Any, sizes: dict[str, int]) -> tuple[Variable, np.
 
 
 def _attributes(given: dict[str, Any]) -> dict[str, Any]:
-    """Return those attributes that a scan might give: text, numbers of NumPy, arrays of one dimension."""
+    """Return the attributes that a scan can return: text, NumPy numbers, one-dimensional arrays."""
     kinds = (str, np.number, np.ndarray)
     return {k: v for k, v in given.items() if isinstance(v, kinds) and getattr(v, "ndim", 0) <= 1 and _plain(v)}
 
@@ -123,7 +123,7 @@ def _plain(value: Any) -> bool:
 
 
 class _Handle:
-    """An open file that has the values of an input."""
+    """An open file with the values of an input."""
 
     def __init__(self, values: dict[str, np.ndarray]) -> None:
         self._values = values
@@ -137,7 +137,7 @@ class _Handle:
 
 
 def run(data: bytes) -> bool:
-    """Read an aggregation file, and what it says there is."""
+    """Read an aggregation file and its arrays."""
     found = _structure(loaded(data))
     if found is None:
         return False
@@ -168,7 +168,7 @@ def _look_at(array: aa.MasterArray) -> None:
 
 
 def run_part(data: bytes) -> bool:
-    """Read a text that says which part of a sub-array is shown, or a list of the same."""
+    """Parse a text, or a list, that describes a part of a sub-array."""
     text = data.decode("utf-8", "surrogateescape")
     parsed = loaded(data)
     for given in (text, parsed):

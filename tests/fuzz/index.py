@@ -1,7 +1,7 @@
-"""Is an index of aggarray opened or refused, whatever its documents and columns say?
+"""Fuzz target: an index of aggarray with any documents and columns is opened or refused.
 
 An input is ``{"document": {...}, "records": {...}, "integers": [...], "texts": text, "values": hexadecimal, "blocks": ...}``:
-what lies in the group of the file. HDF5 itself is left out: a stand-in for h5py's group holds the columns.
+the content of the group of the file. A substitute of h5py's group holds the columns, so that HDF5 is not fuzzed.
 """
 
 import functools
@@ -54,36 +54,36 @@ _WORDS: tuple[Any, ...] = (
         {"mapping": [["a", 1]]},
     ),
 )
-#: Every file that an index names was changed then.
+#: Modification time of every file that an index names.
 _THEN = 1_600_000_000_000_000_000
 
 
 class _Blob(np.ndarray):
-    """A column, as h5py shows a dataset."""
+    """A column with the interface of an h5py dataset."""
 
     external = None
     is_virtual = False
 
 
 class _Group(dict[str, Any]):
-    """The group of an index, as h5py shows it."""
+    """The group of an index with the interface of h5py."""
 
     attrs = {"schema": np.int32(2), "generation": np.int64(1)}  # noqa: RUF012
 
     def get(self, name: str, default: Any = None, getlink: bool = False) -> Any:
-        """Return a member, or the kind of its link."""
+        """Return a member, or the class of its link."""
         return h5py.HardLink() if getlink and name in self else super().get(name, default)
 
 
 class _Reader(Reader):
-    """Reads what an input says."""
+    """Reader of the columns of an input."""
 
     given = _Group()
 
     @contextmanager
     def opened(self) -> Any:
-        """Show the columns of the input for the length of a block."""
-        with LIBRARY_LOCK, self.index_errors(), ExitStack() as stack:
+        """Yield the columns of the input."""
+        with LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
             if self._group is None:
                 self._group = self.given
                 stack.callback(setattr, self, "_group", None)
@@ -92,7 +92,7 @@ class _Reader(Reader):
 
 
 def _group(found: Any) -> _Group | None:
-    """Return the columns of an input, None where it has none."""
+    """Return the columns of an input; None if it has none."""
     if not isinstance(found, dict):
         return None
     made = _Group()
@@ -110,7 +110,7 @@ def _group(found: Any) -> _Group | None:
 
 @functools.cache
 def _files() -> Path:
-    """Write the files that seeds are indexes of; their times are always the same."""
+    """Write the files that the seeds index, with constant modification times."""
     folder = home() / "index"
     folder.mkdir()
     for number in range(3):
@@ -134,7 +134,7 @@ def _files() -> Path:
 
 
 def run(data: bytes) -> bool:
-    """Open an index; look at it, check it and read from it."""
+    """Open an index, print it, check it and read from it."""
     group = _group(loaded(data))
     if group is None:
         return False
@@ -160,7 +160,7 @@ def _look_at(array: aa.MasterArray) -> None:
         with refusing():
             read_some(one)
     with refusing():
-        # Those of a ragged array are partitions of its samples.
+        # The partitions of a ragged array are those of its samples.
         flat = getattr(array, "flat", array)
         for partition in list(flat.partitions)[:4] if len(flat.partitions) <= 1 << 12 else ():
             within = (0 <= a <= b <= n for (a, b), n in zip(partition.location, flat.shape, strict=True))
@@ -168,7 +168,7 @@ def _look_at(array: aa.MasterArray) -> None:
 
 
 def _columns(path: Path) -> bytes:
-    """Return what lies in the group of an index, as an input."""
+    """Return the content of the group of an index as an input."""
     with h5py.File(path) as file:
         group = {name: np.asarray(file[GROUP][name][...]) for name in file[GROUP]}
     found: dict[str, Any] = {k: json.loads(group.pop(k).tobytes()) for k in ("document", "records")}
@@ -178,7 +178,7 @@ def _columns(path: Path) -> bytes:
 
 
 def seeds() -> dict[str, bytes]:
-    """Return indexes of arrays with coordinates, of packed and of ragged ones."""
+    """Return indexes of arrays with coordinates, of packed arrays and of ragged arrays."""
     folder, found = _files(), {}
     sources = {"cube": ["c0.nc", "c1.nc", "c2.nc"], "line": ["l0.nc", "l1.nc"], "one": ["l2.nc"], "ragged": ["r0.nc", "r1.nc"]}
     for name, files in sources.items():

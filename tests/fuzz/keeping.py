@@ -1,7 +1,7 @@
-"""Which of the inputs that a run has gathered are kept, to be replayed by every test run?
+"""Selection of the fuzz inputs that every test run replays.
 
-Those that reach most of the lines of aggarray which no other one reaches, for their size. Findings, whose names begin with
-``found``, stay as they are.
+Selects inputs that reach the most lines of aggarray, relative to their size, that no other input reaches. Findings, whose names
+begin with ``found``, are kept.
 """
 
 import hashlib
@@ -15,35 +15,35 @@ import aggarray
 from tests.fuzz.target import Target
 
 _PACKAGE = str(Path(aggarray.__file__).parent)
-#: So many inputs are looked at, small and large ones.
+#: Number of inputs considered, small and large ones.
 _LOOKED_AT = 250
-#: The most files of a target, and bytes of all of them together.
+#: Limits per target: number of files, and their total size in bytes.
 _FILES, _BYTES = 50, 24_000
 
 Line = tuple[str, int, int]
 
 
 def lines_of(target: Target, data: bytes) -> set[Line]:
-    """Return the steps from line to line of aggarray that an input takes; none where it is a finding."""
+    """Return the pairs of consecutive lines of aggarray that an input executes; none for a finding."""
     found: set[Line] = set()
     last: dict[FrameType, int] = {}
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
-        """Note a line."""
+        """Record a line."""
         if event == "line":
             found.add((frame.f_code.co_filename, last.get(frame, 0), frame.f_lineno))
             last[frame] = frame.f_lineno
         return local
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        """Trace what is ours."""
+        """Trace functions of aggarray."""
         return local if frame.f_code.co_filename.startswith(_PACKAGE) else None
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         target.run(data)
-    except Exception:  # a finding is kept by hand, once it is mended
+    except Exception:  # findings are added to the corpus by hand, once fixed
         return set()
     finally:
         sys.settrace(before)
@@ -51,12 +51,12 @@ def lines_of(target: Target, data: bytes) -> set[Line]:
 
 
 def chosen(target: Target, inputs: Iterable[bytes], known: set[Line]) -> list[bytes]:
-    """Return the inputs to be kept, the one that adds most first; ``known``: lines that are reached without them."""
+    """Return the inputs to keep, the most useful first; ``known``: lines reached without them."""
     by_input = {data: lines_of(target, data) for data in dict.fromkeys(inputs)}
     kept: list[bytes] = []
     room = _BYTES
     while len(kept) < _FILES:
-        # New lines count for what they cost: a large input has to be worth several small ones.
+        # New lines are weighted by size: a large input must be worth several small ones.
         best = max(by_input, key=lambda data: len(by_input[data] - known) / (200 + len(data)), default=b"")
         if not by_input or not by_input[best] - known:
             break
@@ -69,7 +69,7 @@ def chosen(target: Target, inputs: Iterable[bytes], known: set[Line]) -> list[by
 
 
 def keep(target: Target, grown: Path, corpus: Path) -> int:
-    """Put what is worth it of a grown corpus in place of a kept one, and return how many files it has."""
+    """Replace the stored corpus by a selection from a grown one, and return its number of files."""
     corpus.mkdir(parents=True, exist_ok=True)
     findings = [path for path in corpus.iterdir() if path.name.startswith("found")]
     known = set[Line]().union(*(lines_of(target, path.read_bytes()) for path in findings))

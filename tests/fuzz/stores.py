@@ -1,4 +1,4 @@
-"""Are kerchunk references and the metadata of Zarr stores read or refused, whatever their JSON says?"""
+"""Fuzz targets: kerchunk references and Zarr metadata with any JSON content are read or refused."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ _WORDS: tuple[Any, ...] = (
 
 
 def _read_all(path: str) -> bool:
-    """Scan a store and read what is small in it."""
+    """Scan a store and read its small arrays."""
     with refusing() as refused:
         structure = formats.scan(path)
         access = Access(roots=(str(home()),))
@@ -41,7 +41,7 @@ def _read_all(path: str) -> bool:
 
 
 def access_ok(access: Access) -> Any:
-    """Return what tells whether a file lies in the folder of this process: no target opens others."""
+    """Return a predicate of files in the folder of this process; targets open no others."""
 
     def ok(uri: str) -> bool:
         with refusing() as refused:
@@ -63,7 +63,7 @@ def _elsewhere(path: str, name: str) -> list[str]:
 
 
 def run_kerchunk(data: bytes) -> bool:
-    """Read references; those files that they name which lie in the folder of this process."""
+    """Read references to files in the folder of this process."""
     other = home() / "a.bin"
     if not other.exists():
         other.write_bytes(np.arange(8, dtype="<f8").tobytes())
@@ -81,7 +81,7 @@ def _inline(values: np.ndarray) -> str:
 
 
 def seeds_kerchunk() -> dict[str, bytes]:
-    """Return references of both versions: inline, to a file, through templates and generators, of Zarr 3."""
+    """Return references of both versions: inline, to a file, with templates and generators, of Zarr 3."""
     attrs = {"_ARRAY_DIMENSIONS": ["t", "x"], "units": "K"}
     plain = {
         ".zgroup": json.dumps({"zarr_format": 2}),
@@ -119,7 +119,7 @@ def seeds_kerchunk() -> dict[str, bytes]:
 
 
 def _files(found: Any) -> dict[str, bytes] | None:
-    """Return the files of a store: JSON as it is, bytes as base64; None for what is none."""
+    """Return the files of a store: JSON values, or base64 for bytes; None for invalid input."""
     if not isinstance(found, dict) or not 0 < len(found) <= 16:
         return None
     made: dict[str, bytes] = {}
@@ -167,7 +167,7 @@ _V3: Mapping[str, Any] = {
 
 
 def _sharded() -> dict[str, Any]:
-    """Return a store of one shard of two chunks."""
+    """Return a store with one shard of two chunks."""
     import google_crc32c
 
     values, index = np.arange(4, dtype="<f4").tobytes(), np.array([[0, 8], [8, 8]], "<u8").tobytes()
@@ -178,7 +178,7 @@ def _sharded() -> dict[str, Any]:
 
 
 def seeds_zarr() -> dict[str, bytes]:
-    """Return small stores: versions 2 and 3, consolidated, sharded, text."""
+    """Return small stores: versions 2 and 3, consolidated, sharded, strings."""
     values = np.arange(4, dtype="<i4")
     two = {
         ".zgroup": {"zarr_format": 2},

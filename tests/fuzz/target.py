@@ -1,7 +1,6 @@
-"""What is a target? A function that takes bytes, lets through what aggarray raises on purpose, and nothing else.
+"""Fuzz targets: functions that take bytes and handle only the errors that aggarray raises deliberately.
 
-Whatever else comes out of it is a finding: another exception, a property that does not hold (`check`), a crash, more memory or
-time than a small input is worth.
+Everything else is a finding: another exception, a violated property (`check`), a crash, excessive memory or time.
 """
 
 import atexit
@@ -18,10 +17,10 @@ from typing import Any
 
 from aggarray.errors import AggarrayError
 
-#: Arrays of more elements are not read: what is claimed may be as large as it likes.
+#: Arrays of more elements are not read: a small input may define a large array.
 MOST_READ = 1 << 14
 
-#: Makes other bytes of bytes: data, the most there may be of it, a random number.
+#: Mutates bytes: data, maximum length, random seed.
 Mutator = Callable[[bytes, int, int], bytes]
 
 
@@ -29,9 +28,8 @@ Mutator = Callable[[bytes, int, int], bytes]
 class Target:
     """A reader under test.
 
-    ``run`` takes bytes, and tells whether they were accepted; ``seeds`` makes valid inputs, to begin with; ``mutate`` None:
-    the fuzzer's own mutations of bytes; ``longest``: bytes of an input; ``trees``: inputs are JSON, parts of which may be put
-    into others.
+    ``run`` takes bytes and returns whether they were accepted; ``seeds`` returns valid inputs; ``mutate``: None for those
+    of the fuzzer; ``longest``: maximum length of an input in bytes; ``trees``: inputs are JSON, whose parts may be exchanged.
     """
 
     name: str
@@ -43,7 +41,7 @@ class Target:
 
 
 class BrokenError(Exception):
-    """A property that does not hold."""
+    """A violated property."""
 
 
 def check(holds: bool, what: str) -> None:
@@ -54,7 +52,7 @@ def check(holds: bool, what: str) -> None:
 
 @contextmanager
 def refusing() -> Iterator[list[AggarrayError]]:
-    """Take the errors that aggarray raises on purpose; the list that is given has the one that came."""
+    """Catch errors that aggarray raises deliberately; yields a list that receives the error."""
     found: list[AggarrayError] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,7 +64,7 @@ def refusing() -> Iterator[list[AggarrayError]]:
 
 @functools.cache
 def home() -> Path:
-    """Return the folder of this process in which targets write; it goes when the process ends."""
+    """Return the folder of this process for targets; removed at the end of the process."""
     found = Path(tempfile.mkdtemp(prefix="aggarray-fuzz-"))
     atexit.register(shutil.rmtree, found, ignore_errors=True)
     return found
@@ -77,7 +75,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def written(content: bytes | Mapping[str, bytes], ending: str) -> Iterator[str]:
-    """Write a file, or a folder of files by path, under a name that was never used: what is kept of files goes by it."""
+    """Write a file, or a folder of files by path, under a unique name, since caches are keyed by path."""
     path = home() / f"n{next(_numbers)}{ending}"
     try:
         if isinstance(content, bytes):
@@ -95,7 +93,7 @@ def written(content: bytes | Mapping[str, bytes], ending: str) -> Iterator[str]:
 
 
 def read_some(array: Any) -> None:
-    """Read an array: all of it where it is small, else its two ends, and hold shape and dtype against what it says."""
+    """Read an array, or the two ends of a large one, and check shape and dtype."""
     size = 1
     for n in array.shape:
         size *= n

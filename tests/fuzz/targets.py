@@ -1,7 +1,7 @@
-"""Which readers are fuzzed? `TARGETS`, by name: one function each, in the module of its kind of input."""
+"""The fuzz targets by name."""
 
 from tests.fuzz import chunks, dimdata, files, foreign, index, stores
 from tests.fuzz.target import Target
 
-#: All there are.
+#: All targets.
 TARGETS: dict[str, Target] = {t.name: t for module in (chunks, dimdata, files, foreign, index, stores) for t in module.TARGETS}

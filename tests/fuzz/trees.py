@@ -1,6 +1,6 @@
-"""How is JSON mutated so that it stays JSON? By edits of its tree, those of texts that are JSON themselves included.
+"""Mutation of JSON documents by edits of their trees, including trees inside strings that are JSON.
 
-What JSON has no words for is an object of one key that begins with a dollar: ``{"$tuple": [1, 2]}``; see `unfolded`.
+Values that JSON lacks are objects with one key that begins with a dollar: ``{"$tuple": [1, 2]}``; see `unfolded`.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-#: Values that readers stumble over.
+#: Values that readers often handle wrongly.
 ODD: tuple[Any, ...] = (
     *(None, True, False, "", {}, [], 0, 1, -1, 2, 3, 7, 255, 65536, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64),
     *(-(2**63), 10**30, 10**400, 0.0, -0.0, 0.5, 1e308, 1e-320, float("nan"), float("inf"), float("-inf")),
@@ -34,14 +34,14 @@ ODD: tuple[Any, ...] = (
     ),
 )
 _LETTERS = "0123456789-+.,:;()[]{}<>|/\\_ \"'=*%$#@!azAZ\n\t\x00é"
-#: Trees deeper than this are left alone.
+#: Deeper trees are not edited.
 _DEEPEST = 60
 
 Place = tuple[Any, Any]
 
 
 def loaded(data: bytes) -> Any:
-    """Return a document, None where bytes are none."""
+    """Parse a document; None for invalid JSON."""
     try:
         return json.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def dumped(found: Any) -> bytes:
 
 
 def unfolded(found: Any, depth: int = 0) -> Any:
-    """Return a document with what stands for other values replaced by them.
+    """Replace the notation of values that JSON lacks by the values.
 
     >>> unfolded({"$tuple": [1, {"$array": ["i2", [3]]}]})
     (1, array([3], dtype=int16))
@@ -106,7 +106,7 @@ _MADE: dict[str, Callable[[Any], Any]] = {
 
 
 def _places(found: Any, depth: int = 0) -> Iterator[Place]:
-    """Yield every place of a tree: a container, and a key in it."""
+    """Yield every position in a tree: a container and a key or index."""
     keys: Any = found.keys() if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else ()
     for key in list(keys):
         yield found, key
@@ -115,7 +115,7 @@ def _places(found: Any, depth: int = 0) -> Iterator[Place]:
 
 
 def _number(value: int | float, chance: random.Random) -> Any:
-    """Return a number near another one, or far from it."""
+    """Return a number close to another one, or far from it."""
     try:
         return chance.choice(
             (value + 1, value - 1, -value, value * 2, value // 2, value + chance.randint(-300, 300), float(value), str(value))
@@ -125,7 +125,7 @@ def _number(value: int | float, chance: random.Random) -> Any:
 
 
 def _text(value: str, chance: random.Random, words: Sequence[Any]) -> Any:
-    """Return a text with a few letters, or a word, changed."""
+    """Return a text with a few letters or one word changed."""
     if value[:1] in ("{", "[") and chance.random() < 0.7:
         inner = loaded(value.encode("utf-8", "surrogateescape"))
         if isinstance(inner, dict | list):
@@ -140,7 +140,7 @@ def _text(value: str, chance: random.Random, words: Sequence[Any]) -> Any:
 
 
 def _other(value: Any, chance: random.Random, words: Sequence[Any], pool: Sequence[Any]) -> Any:
-    """Return what may stand where a value stood."""
+    """Return a replacement of a value."""
     kind = chance.random()
     if kind < 0.5 and isinstance(value, int | float) and not isinstance(value, bool):
         return _number(value, chance)
@@ -156,7 +156,7 @@ def _other(value: Any, chance: random.Random, words: Sequence[Any], pool: Sequen
 
 
 def edit(found: Any, chance: random.Random, words: Sequence[Any] = ()) -> None:
-    """Change one thing in a tree, in place."""
+    """Make one random edit in a tree, in place."""
     places = list(_places(found))
     if not places:
         return
@@ -182,7 +182,7 @@ def edit(found: Any, chance: random.Random, words: Sequence[Any] = ()) -> None:
 
 
 def mutator(words: Sequence[Any]) -> Callable[[bytes, int, int], bytes]:
-    """Return what makes another document of a document; ``words``: those that its readers know."""
+    """Return a mutator of documents; ``words``: words that their readers use."""
 
     def mutate(data: bytes, longest: int, seed: int) -> bytes:
         chance, found = random.Random(seed), loaded(data)
@@ -200,7 +200,7 @@ def mutator(words: Sequence[Any]) -> Callable[[bytes, int, int], bytes]:
 
 
 def crossed(data: bytes, other: bytes, longest: int, seed: int) -> bytes:
-    """Return a document with a part of another one in it."""
+    """Return a document with a part replaced by a part of another one."""
     chance, found, there = random.Random(seed), loaded(data), loaded(other)
     ours, theirs = list(_places(found)), list(_places(there))
     if not ours or not theirs:

@@ -464,7 +464,7 @@ def test_a_save_to_a_link_replaces_its_target(tmp_path: Path) -> None:
     same(aa.open(tmp_path / "real" / "index.nc"), agg)
     grown = aa.open(tmp_path / "link.nc")
     grown.save(tmp_path / "real" / "index.nc")
-    with pytest.raises(aa.IndexFileError, match="there is a file that is no index"):
+    with pytest.raises(aa.IndexFileError, match="exists and is not an index"):
         agg.save(tmp_path / "data" / "a.nc")
 
 

@@ -32,7 +32,7 @@ def test_data_are_never_saved_over(tmp_path: Path, link: object) -> None:
     before = paths[0].read_bytes()
     link(paths[0], tmp_path / "link.nc")  # type: ignore[operator]
     for source, target in ((tmp_path / "link.nc", paths[0]), (paths[0], tmp_path / "link.nc"), (paths[1], paths[0])):
-        with pytest.raises(aa.IndexFileError, match="there is a file that is no index"):
+        with pytest.raises(aa.IndexFileError, match="exists and is not an index"):
             aa.open(source).save(target)
     assert paths[0].read_bytes() == before
 

@@ -1,4 +1,4 @@
-"""Is every mistake in an argument told in one clear line, as one of aggarray's own errors?"""
+"""Every invalid argument raises a one-line error of aggarray."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def array(path: str) -> MasterArray:
 
 
 def refused(kind: type[Exception], call: Callable[[], Any], *words: str) -> None:
-    """Expect one of aggarray's errors: one line that holds all these words."""
+    """Expect a one-line error of aggarray that contains all words."""
     with pytest.raises(aa.AggarrayError) as found:
         call()
     text = str(found.value)
@@ -42,14 +42,14 @@ def refused(kind: type[Exception], call: Callable[[], Any], *words: str) -> None
 
 @pytest.mark.parametrize("source", [5, None, 2.5, [None], [["a.nc"]], np.zeros(2), object()])
 def test_sources_that_are_no_paths(source: Any) -> None:
-    refused(aa.AggregationError, lambda: aa.open(source), "no path", "give a path")
+    refused(aa.AggregationError, lambda: aa.open(source), "not a path", "give a path")
 
 
 def test_sources_that_are_open_already(path: str, array: MasterArray) -> None:
-    refused(aa.AggregationError, lambda: aa.open(aa.open(path)), "MasterArray", "no path")
-    refused(aa.AggregationError, lambda: aa.open(array), "no path")
+    refused(aa.AggregationError, lambda: aa.open(aa.open(path)), "MasterArray", "not a path")
+    refused(aa.AggregationError, lambda: aa.open(array), "not a path")
     with netCDF4.Dataset(path) as dataset:
-        refused(aa.AggregationError, lambda: aa.open(dataset), "Dataset", "no path")
+        refused(aa.AggregationError, lambda: aa.open(dataset), "Dataset", "not a path")
 
 
 @pytest.mark.parametrize("source", ["", b"", [""]])
@@ -70,7 +70,7 @@ def test_null_characters() -> None:
 
 @pytest.fixture
 def spellings(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Ways to name one file."""
+    """Yield ways to name one file."""
     shutil.copy(path, tmp_path / "a b.nc")
     monkeypatch.setenv("HOME", str(tmp_path))
     found = str(tmp_path / "a b.nc")
@@ -182,7 +182,7 @@ def test_files() -> None:
     refused(aa.AggregationError, lambda: SubArray.from_file(None, "tas"), "no path")
 
 
-# Matrices by hand
+# Matrices from sub-arrays
 
 
 @pytest.mark.parametrize("location", [(0.0, 2.0), (0, 2.0), ("0", "2"), (False, 2.0), 5])

@@ -1,6 +1,6 @@
-"""Opening a file and reading all of its variables does work linear in their number, whatever holds them.
+"""Opening a file and reading all of its variables takes work linear in their number, in every format.
 
-Work is counted, in calls of Python functions: that of twice as many variables is at most a little more than twice as much.
+Work is counted in calls of Python functions: twice as many variables take at most a little more than twice the work.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from aggarray.formats.hdf5.metadata import validation as survey_module
 from aggarray.formats.hdf5.metadata.validation import validate
 from aggarray.storage.lru_cache import LRUCache
 
-#: Variables of the smaller file, and how much more work twice as many may be.
+#: Number of variables of the smaller file, and the largest ratio of work for twice as many.
 COUNT, MOST_TIMES = 150, 2.3
 
 
@@ -88,7 +88,7 @@ CASES: dict[str, Callable[[Path, int], None]] = {
 
 
 def calls(work: Callable[[], Any]) -> int:
-    """Return how many calls of functions of Python a piece of work takes, in all threads that it starts."""
+    """Return the number of calls of Python functions in all threads that ``work`` starts."""
     counted = [0]
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -116,7 +116,7 @@ def read_all(path: Path, count: int) -> None:
 def test_work_is_linear_in_the_number_of_variables(case: str, tmp_path: Path) -> None:
     counted = []
     for times in (0, 1, 2):
-        # The first one has everything imported.
+        # The first run imports modules.
         path = tmp_path / f"a{times}.json"
         CASES[case](path, COUNT * times or 2)
         counted.append(calls(lambda path=path, count=COUNT * times or 2: read_all(path, count)))  # type: ignore[misc]
@@ -125,7 +125,7 @@ def test_work_is_linear_in_the_number_of_variables(case: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_a_group_of_many_links_is_read_once(libver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The heap of so many new links has blocks of blocks. Oracle: h5py."""
+    """The heap of this many new-style links has indirect blocks. Oracle: h5py."""
     path, count = tmp_path / "a.h5", 30_000
     with h5py.File(path, "w", libver=libver) as file:
         made = [file.create_dataset(f"a dataset of number {number:06d}", data=[float(number)]) for number in range(3)]
@@ -162,7 +162,7 @@ def test_attributes_in_a_heap_of_several_levels_are_no_damage(dense: bool, tmp_p
 def test_kept_links_are_those_of_the_file_as_it_is(libver: str, tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     for names in (["a", "b"], ["b", "a"]):
-        # Each takes the other's place.
+        # The two datasets swap their names.
         with h5py.File(path, "w", libver=libver) as file:
             for name in names:
                 file[name] = [ord(name)]
@@ -179,7 +179,7 @@ def test_links_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.Monkey
         hdf5(tmp_path / f"{number}.h5", 10)
         read_all(tmp_path / f"{number}.h5", 10)
         assert 0 < kept._total <= 100
-    # A group of more links than that is kept alone.
+    # A group with more links than the limit is cached alone.
     hdf5(tmp_path / "large.h5", 200)
     read_all(tmp_path / "large.h5", 200)
     assert [path for path, _, _ in kept._items] == [str(tmp_path / "large.h5")]

@@ -1,4 +1,4 @@
-"""What does `open` take, what does an `Aggregation` answer, and what becomes of files that are no data?"""
+"""Sources of `open`, methods of `Aggregation`, and files that are not data."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ EXPECTED = field(range(STEPS), (10.0, 20.0, 30.0), (0.0, 5.0))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of four files, two of them further down."""
+    """A folder of four files, two of them in a subfolder."""
     for step in range(STEPS):
         write(tmp_path / ("deep/er" if step % 2 else ".") / f"{step}.nc", cube([step]), {"source_id": "M"})
     return tmp_path
@@ -80,7 +80,7 @@ def test_nothing_there(tmp_path: Path, source: Any) -> None:
         aa.open(where)
 
 
-# Files that are no data
+# Files that are not data
 
 
 def test_odd_files_are_skipped_with_reasons(folder: Path) -> None:
@@ -239,7 +239,7 @@ def test_progress(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty files and one that is none: enough for two processes."""
+    """Forty data files and one other file: enough for two processes."""
     folder = tmp_path_factory.mktemp("many")
     for step in range(40):
         write(folder / f"{(7 * step) % 40:02}.nc", cube([step]))
@@ -362,7 +362,7 @@ def test_variables_that_netcdf_leaves_out_are_listed_without_a_warning(tmp_path:
 @pytest.mark.parametrize("value", [np.int32(3), np.array([1, 2], "i4"), np.array([1.5, np.inf]), np.float64("nan"), "\x01"])
 @pytest.mark.parametrize("where", ["tas", "time", "lat", ""])
 def test_attributes_that_should_be_text(tmp_path: Path, where: str, value: Any) -> None:
-    """Numbers where CF has text say nothing; they stop nobody."""
+    """Numbers in attributes that CF defines as text are ignored."""
     names = ("standard_name", "axis", "cf_role", "coordinates", "cell_methods", "cell_measures", "grid_mapping", "featureType")
     odd = dict.fromkeys((*names, "bounds", "compress", "long_name", "source_id"), value)
     for number in range(2):

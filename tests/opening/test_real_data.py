@@ -1,4 +1,4 @@
-"""Are real archives opened and joined right? Skipped where the folder of real data is absent."""
+"""Opening and joining of real archives. Skipped if the folder of real data is absent."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -14,7 +14,7 @@ MISSING = ("_FillValue", "missing_value")
 
 
 def plain(path: Path, name: str) -> np.ndarray:
-    """Read a variable with netCDF4: unpacked, and NaN where it holds a missing value that it declares, and only there."""
+    """Read a variable with netCDF4: unpacked, and NaN exactly where it has a missing value that it declares."""
     with netCDF4.Dataset(path) as file:
         variable = file[name]
         variable.set_auto_maskandscale(False)
@@ -28,7 +28,7 @@ def plain(path: Path, name: str) -> np.ndarray:
 
 
 def folders(root: Path) -> dict[Path, list[Path]]:
-    """Return the files of each folder, by the time in their names."""
+    """Return the files of each folder, sorted by the time in their names."""
     found: dict[Path, list[Path]] = defaultdict(list)
     for path in sorted(root.rglob("*.nc")):
         found[path.parent].append(path)
@@ -144,7 +144,7 @@ def test_ostia_opens(shared_data: Path) -> None:
 
 
 def test_the_archive_has_no_gaps(everything: aa.Aggregation) -> None:
-    """Every axis steps by a day or a month of its calendar: seen with netCDF4, and so reported."""
+    """Every time axis is regular in days or months of its calendar according to netCDF4, and no gap is reported."""
     for array in everything:
         times = np.concatenate([_dates(Path(p)) for p in dict.fromkeys(x.data.uri for x in array.partitions if x.data)])
         months = np.array([t.year * 12 + t.month for t in times])

@@ -1,7 +1,7 @@
-"""Do aggregations stay right whatever happens to them and to their files, in any order?
+"""Stateful test: aggregations stay correct under any sequence of operations on them and their files.
 
-A machine opens, appends, saves, reopens; writes, rewrites, touches, spoils and removes files; moves the folder. The model is a
-plain dictionary: which files an aggregation knows, what was in them then, what is there now. `DEPTH=50` tries harder.
+The machine opens, appends, saves and reopens; writes, rewrites, touches, damages and removes files; renames the folder. The
+model is a dictionary of the files of each aggregation, their content at the scan and now. `DEPTH=50` runs longer.
 """
 
 import os
@@ -33,10 +33,10 @@ from aggarray.read import close_files
 from tests.support.netcdf import TIME, write
 
 DEPTH = int(os.environ.get("DEPTH", "1"))
-#: Times in a file, and files there may be.
+#: Time steps per file, and number of files.
 STEPS, SLOTS = 3, 4
 WIDTH = 2
-#: How a file may be stored; values are halves of whole numbers, so that packing changes none.
+#: Storage layouts of a file; values are multiples of one half, which packing keeps exactly.
 STORED: tuple[dict[str, Any], ...] = (
     {"format": "NETCDF3_CLASSIC"},
     {"format": "NETCDF3_64BIT_OFFSET", "unlimited": ("time",)},
@@ -47,7 +47,7 @@ STORED: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Kept:
-    """What a file was like when it was scanned."""
+    """The content of a file at its scan."""
 
     content: bytes
     time: int
@@ -56,11 +56,11 @@ class Kept:
 
 @dataclass
 class Known:
-    """An aggregation, and what the model knows of it.
+    """An aggregation and its model.
 
-    ``base``: the folder in which it believes its files to be; ``files``: by number; ``index``: path and generation of the index
-    that it will look into once more; ``looked``: a check has, which leaves others something to look up; ``saved``: generations
-    by path of the indexes that it may write over.
+    ``base``: the folder that its paths name; ``files``: by number; ``index``: path and generation of the index that it still
+    has to read from; ``looked``: whether a check has filled caches; ``saved``: generations, by path, of the indexes that it may
+    overwrite.
     """
 
     agg: aa.Aggregation
@@ -77,7 +77,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Saved:
-    """An index: its path below the folder, where its files are from there, and what it knows."""
+    """An index: its path below the folder, the folder of its files relative to it, and its model."""
 
     path: str
     base: str
@@ -87,7 +87,7 @@ class Saved:
 
 
 class Aggregations(RuleBasedStateMachine):
-    """Aggregations of the files of one folder, which moves."""
+    """Aggregations of the files of one folder, which is renamed."""
 
     known = Bundle("known")
 
@@ -97,7 +97,7 @@ class Aggregations(RuleBasedStateMachine):
         self.moves, self.clock, self.version = 0, 1_000_000_000, 0
         self.folder = os.path.join(self.top, "0")
         os.mkdir(self.folder)
-        #: What is in the folder: values, None for what is no data.
+        #: Content of the folder: values, None for a file that is not data.
         self.disk: dict[int, np.ndarray | None] = {}
         self.stored: dict[int, int] = {}
         self.live: list[Known] = []
@@ -107,18 +107,18 @@ class Aggregations(RuleBasedStateMachine):
         close_files()
         shutil.rmtree(self.top)
 
-    # What there is
+    # State of the folder
 
     def path(self, slot: int) -> str:
         return os.path.join(self.folder, f"{slot}.nc")
 
     def tick(self, slot: int) -> None:
-        """Give a file a time that no file had before."""
+        """Give a file a modification time that no file had before."""
         self.clock += 10**9
         os.utime(self.path(slot), ns=(self.clock, self.clock))
 
     def now(self, slot: int) -> Kept | None:
-        """Return what a scan would find in a file, None where there are no data."""
+        """Return the content that a scan finds in a file; None if it is not data."""
         values = self.disk.get(slot)
         path = Path(self.path(slot))
         return None if values is None else Kept(path.read_bytes(), os.stat(path).st_mtime_ns, values)
@@ -133,7 +133,7 @@ class Aggregations(RuleBasedStateMachine):
         return self.open(False)
 
     def kept(self, one: Known) -> Known:
-        """Note an aggregation that is to be read after every step, with the latest others."""
+        """Add an aggregation to the latest ones, which are read after every step."""
         self.live = [*self.live[-2:], one]
         return one
 
@@ -141,7 +141,7 @@ class Aggregations(RuleBasedStateMachine):
 
     @rule(slot=st.integers(0, SLOTS - 1), stored=st.integers(0, len(STORED) - 1))
     def write(self, slot: int, stored: int) -> None:
-        """Write a file, or write it anew with other values, perhaps stored in another way."""
+        """Write or overwrite a file with new values in any storage layout."""
         how = dict(STORED[stored])
         self.version += 1
         times = np.arange(STEPS * slot, STEPS * (slot + 1), dtype="f8")
@@ -159,7 +159,7 @@ class Aggregations(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def rewrite(self, data: Any) -> None:
-        """Give a file other values, stored as before: its size stays."""
+        """Give a file new values in the same layout and size."""
         slots = sorted(slot for slot, values in self.disk.items() if values is not None)
         if slots:
             slot = data.draw(st.sampled_from(slots))
@@ -172,20 +172,20 @@ class Aggregations(RuleBasedStateMachine):
 
     @rule(slot=st.integers(0, SLOTS - 1))
     def touch(self, slot: int) -> None:
-        """Give a file another time: its bytes stay."""
+        """Change the modification time of a file, not its bytes."""
         if slot in self.disk:
             self.tick(slot)
 
     @rule(slot=st.integers(0, SLOTS - 1))
     def spoil(self, slot: int) -> None:
-        """Put something else in place of a file."""
+        """Replace a file by one that is not data."""
         Path(self.path(slot)).write_bytes(b"no data")
         self.disk[slot] = None
         self.tick(slot)
 
     @rule()
     def move(self) -> None:
-        """Give the folder another name: aggregations that are open look where it was, indexes go with it."""
+        """Rename the folder: open aggregations keep the old paths, indexes move with it."""
         self.moves += 1
         target = os.path.join(self.top, str(self.moves))
         os.rename(self.folder, target)
@@ -197,7 +197,7 @@ class Aggregations(RuleBasedStateMachine):
     def open(self, fill: bool) -> Any:
         found = self.readable()
         if not found:
-            with pytest.raises(aa.FormatError):  # a MissingFileError, where there is nothing at all
+            with pytest.raises(aa.FormatError):  # a MissingFileError if there is no file
                 aa.open(os.path.join(self.folder, "*.nc"), processes=1)
             return multiple()
         agg = aa.open(os.path.join(self.folder, "*.nc"), processes=1, missing="fill" if fill else "raise")
@@ -206,7 +206,7 @@ class Aggregations(RuleBasedStateMachine):
 
     @rule(target=known, one=known)
     def append(self, one: Known) -> Any:
-        """Append all that is in the folder: what has not changed stays as it is known, what is gone too."""
+        """Append the folder: unchanged and missing files keep their known content."""
         if one.base != self.folder or not self.disk:
             return multiple()
         if self.is_lost(one):
@@ -260,17 +260,17 @@ class Aggregations(RuleBasedStateMachine):
         return self.kept(found)
 
     def is_lost(self, one: Known) -> bool:
-        """Tell whether the index that an aggregation has to look into is not there any more."""
+        """Return whether the index that an aggregation has to read from is missing."""
         if one.index is None:
             return False
         path, generation = one.index
         there = self.indexes.get(os.path.relpath(path, self.folder))
         return there is None or there.generation != generation
 
-    # What is asked of them
+    # Reads and checks
 
     def fault(self, one: Known, slot: int) -> type[aa.AggarrayError] | None:
-        """Return the error of reading a file that an aggregation knows; it has to be what it was, but for its time."""
+        """Return the error of reading a file that changed since the scan, except in its time; None if it has not changed."""
         path, kept = one.path(slot), one.files[slot]
         if not os.path.exists(path):
             return aa.MissingFileError
@@ -292,7 +292,7 @@ class Aggregations(RuleBasedStateMachine):
                 assert "tas" not in one.agg
 
     def hold(self, one: Known, key: Any, masked: bool) -> None:
-        """Read a part of an aggregation: the right values, or the error of a file that it needs."""
+        """Read a part of an aggregation: the correct values, or the error of a file in it."""
         tas, slots = one.agg["tas"], sorted(one.files)
         wanted = np.concatenate([one.files[slot].values for slot in slots])
         assert (
@@ -345,7 +345,7 @@ class Aggregations(RuleBasedStateMachine):
 
     @invariant()
     def no_leftovers(self) -> None:
-        """Nothing lies in the folder but what was put there."""
+        """The folder contains no leftover files."""
         names = {
             os.path.join(os.path.relpath(top, self.folder), name) for top, _, names in os.walk(self.folder) for name in names
         }

@@ -1,4 +1,4 @@
-"""Do the benchmarks run, on tiny data, and do all contestants give equal values? Nothing is timed."""
+"""The benchmarks run on tiny data, and all contestants return equal values. Nothing is timed."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ NAMES = sorted(benchmarks())
 
 
 def quiet(_text: str) -> None:
-    """Say nothing."""
+    """Discard progress messages."""
 
 
-# xarray announces other defaults for what `open_mfdataset` does without arguments.
+# xarray announces new defaults of `open_mfdataset`.
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_contestants_agree(name: str, tmp_path: Path) -> None:
-    """In this process, which is quicker than the fresh ones that the harness starts."""
+    """Runs in this process, which is faster than the fresh processes of the harness."""
     benchmark, absent = present(benchmarks()[name])
     if not benchmark.contestants:
         pytest.skip("; ".join(absent))

@@ -1,4 +1,4 @@
-"""Do the examples do what they say, on four ranks?"""
+"""The examples give the correct results on four ranks."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_halo_stencil(tmp_path: Path, sample_archive: Path) -> None:
 
 
 def climatology(source: str, variable: str, store: Path) -> None:
-    """Run the example, and compare with NumPy."""
+    """Run the example and compare with NumPy."""
     run_mpi(4, "examples/climatology.py", source, variable, str(store))
     values = np.ma.masked_invalid(aa.open(source)[variable].astype("f8")[:])
     for operation in ("mean", "std"):

@@ -1,6 +1,6 @@
-"""Do the inputs that fuzzing has found to matter still come to nothing worse than a refusal? Each is run once, by itself.
+"""The stored fuzz inputs are read or refused. Each is run once.
 
-`python -m tests.fuzz TARGET` looks for more; docs/contributing.md says how.
+`python -m tests.fuzz TARGET` looks for more; see docs/contributing.md.
 """
 
 import os
@@ -68,7 +68,7 @@ def test_trees_stay_documents() -> None:
         seen.add(crossed(start, b'{"z": ["y"]}', 400, seed))
     assert len(seen) > 100 and all(isinstance(loaded(data), dict | list) and len(data) <= 400 for data in seen)
     assert any(b"word" in data for data in seen)
-    # What is no document becomes one.
+    # Invalid JSON becomes a document.
     assert loaded(mutate(b"\xff", 400, 0)) == {} and crossed(b"{", start, 400, 0) == b"{"
     assert unfolded(loaded(start))["e"][0] == 1
 

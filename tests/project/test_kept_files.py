@@ -1,4 +1,4 @@
-"""Do indexes, references and extracts of earlier releases still open? `tests/fixtures/pickles/make.py` wrote them."""
+"""Indexes, references and extracts of earlier releases still open. `tests/fixtures/pickles/make.py` wrote them."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from tests.support.netcdf import check
 from tests.support.pickles import KEPT, ROOT, in_one_place, same
 
 SAMPLES = ROOT / "sample_data"
-#: The global attribute that says what an extract was made of: part of the stored form.
+#: The global attribute with the fingerprint of an extract: part of the stored form.
 ATTRIBUTE = "aggarray_extract"
 
 
@@ -32,7 +32,7 @@ def grid() -> np.ndarray:
 
 
 def height() -> aa.MasterArray:
-    """Return the array in memory of which extracts are kept."""
+    """Return the array in memory of the stored extracts."""
     one = aa.SubArray.from_array(np.arange(6.0).reshape(2, 3), dimensions=("y", "x"), units="m")
     two = aa.SubArray.from_array(np.arange(3, dtype="i2").reshape(1, 3), dimensions=("y", "x"), units="km")
     pieces = [([(0, 2), (0, 3)], one), ([(3, 4), (0, 3)], two)]
@@ -40,7 +40,7 @@ def height() -> aa.MasterArray:
 
 
 def copied(name: str, folder: Path) -> Path:
-    """Return a copy of a kept file or store, of which those that are made of it may write."""
+    """Return a writable copy of a stored file or store."""
     source = KEPT / name
     return Path(shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy(source, folder / name))
 
@@ -53,7 +53,7 @@ def test_an_index_with_chunk_tables_opens() -> None:
     assert found["tas"]._matrix.references.tables is not None
     same(found["tas"], wanted["tas"])
     np.testing.assert_array_equal(found["tas"][...], wanted["tas"][...])
-    # Files of a checkout have times of their own, and the same content.
+    # Files of a checkout have other modification times and the same content.
     assert all(p.kind == "changed" and "modification time" in p.message for p in found.check().problems)
 
 
@@ -80,7 +80,7 @@ def test_an_index_knows_its_rules() -> None:
 
 
 def same_all(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
-    """Compare two aggregations: arrays in their order, refusals, what was skipped, duplicates."""
+    """Compare two aggregations: arrays in order, refusals, skipped files, duplicates."""
     for one, other in zip(found, wanted, strict=True):
         same(one, other)
     assert set(found.refusals) == set(wanted.refusals) and len(found.refusals) == len(wanted.refusals)
@@ -116,7 +116,7 @@ def test_a_cf_1_13_file_opens(tmp_path: Path, foreign: bool) -> None:
 
 
 def without_own_group(folder: Path, name: str) -> Path:
-    """Return a copy of an index as other software would have written it: by its convention alone."""
+    """Return a copy of an index without the additions of aggarray, as other software writes it."""
     path = copied(name, folder)
     with h5py.File(path, "r+") as file:
         del file["aggarray"]
@@ -146,7 +146,7 @@ def test_references_open(name: str) -> None:
 
 @pytest.fixture
 def same_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the libraries be of the versions of which the mark of an extract was made."""
+    """Set the versions of libraries to those of the stored fingerprint."""
     kept = json.loads((KEPT / "versions.json").read_text())
     version = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: kept.get(name) or version(name))
@@ -175,7 +175,7 @@ def test_an_extract_of_files_is_unchanged(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["nc", "zarr"])
 def test_an_extract_of_an_earlier_release_is_updated(tmp_path: Path, suffix: str) -> None:
-    """Its mark follows from the paths and times of its files, so that it may be made anew, as one of ours."""
+    """Its fingerprint matches the paths and times of its files, so that it may be replaced."""
     path = copied(f"days.{suffix}", tmp_path)
     days = aa.open(SAMPLES / "archive")["tas"].lazy[40:50, 3:9, ::4]
     was, before = values(path), mark(path)
@@ -191,7 +191,7 @@ def test_an_extract_of_an_earlier_release_is_updated(tmp_path: Path, suffix: str
 
 
 def mark(path: Path) -> str:
-    """Return what an extract says that it was made of."""
+    """Return the fingerprint of an extract."""
     if path.is_dir():
         return str(zarr.open_group(path, mode="r").attrs[ATTRIBUTE])
     with netCDF4.Dataset(path) as file:
@@ -199,7 +199,7 @@ def mark(path: Path) -> str:
 
 
 def values(path: Path) -> dict[str, np.ndarray]:
-    """Return all variables of an extract, as other libraries read them."""
+    """Return all variables of an extract, read by other libraries."""
     if path.is_dir():
         group = zarr.open_group(path, mode="r")
         return {name: np.asarray(group[name]) for name in sorted(group.array_keys())}

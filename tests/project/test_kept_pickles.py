@@ -1,6 +1,6 @@
-"""Do pickles of earlier releases still load, here and in a process that has imported nothing?
+"""Pickles of earlier releases still load, in this process and in one without any imports.
 
-`tests/fixtures/pickles/make.py` wrote them. What is compared with is public, and read anew from the sample data.
+`tests/fixtures/pickles/make.py` wrote them. They are compared with the public interface on the sample data.
 """
 
 import json
@@ -25,14 +25,14 @@ from tests.support.pickles import FOLDER, KEPT, MARK, ROOT, names_in, relocate, 
 
 SAMPLES = ROOT / "sample_data"
 PATHS = {path.stem: path for path in sorted(FOLDER.glob("*.pickle"))}
-#: What xarray and dask pickle is theirs: it need not load with other versions of them.
+#: Pickles of xarray and dask objects, which need not load with other versions of these libraries.
 THEIRS = {name for name in PATHS if name.startswith(("xarray", "dask"))}
 VERSIONS = json.loads((KEPT / "versions.json").read_text())
 CHECKS: dict[str, Callable[[Any], None]] = {}
 
 
 def checks(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Enter a function as the check of pickles; that of several takes the name as well."""
+    """Register a function as the check of pickles; a check of several gets the name as well."""
 
     def enter(check: Callable[..., None]) -> Callable[..., None]:
         for name in names:
@@ -43,7 +43,7 @@ def checks(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def relocated(name: str) -> bytes:
-    """Return a pickle as it would be had it been written in this folder."""
+    """Return a pickle with the paths of this folder."""
     if not str(ROOT).isascii() or "\\" in str(ROOT):
         pytest.skip(f"{ROOT!s}: pickles inside of pickles are relocated to plain paths alone")
     if name in THEIRS:
@@ -55,7 +55,7 @@ def relocated(name: str) -> bytes:
 
 @lru_cache
 def archive() -> aa.MasterArray:
-    """Return the sample archive, opened anew."""
+    """Return the sample archive, opened again."""
     return aa.open(SAMPLES / "archive")["tas"]
 
 
@@ -65,7 +65,7 @@ def days() -> np.ndarray:
     return archive()[...]
 
 
-# Arrays of an index, and out of files
+# Arrays of an index and of files
 
 Eager = Callable[[np.ndarray], np.ndarray]
 LAZY: dict[str, tuple[Callable[[aa.MasterArray], aa.MasterArray], Eager | None]] = {
@@ -248,13 +248,13 @@ def _map(found: dap.Map, name: str) -> None:
 
 
 def blocks() -> dap.Distribution:
-    """Return a distribution of the archive by blocks with padding, and cyclic."""
+    """Return a distribution of the archive: padded blocks, and cyclic."""
     return dap.Distribution.regular((365, 18, 36), "bcb", (2, 3, 1), block_size={1: 2}, padding={0: (1, 2)})
 
 
 @checks("distribution", "distribution_partitions", "distribution_cost")
 def _distribution(found: dap.Distribution, name: str) -> None:
-    tas = aa.open(KEPT / "archive.nca")["tas"]  # which knows how much is stored
+    tas = aa.open(KEPT / "archive.nca")["tas"]  # has stored sizes
     by_cost = dap.Distribution.from_partitions(tas, 4, balance="cost")
     by_place = dap.Distribution.from_partitions(tas, (3, 2, 1))
     assert found == {"distribution": blocks(), "distribution_partitions": by_place, "distribution_cost": by_cost}[name]
@@ -298,7 +298,7 @@ def _local_ragged(found: Any) -> None:
         np.testing.assert_allclose(row, wanted, atol=0.01)
 
 
-# What `aggarray.memory` holds
+# Objects of `aggarray.memory`
 
 
 @checks("memory_array", "memory_array_frozen", "memory_array_text")
@@ -329,7 +329,7 @@ def _memory_access(found: memory.Access) -> None:
     assert found is memory.Access.READ | memory.Access.IMMUTABLE
 
 
-# Rules, and what is said of files
+# Rules, reports and structures
 
 SAID: dict[str, Any] = {
     "rules": aa.Rules(
@@ -393,7 +393,7 @@ def _error(found: Any, name: str) -> None:
         assert str(found) == f"a.nc: {kind} 3" and found.args == (f"a.nc: {kind}", 3)
 
 
-# What xarray and dask have of arrays
+# xarray and dask objects of arrays
 
 
 @checks("xarray", "xarray_engine", "xarray_chunks")
@@ -441,7 +441,7 @@ def _block_files(found: Any) -> None:
     np.testing.assert_array_equal(found.read(), 10 * y + x)
 
 
-# All of them
+# All pickles
 
 
 @pytest.mark.parametrize("name", PATHS)

@@ -1,7 +1,7 @@
-"""Imports point down the layers, files import each other in no cycle, heavy libraries stay in their folders.
+"""Imports point down the layers, without cycles between modules, and heavy libraries stay in their folders.
 
-`LAYERS` is the table of docs/contributing.md. Every import counts, those inside functions and under ``TYPE_CHECKING`` too. A
-module or folder without a layer fails the test.
+`LAYERS` is the table of docs/contributing.md. Every import counts, also inside functions and under ``TYPE_CHECKING``. A module
+or folder without a layer fails the test.
 """
 
 import ast
@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 
 PACKAGE = "aggarray"
 
-#: Folders from the bottom up. The modules of one folder may import each other, folders of one layer may not.
+#: Folders from the bottom up. Modules of one folder may import each other, folders of one layer may not.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "options", "plugins"),
     ("storage", "codecs", "cf", "memory"),
@@ -29,16 +29,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("opening",),
     ("interop", "export", "display", "mpi"),
 )
-#: Above the layers: nothing imports these. They and the bottom layer are the only modules outside folders.
+#: Modules above the layers, which no module imports. They and the bottom layer are the only modules outside folders.
 ENTRY_POINTS = ("cli", "dap", "exchange", "report", "xarray_engine", "__main__", "__init__")
 LAYER = {name: number for number, names in enumerate((*LAYERS, ENTRY_POINTS)) for name in names}
 
-#: Methods such as `MasterArray.to_dask` import what carries them out when they are called: (from, to), inside functions only.
+#: (from, to) of imports upwards inside functions only: methods such as `MasterArray.to_dask` import their implementation.
 DEFERRED = {("arrays", "interop"), ("arrays", "display"), ("opening", "interop"), ("opening", "display"), ("opening", "export")}
 #: Imports within a row of modules.
 SIDEWAYS = {("options", "errors"), ("plugins", "errors"), ("__main__", "cli")}
 
-#: The folders that may import a heavy or optional library; under ``TYPE_CHECKING`` any may.
+#: Folders that may import a heavy or optional library; any folder may under ``TYPE_CHECKING``.
 HOMES = {
     "aiohttp": ("storage",),
     "awkward": ("interop", "memory"),
@@ -93,7 +93,7 @@ def is_allowed(source: str, target: str, deferred: bool) -> bool:
 
 
 def faults_of(path: Path, root: Path, folders: set[str]) -> Iterator[str]:
-    """Yield what is wrong with the imports of one module."""
+    """Yield the faults of the imports of one module."""
     parts = parts_of(path, root)
     home = parts[0]
     if home not in LAYER:
@@ -118,14 +118,14 @@ def faults_of(path: Path, root: Path, folders: set[str]) -> Iterator[str]:
 
 
 def faults(root: Path) -> list[str]:
-    """Return what is wrong with the imports of every module under a package folder."""
+    """Return the faults of the imports of every module of a package folder."""
     paths = sorted(root.rglob("*.py"))
     folders = {parts_of(path, root)[0] for path in paths}
     return [fault for path in paths for fault in faults_of(path, root, folders)]
 
 
 def file_imports(root: Path) -> dict[str, set[str]]:
-    """Return which modules of the package each module imports when it runs, in functions too."""
+    """Return the modules of the package that each module imports at run time, also in functions."""
     paths = {".".join((PACKAGE, *parts_of(path, root))).removesuffix(".__init__"): path for path in sorted(root.rglob("*.py"))}
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
@@ -138,7 +138,7 @@ def file_imports(root: Path) -> dict[str, set[str]]:
 
 
 def cycles(graph: dict[str, set[str]]) -> list[str]:
-    """Return the modules that are left when those are taken away, again and again, that import none of the others."""
+    """Return the modules that remain after repeatedly removing those without imports of the others."""
     left = {name: set(targets) for name, targets in graph.items()}
     while free := {name for name, targets in left.items() if not targets}:
         left = {name: targets - free for name, targets in left.items() if name not in free}

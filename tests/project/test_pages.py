@@ -1,4 +1,4 @@
-"""The examples of the README and of the documentation run as they stand, and give what they say."""
+"""The examples of the README and of the documentation run as written and give the documented results."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.support.pages import PAGES, ROOT, blocks, run_page
 
 
-# xarray announces other defaults for what other people's code on these pages leaves to it.
+# xarray announces new defaults for code of other projects on these pages.
 @pytest.mark.filterwarnings("ignore::FutureWarning:xarray")
 @pytest.mark.parametrize("page", PAGES)
 def test_examples(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

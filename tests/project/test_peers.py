@@ -1,4 +1,4 @@
-"""What other software makes of the sample pairs: the table of docs/howto/migrating.md is what comes out."""
+"""Results of other software for the sample pairs equal the table of docs/howto/migrating.md."""
 
 import importlib
 import re
@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "howto" / "migrating.md"
 
-#: Arrays that are no longer told apart, or times twice, are wrong however right their numbers are.
+#: Pairs whose arrays must stay separate: joining them, or repeating times, is wrong even if the numbers are right.
 APART = {"overlap", "models", "calendars"}
 
 #: Days since 2001-01-01, longitudes, values in K.
@@ -78,10 +78,10 @@ PEERS: dict[str, tuple[str, Callable[[Sequence[str]], Iterator[Found]]]] = {
 
 
 def outcome(name: str, read: Callable[[Sequence[str]], Iterator[Found]], paths: Sequence[str]) -> str:
-    """Say in a word what comes out of a pair."""
+    """Return the outcome of a pair in one word."""
     try:
         found = list(read(paths))
-    except Exception:  # whatever other software raises
+    except Exception:  # other software raises anything
         return "error"
     if len(found) > 1:
         return "apart"
@@ -96,7 +96,7 @@ def outcome(name: str, read: Callable[[Sequence[str]], Iterator[Found]], paths: 
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Return the table of the page: by pair and peer, the word."""
+    """Return the table of the page: the word by pair and peer."""
     rows = re.findall(r"^\|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     cells = [[cell.strip().strip("`*") for cell in row.split("|")] for row in rows]
     head = next(row for row in cells if "aggarray" in row)

@@ -1,4 +1,4 @@
-"""Does the project hold together: one version, commands that exist, files that speak of the project alone?"""
+"""Consistency of the project: one version, existing commands, files that refer only to the project."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles", "corpus", "kept"}
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".json", ".html", ".css", ".ipynb", ".sh", ""}
 
-#: What only makes sense where the project was written, and no user could follow. Spelled so as not to find themselves.
+#: Words of the environment in which the project is written, which mean nothing to users. The pattern does not match itself.
 FOREIGN = re.compile(
     r"\bissues?\s+#?\d+"
     r"|(?<![\w.-])/(?:work|root)/"
@@ -23,7 +23,7 @@ FOREIGN = re.compile(
 
 
 def texts(folder: Path = ROOT) -> Iterator[Path]:
-    """Yield the text files of the project, written by hand, in every folder but those made by tools."""
+    """Yield the handwritten text files of the project, without folders made by tools."""
     for path in sorted(folder.iterdir()):
         if path.name in SKIP or path.name.endswith((".egg-info", "_cache")) or path.name == ".hypothesis":
             continue

@@ -1,4 +1,4 @@
-"""Is every sample file what sample_data/README.md says, judged by other libraries than aggarray?"""
+"""Every sample file is what sample_data/README.md says, according to other libraries than aggarray."""
 
 import base64
 import struct
@@ -25,7 +25,7 @@ MAGIC = {
 
 
 def raw(path: Path) -> tuple[dict[str, np.ndarray], dict[str, dict[str, object]]]:
-    """Return the stored values and the attributes of every variable, read without any interpretation."""
+    """Return the stored values and the attributes of every variable, undecoded."""
     if path.is_dir():
         group = zarr.open_group(path, mode="r")
         arrays = dict(sorted(group.arrays()))
@@ -39,7 +39,7 @@ def raw(path: Path) -> tuple[dict[str, np.ndarray], dict[str, dict[str, object]]
 
 
 def missing_value(attributes: dict[str, object], path: Path) -> object:
-    """Return a variable's missing value, wherever its format keeps it."""
+    """Return the missing value of a variable, from where its format stores it."""
     value = attributes.get("_FillValue", attributes.get("missing_value"))
     return struct.unpack("<d", base64.standard_b64decode(value))[0] if isinstance(value, str) else value
 
@@ -58,7 +58,7 @@ def in_kelvin(path: Path, month: Month) -> np.ndarray:
 @pytest.mark.parametrize("month", ARCHIVE, ids=lambda month: month.name)
 def test_values_and_coordinates(sample_archive: Path, month: Month) -> None:
     path = sample_archive / month.name
-    # Half a step of the packing; the rounding of float32 in degC; nothing elsewhere.
+    # Half a step of the packing; the rounding of float32 in degC; otherwise exact.
     tolerance = 0.0051 if month.packing else 2e-6 if month.units == "degC" else 0
     np.testing.assert_allclose(in_kelvin(path, month), expected_tas()[days_of(month.number)], rtol=0, atol=tolerance)
     values, attributes = raw(path)
@@ -95,7 +95,7 @@ def test_kinds_of_zarr(sample_archive: Path) -> None:
     assert group.metadata.zarr_format == 3 and group.metadata.consolidated_metadata is None
     assert group["tas"].metadata.dimension_names == ("time", "lat", "lon")
     assert zarr.open_group(second, mode="r")["tas"].fill_value == np.float32(1e20)
-    # A fill value counts in version 2: coordinates, whose bounds hold zeros, must have none.
+    # In version 2 fill_value counts as _FillValue: coordinates, whose bounds contain zeros, must have none.
     assert zarr.open_group(second, mode="r")["lon_bnds"].fill_value is None
 
 

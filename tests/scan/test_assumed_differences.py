@@ -1,4 +1,4 @@
-"""Is everything told of a file that `Rules(trust="assume")` takes for one like the others, and that is not, or no more?"""
+"""Detection of files that differ from their group, opened with `Rules(trust="assume")`."""
 
 import json
 import pickle
@@ -30,7 +30,7 @@ def forget() -> None:
 
 
 def series(folder: Path, make: Files, odd: int | None = 4, count: int = 8) -> list[str]:
-    """Write files of three steps each, one of which may be odd."""
+    """Write files of three steps each, one of which may differ."""
     return [write(folder / f"tas_{n:02}.nc", *make(n, n == odd)) for n in range(count)]
 
 
@@ -107,17 +107,17 @@ def other_name(n: int, odd: bool) -> Any:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (bare_dimension, "its coordinates and the like are lat, lon, time; lon, time in"),
-        (global_coordinates, "its coordinates and the like are height; nothing in"),
-        (dangling_coordinates, "its coordinates and the like are height, lat, lon, time; lat, lon, time in"),
-        (dangling_bounds, "its coordinates and the like are lat_bnds; nothing in"),
-        (dangling_mapping, "its coordinates and the like are crs, lat, lon, time; lat, lon, time in"),
-        (dangling_measure, "its coordinates and the like are areacella, lat, lon, time; lat, lon, time in"),
-        (instances, "its coordinates and the like are lat, lon, station, time; lat, lon, time in|are station; nothing in"),
-        (claimed_as_coordinate, "hangs on others, it is data in"),
-        (claimed_as_bounds, "bounds of parent, of nothing in"),
-        (own_facet, "source_id is 'N', 'M' in"),
-        (other_name, "long_name is 'of the sea', 'of the air' in"),
+        (bare_dimension, "its coordinates are lat, lon, time, not lon, time as in"),
+        (global_coordinates, "its coordinates are height, not nothing as in"),
+        (dangling_coordinates, "its coordinates are height, lat, lon, time, not lat, lon, time as in"),
+        (dangling_bounds, "its coordinates are lat_bnds, not nothing as in"),
+        (dangling_mapping, "its coordinates are crs, lat, lon, time, not lat, lon, time as in"),
+        (dangling_measure, "its coordinates are areacella, lat, lon, time, not lat, lon, time as in"),
+        (instances, "its coordinates are lat, lon, station, time, not lat, lon, time as in|are station, not nothing as in"),
+        (claimed_as_coordinate, "is a coordinate, not data as in"),
+        (claimed_as_bounds, "bounds of parent, not of nothing as in"),
+        (own_facet, "source_id is 'N', not 'M' as in"),
+        (other_name, "long_name is 'of the sea', not 'of the air' as in"),
     ],
 )
 def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files, text: str) -> None:
@@ -132,7 +132,7 @@ def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files,
     with pytest.raises(aa.FormatError, match=text):
         agg.save(tmp_path / "index.nca")
     assert [p.file for p in agg.check().problems if "trust='verify'" in p.message] == [paths[4]]
-    # Files that are all alike give no alarm.
+    # Equal files give no problem.
     assert aa.open([*paths[:4], *paths[5:]], rules=aa.Rules(trust="assume")).check().problems == tuple(
         aa.open([*paths[:4], *paths[5:]]).check().problems
     )
@@ -140,9 +140,9 @@ def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files,
 
 def test_a_measure_that_is_not_there(tmp_path: Path) -> None:
     paths = series(tmp_path, lambda n, odd: dangling_measure(n, not odd))
-    agg = aa.open(tmp_path, rules=ASSUME)  # measures are compared when files are joined, and so verified
+    agg = aa.open(tmp_path, rules=ASSUME)  # joining compares, and so verifies, cell measures
     (refusal,) = agg.refusals
-    told = "its coordinates and the like are lat, lon, time; areacella, lat, lon, time in"
+    told = "its coordinates are lat, lon, time, not areacella, lat, lon, time as in"
     assert refusal.files[-1] == paths[4] and told in refusal.reason
     assert any(told in p.message for p in agg.check().problems)
 
@@ -154,7 +154,7 @@ def test_facets_of_groups(tmp_path: Path) -> None:
             opened["in"].source_id = "N" if path == paths[4] else "M"
     agg = aa.open(tmp_path, rules=ASSUME)
     assert len(aa.open(tmp_path)) == 2 and len(agg) == 1
-    with pytest.raises(aa.FormatError, match=r"tas_04\.nc.*source_id of group 'in' is 'N', 'M' in .*verify"):
+    with pytest.raises(aa.FormatError, match=r"tas_04\.nc.*source_id of group 'in' is 'N', not 'M' as in .*verify"):
         agg["in/tas"][...]
     assert not agg.check().ok
 
@@ -166,7 +166,7 @@ def test_probes_of_which_one_states_coordinates_for_all(tmp_path: Path) -> None:
         assert assumed_files(aa.open(folder, rules=ASSUME)) == []
 
 
-# What a check tells
+# Checks
 
 
 def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
@@ -189,10 +189,10 @@ def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
         else:
             np.testing.assert_array_equal(agg["tas"][...], field(np.arange(24), LATS, LONS))
         if name == "none":
-            with pytest.raises(aa.FormatError, match=r"tas_04\.nc, variable 'tas': not what .* no such variable.*verify"):
+            with pytest.raises(aa.FormatError, match=r"tas_04\.nc, variable 'tas': not as assumed: no such variable.*verify"):
                 agg.save(tmp_path / name / "index.nca")
             continue
-        # What is saved is that of verified files.
+        # An index is saved from verified files.
         agg.save(tmp_path / name / "index.nca")
         saved, verified = aa.open(tmp_path / name / "index.nca"), aa.open(paths)
         assert [(a.name, a.shape) for a in saved] == [(a.name, a.shape) for a in verified]
@@ -212,7 +212,7 @@ def test_a_file_of_another_format(tmp_path: Path, kind: str) -> None:
     paths = series(tmp_path, lambda n, _: (file(n), {}))
     write(paths[4], file(4), format=kind)
     agg = aa.open(paths, rules=ASSUME)
-    with pytest.raises(aa.FormatError, match=r"tas_04\.nc.*it is netCDF3, netCDF4 in .*verify"):
+    with pytest.raises(aa.FormatError, match=r"tas_04\.nc.*it is netCDF3, not netCDF4 as in .*verify"):
         agg["tas"][...]
     assert ["it is netCDF3" in p.message for p in agg.check().problems] == [True]
 
@@ -231,7 +231,7 @@ def test_a_store_in_which_a_variable_is_longer_than_its_coordinate(tmp_path: Pat
     meta = tmp_path / "zarr" / "4.zarr" / "tas" / ".zarray"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "shape": [4, 3, 2]}))
     agg = aa.open(tmp_path / "zarr", rules=ASSUME)
-    text = "'tas': dimension 'step' is of size 4, its coordinate of 3"
+    text = "'tas': dimension 'step' has size 4, its coordinate 3"
     with pytest.raises(aa.FormatError, match=text):
         agg["tas"][...]
     assert [text in p.message for p in agg.check().problems] == [True]
@@ -252,7 +252,7 @@ def test_a_time_that_was_never_written(tmp_path: Path) -> None:
     assert Path(paths[4]).name not in assumed_files(agg)
 
 
-# What was read of a file itself has to be the same when values are read
+# Changes between opening and reading
 
 
 REWRITTEN: dict[str, tuple[dict[str, Any], str]] = {
@@ -287,13 +287,13 @@ def test_a_file_that_is_written_anew_after_opening(tmp_path: Path, name: str, be
     )
     for read in reads:
         with pytest.raises(
-            aa.FormatError, match=rf"tas_04\.nc.*{text} is not what it was when the files were opened: open them"
+            aa.FormatError, match=rf"tas_04\.nc.*{text} changed since the files were opened; open them"
         ):
             read()
     assert array.partitions[4].data.template.declared
     np.testing.assert_array_equal(array[:12], field(np.arange(12), LATS, LONS))
-    assert any("open them anew" in p.message for p in agg.check().problems)
-    # The same once more is as good as ever.
+    assert any("open them again" in p.message for p in agg.check().problems)
+    # Rewriting the same content raises no error.
     write(paths[4], file(4))
     np.testing.assert_array_equal(array[...], field(np.arange(24), LATS, LONS))
 
@@ -314,7 +314,7 @@ def test_a_file_that_becomes_one_of_another_dataset(tmp_path: Path, kind: str, v
     assert agg.check().ok
     path = tmp_path / "r2" / "1.nc"
     write(path, file(1), attrs(3), format=kind)
-    with pytest.raises(aa.FormatError, match=r"r2/1\.nc.*'time' or 'realization' is not what it was when .*open them anew"):
+    with pytest.raises(aa.FormatError, match=r"r2/1\.nc.*'time' or 'realization' changed since .*open them again"):
         agg.arrays[2][...]
-    with pytest.raises(aa.FormatError, match=r"r2/1\.nc.*: 'realization' is not what it was when .*open them anew"):
+    with pytest.raises(aa.FormatError, match=r"r2/1\.nc.*: 'realization' changed since .*open them again"):
         agg.save(tmp_path / "index.nca")

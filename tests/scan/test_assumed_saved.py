@@ -1,4 +1,4 @@
-"""Does an aggregation that was opened on trust keep what was opened, or say which file is not like the others?"""
+"""Saving of aggregations opened with `trust="assume"`: the opened arrays are kept, or an error names a file."""
 
 import os
 from collections.abc import Callable
@@ -57,12 +57,12 @@ SHORT = {name: (SHAPE, field(TIMES, LATS[:2], LONS), attrs) for name, attrs in (
 CASES: dict[str, tuple[Callable[[str], None], str]] = {
     "lost": (written(tas=None), "variable 'tas': .*no such variable"),
     "lost coordinate": (written(lat=None), "'lat': no such variable|'lat'"),
-    "shape": (written(**NARROW, **SHORT), "'lat' is of size 2, 3"),
+    "shape": (written(**NARROW, **SHORT), "'lat' has size 2, not 3"),
     "units": (
         written(tas=(("time", "lat", "lon"), field(TIMES, LATS, LONS), {**TAS, "units": "degC"})),
         "units is 'degC'",
     ),
-    "coordinates": (written(lat=(("lat",), LATS + 1, LAT)), "'lat': has other values"),
+    "coordinates": (written(lat=(("lat",), LATS + 1, LAT)), "'lat': values differ"),
     "dimension": (written(tas=WITH_LEVEL), "dimensions are"),
     "order": (turned, "dimensions are"),
     "gone": (gone, "no such file"),
@@ -102,7 +102,7 @@ def test_a_file_that_is_not_like_the_others(tmp_path: Path, case: str, work: str
 
 
 def test_what_is_not_saved_may_be_missing(tmp_path: Path) -> None:
-    """The other array is what was opened."""
+    """The other array is the one that was opened."""
     paths = series(tmp_path / "data")
     write(paths[4], variables(4, pr=None))
     agg = aa.open(paths, rules=ASSUME)
@@ -116,7 +116,7 @@ def test_what_is_not_saved_may_be_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 3, 7])
 def test_any_file_may_lack_it(tmp_path: Path, number: int) -> None:
-    """Whichever are looked at: the verified archive is kept, or a file is named."""
+    """Whichever files are scanned, the verified archive is kept, or an error names a file."""
     paths = series(tmp_path / "data")
     write(paths[number], variables(number, tas=None))
     agg, verified = aa.open(paths, rules=ASSUME), aa.open(paths)

@@ -1,4 +1,4 @@
-"""Which files does a source name, and are they scanned once each, in order, by any number of processes?"""
+"""File discovery, and scanning of each file once, in order, with any number of processes."""
 
 import os
 import sys
@@ -92,7 +92,7 @@ def test_a_file_is_opened_once_by_its_format(
     with Scan(3, 1) as scan:
         found = scan.run([(path, wanted) for path in paths])
     assert not any(isinstance(f, Exception) for f in found)
-    # Once to see what it is and to note its checksum, once to read it.
+    # Once for the format and checksum, once for the structure.
     assert sorted(p for p in OPENED if p in paths) == sorted(paths * 2)
     assert not by_library
 

@@ -1,4 +1,4 @@
-"""Does `Rules(trust="assume")` give what verifying gives, and never a wrong value where a file is not like the others?"""
+"""`Rules(trust="assume")` gives the result of verification, and never a wrong value for a file that differs."""
 
 import pickle
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def forget() -> None:
 
 
 def same(a: aa.MasterArray, b: aa.MasterArray, whole: bool = True) -> None:
-    """Compare arrays; of coordinates not the attributes of the one file that they may come from."""
+    """Compare arrays; attributes of coordinates may come from any one file and are not compared."""
     assert (a.name, a.shape, a.dimensions, a.directions, a.dtype) == (b.name, b.shape, b.dimensions, b.directions, b.dtype)
     assert (a.units, a.calendar, str(a.fill_value), a.pmshape) == (b.units, b.calendar, str(b.fill_value), b.pmshape)
     assert repr(dict(a.attrs)) == repr(dict(b.attrs))
@@ -40,7 +40,7 @@ def same(a: aa.MasterArray, b: aa.MasterArray, whole: bool = True) -> None:
 
 
 def compared(source: Any, changes: Any = None, **given: Any) -> aa.Aggregation:
-    """Open a source both ways, compare, and return what was opened with assumptions."""
+    """Open a source verified and assumed, compare both, and return the assumed one."""
     wishes = changes or {}
     verified = aa.open(source, rules=aa.Rules(**wishes), **given)
     assumed = aa.open(source, rules=aa.Rules(**wishes, trust="assume"), **given)
@@ -57,7 +57,7 @@ def assumed_files(agg: aa.Aggregation) -> list[str]:
 
 
 def bounded(times: Any, down: bool = False, **changes: Any) -> dict[str, Any]:
-    """Return variables with bounds of time and latitude and a scalar height; pairs of time run downwards if wanted."""
+    """Return variables with bounds of time and latitude and a scalar height; ``down``: time bounds are decreasing."""
     times = np.asarray(times, "f8")
     pairs = np.stack([times - 0.5, times + 0.5], 1)
     lat = np.stack([LATS - 5, LATS + 5], 1)
@@ -79,7 +79,7 @@ def series(folder: Path, make: Callable[..., dict[str, Any]] = cube, count: int 
     return [write(folder / f"tas_{n:02}.nc", make(3 * n + np.arange(3)), own(n), **given) for n in range(count)]
 
 
-# Kinds
+# Groups
 
 
 def test_files_of_a_kind_agree_but_for_numbers() -> None:
@@ -96,7 +96,7 @@ def test_for_each_number_there_is_a_probe_in_which_it_is_another() -> None:
     assert probes_of(paths[:3], [5, 6, 7]) == [5, 6, 7]
 
 
-# What comes out is what verifying gives
+# Equality with verification
 
 
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
@@ -151,7 +151,7 @@ def test_only_some_files_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyP
     agg["tas"].coords["time"][...]
     agg["tas"].sel(time=slice("2000-01-11", "2000-01-21"))
     assert len(opened) == 3
-    # What is read is verified, each file once, and nothing else.
+    # A read verifies its files, once each, and no others.
     np.testing.assert_array_equal(agg["tas"][30:33], field(np.arange(30, 33), LATS, LONS))
     agg["tas"][30:32], agg["tas"].coords["time_bnds"][30:33]
     assert opened[3:] == ["tas_10.nc"]
@@ -220,7 +220,7 @@ def test_several_processes_and_progress(tmp_path: Path) -> None:
     assert len(assumed_files(agg)) == 97
 
 
-# What files do not agree in is read of each, or all are scanned
+# Differences are read from each file, or all files are scanned
 
 
 def test_packing_that_differs_from_file_to_file(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_dimensions_without_coordinates_of_other_sizes(tmp_path: Path) -> None:
 def test_files_that_do_not_fit_roughly_are_scanned(tmp_path: Path) -> None:
     paths = series(tmp_path)
     write(paths[3], {"pr": (("station",), np.arange(4.0), {"standard_name": "rain"})})  # no such coordinate
-    write(paths[4], cube([12], time=((), 12.0, TIME), tas=(("lat", "lon"), field([12], LATS, LONS)[0], TAS)))  # of other rank
+    write(paths[4], cube([12], time=((), 12.0, TIME), tas=(("lat", "lon"), field([12], LATS, LONS)[0], TAS)))  # of another rank
     Path(paths[5]).write_text("no data")
     agg = compared(tmp_path)
     assert [Path(s.file).name for s in agg.skipped] == ["tas_05.nc"]
@@ -266,7 +266,7 @@ def test_an_index_among_the_files(tmp_path: Path) -> None:
     same(agg["tas"], aa.open(paths)["tas"])
 
 
-# What is not as it was assumed is told, and never read wrongly
+# Differing files raise errors
 
 
 PACKED = (("time", "lat", "lon"), np.ones((3, 3, 2), "i2"), {**TAS, "coordinates": "height", "scale_factor": 0.1})
@@ -275,23 +275,23 @@ HUNG = {**TAS, "coordinates": "height"}
 DEVIATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "packing": ({"tas": PACKED}, "'tas': stored as"),
     "scale": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "scale_factor": np.float32(2)})}, "scale_factor is '?<f4 2.0"),
-    "units": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units": "degC"})}, "units is 'degC', 'K' in"),
+    "units": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units": "degC"})}, "units is 'degC', not 'K' as in"),
     "missing": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "_FillValue": np.float32(15)})}, "_FillValue is"),
     "methods": ({"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "cell_methods": "time: maximum"})}, "cell_methods is"),
     "kind": (
         {"tas": (("time", "lat", "lon"), VALUES, {**HUNG, "units_metadata": "temperature: difference"})},
-        "units_metadata is 'temperature: difference', none in",
+        "units_metadata is 'temperature: difference', not none as in",
     ),
     "order": ({"tas": (("lat", "time", "lon"), VALUES.transpose(1, 0, 2), HUNG)}, "dimensions are"),
-    "type": ({"tas": (("time", "lat", "lon"), VALUES.astype("f8"), HUNG)}, "stored as <f8, <f4 in"),
+    "type": ({"tas": (("time", "lat", "lon"), VALUES.astype("f8"), HUNG)}, "stored as <f8, not <f4 as in"),
     "direction": (
         {"lat": (("lat",), LATS[::-1], {**LAT, "bounds": "lat_bnds"}), "tas": (("time", "lat", "lon"), VALUES[:, ::-1], HUNG)},
-        "'lat': has other values than in",
+        "'lat': values differ from those in",
     ),
-    "grid": ({"lat": (("lat",), LATS + 1e-3, {**LAT, "bounds": "lat_bnds"})}, "'lat': has other values than in"),
-    "bounds": ({"lat_bnds": (("lat", "bnds"), np.ones((3, 2)))}, "'lat_bnds': has other values"),
-    "pairs": ({"time_bnds": (("time", "bnds"), np.tile([2.0, 1.0], (3, 1)))}, "'time_bnds': pairs run the other way"),
-    "height": ({"height": ((), 10.0, {"units": "m", "standard_name": "height", "positive": "up"})}, "'height': has other"),
+    "grid": ({"lat": (("lat",), LATS + 1e-3, {**LAT, "bounds": "lat_bnds"})}, "'lat': values differ from those in"),
+    "bounds": ({"lat_bnds": (("lat", "bnds"), np.ones((3, 2)))}, "'lat_bnds': values differ"),
+    "pairs": ({"time_bnds": (("time", "bnds"), np.tile([2.0, 1.0], (3, 1)))}, "'time_bnds': bounds run in the other direction"),
+    "height": ({"height": ((), 10.0, {"units": "m", "standard_name": "height", "positive": "up"})}, "'height': values differ"),
     "no coordinate": ({"lat_bnds": None}, "'lat_bnds': no such variable|bounds"),
     "packed time": (
         {"time": (("time",), np.array([15, 16, 17.0]), {**TIME, "bounds": "time_bnds", "scale_factor": 2.0})},
@@ -334,7 +334,7 @@ def test_a_dataset_that_the_probes_do_not_show(tmp_path: Path) -> None:
     paths = series(tmp_path)
     write(paths[5], cube([15, 16, 17]), {"source_id": "N"})
     agg = aa.open(tmp_path, rules=ASSUME)
-    with pytest.raises(aa.FormatError, match=r"source_id is 'N', 'M' in .*trust='verify'"):
+    with pytest.raises(aa.FormatError, match=r"source_id is 'N', not 'M' as in .*trust='verify'"):
         agg["tas"][...]
 
 
@@ -344,7 +344,7 @@ def test_a_variable_that_is_not_there_and_another_size(tmp_path: Path) -> None:
     with pytest.raises(aa.FormatError, match=r"tas_05\.nc, variable 'tas': no such variable"):
         aa.open(tmp_path, rules=ASSUME)["tas"][...]
     write(paths[5], cube([15, 16, 17], lats=[10.0, 20.0]), {"source_id": "M"})
-    with pytest.raises(aa.FormatError, match=r"'lat' is of size 2, 3 in .*verify"):
+    with pytest.raises(aa.FormatError, match=r"'lat' has size 2, not 3 as in .*verify"):
         aa.open(tmp_path, rules=ASSUME)["tas"][...]
 
 
@@ -355,7 +355,7 @@ def test_attributes_that_mean_nothing_may_differ(tmp_path: Path) -> None:
     assert aa.open(tmp_path, rules=ASSUME)["tas"][...].shape == (24, 3, 2)
 
 
-# Afterwards
+# Saving and appending
 
 
 def test_a_saved_index_is_that_of_verified_files(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_saved_index_is_that_of_verified_files(tmp_path: Path) -> None:
     assert again._provenance.rules == ASSUME and not assumed_files(again)
     assert not any(t.declared for t in again["tas"]._matrix.references.templates)
     assert agg.save(tmp_path / "index.nc").ok
-    # A selection is saved as such.
+    # A selection is saved as a selection.
     agg.select("tas", source_id="M").save(tmp_path / "selected.nc")
     same(aa.open(tmp_path / "selected.nc")["tas"], verified["tas"])
 
@@ -411,7 +411,7 @@ def test_files_that_go_or_change_after_opening(tmp_path: Path) -> None:
     with pytest.raises(aa.MissingFileError, match=r"tas_04\.nc"):
         agg.save(tmp_path / "index.nc")
     write(paths[4], bounded([12, 13, 14, 15]), {"source_id": "M"})
-    moved = r"tas_04\.nc.*'time' is not what it was when the files were opened: open them anew"
+    moved = r"tas_04\.nc.*'time' changed since the files were opened; open them again"
     with pytest.raises(aa.FormatError, match=moved):
         agg["tas"][...]
     write(paths[4], bounded([12, 13, 14.25]), {"source_id": "M"})

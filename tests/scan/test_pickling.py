@@ -1,4 +1,4 @@
-"""Do structures come out of a stream as they went in, equal parts as one object?"""
+"""Structures round-trip through a stream, with equal parts as one object."""
 
 import io
 import pickle

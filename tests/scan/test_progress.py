@@ -1,4 +1,4 @@
-"""Does the bar tell how much is done, how fast, and how long it will take?"""
+"""The progress bar shows count, rate and remaining time."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from aggarray.scan.progress import Bar, checked_progress
 
 
 class Clock:
-    """A clock that stands still until it is turned."""
+    """A clock that is set by hand."""
 
     now = 100.0
 
@@ -21,7 +21,7 @@ def test_the_bar_has_a_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]
     bar(0, 1000, "scanning")
     clock.now += 10
     bar(100, 1000, "scanning")
-    bar(101, 1000, "scanning")  # too soon to be drawn again
+    bar(101, 1000, "scanning")  # within the update interval
     clock.now += 10
     bar(1000, 1000, "scanning")
     lines = [line.rstrip() for line in capsys.readouterr().err.split("\r")]
@@ -59,7 +59,7 @@ def test_lines_end_and_cover_each_other(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_who_is_told() -> None:
     def told(done: int, total: int, what: str) -> None:
-        """Take what is told."""
+        """Record a call."""
 
     assert checked_progress(None) is checked_progress(False) is None and checked_progress(told) is told
     assert checked_progress(True, "bytes") == Bar("bytes")

@@ -1,4 +1,4 @@
-"""Are the roles of variables those that CF gives them?"""
+"""Roles of variables as CF defines them."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.netcdf import LAT, TAS, TIME, cube, write
 
 
 def roles(path: str) -> dict[str, set[str]]:
-    """Return the data variables of a file, and what hangs on each."""
+    """Return the data variables of a file with the coordinates and similar variables of each."""
     arrays, skipped = arrays_of(scan(path))
     assert skipped == []
     return {a.name or "": set(a.coords) for a in arrays}

@@ -1,4 +1,4 @@
-"""Do helper processes answer for all files, whatever becomes of them, and end when nobody needs them?"""
+"""Worker processes: every file gets a result even if workers fail, and workers end with their pool."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def stub(folder: Path, body: str) -> str:
-    """Return an executable that stands in for Python."""
+    """Return an executable that replaces Python."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -40,7 +40,7 @@ def all_there(paths: list[str], processes: int = 3) -> bool:
 
 
 def children() -> set[int]:
-    """Return the processes that this one started and that still run."""
+    """Return the running child processes of this process."""
     command = ["ps", "-o", "pid=,stat=,comm=", "--ppid", str(os.getpid())]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
@@ -51,7 +51,7 @@ def children() -> set[int]:
     "body",
     [
         "exit 3",
-        "exec sleep 600",  # hangs at its start
+        "exec sleep 600",  # hangs on start
         f'exec "{sys.executable}" -c "import time; time.sleep(600)"',
         "exec cat /dev/zero",
         "head -c 2000 /dev/urandom; exec sleep 600",
@@ -91,7 +91,7 @@ def test_a_python_that_knows_of_no_program_does_without_helpers(
 def test_a_helper_that_falls_silent_is_not_waited_for(
     tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It says that it has started, takes a batch and never answers.
+    # The worker starts, takes a batch and sends no result.
     monkeypatch.setattr(workers, "PATIENCE", 0.3)
     monkeypatch.setattr("sys.executable", stub(tmp_path, 'printf "\\n\\223aggarray scan 1\\n"; exec sleep 600'))
     slow_here(monkeypatch, 0.01)
@@ -101,7 +101,7 @@ def test_a_helper_that_falls_silent_is_not_waited_for(
 
 
 def slow_here(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
-    """Make this process slow, so that helpers get their share; return the list of what it looked at."""
+    """Slow this process down so that workers take tasks; return the list of files that it scans."""
     look, seen = workers.scan_one, []
 
     def slowly(task: Task) -> Result:
@@ -114,7 +114,7 @@ def slow_here(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
 
 
 def test_helpers_do_their_share_each_file_once(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = slow_here(monkeypatch, 0.2)  # helpers take seconds to start on a machine that does other things
+    seen = slow_here(monkeypatch, 0.2)  # workers take seconds to start on a loaded machine
     assert all_there(paths, 2)
     assert len(seen) == len(set(seen)) < len(paths) - BATCH / 2
 
@@ -200,7 +200,7 @@ def test_nothing_to_do() -> None:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package on this process's import path alone, which registers a format; its files tell who read them."""
+    """A package on the import path of this process that registers a format; its files record their readers."""
     code = """
     import os
     from aggarray.formats.base import Structure

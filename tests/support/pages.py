@@ -1,14 +1,13 @@
-"""How do tests run the examples of a page? Block by block, from the top, in one folder and with the same names.
+"""Execution of the examples of a page, block by block, in one folder and with shared names.
 
-- ``python`` is executed; an expression whose comment begins with a literal has to give it. A block that begins with
-  ``# NAME.py`` is a program: it is written there.
-- ``pycon`` is a session: what is printed has to be what the page shows (``...`` stands for anything).
-- ``sh`` is a list of commands, and ``console`` a session of them: ``$ command``, then what it prints. ``# status 1`` after a
-  command is how it has to end.
-- ``text``, ``toml`` and ``py`` are only shown; a ``toml`` block that begins with ``# NAME.toml`` is written there.
+- ``python`` is executed; an expression whose comment begins with a literal must have that value. A block that begins with
+  ``# NAME.py`` is a program: it is written to that file.
+- ``pycon`` is a session: its output must match the page (``...`` matches anything).
+- ``sh`` is a list of commands, and ``console`` a session of them: ``$ command``, then its output. ``# status 1`` after a
+  command is its expected exit status.
+- ``text``, ``toml`` and ``py`` are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
 
-Any other language is an error, so that nothing goes unnoticed. A line ``<!-- needs: NAME -->`` makes a page skip where the
-library is not installed.
+Any other language is an error. A page with a line ``<!-- needs: NAME -->`` is skipped if the library is not installed.
 """
 
 import ast
@@ -45,7 +44,7 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The file that the block is to be written to, None if to none."""
+        """The file that the block is written to; None if it is not written."""
         found = re.match(r"# (\S+\.(?:py|toml))\n", self.text)
         return found and found[1]
 
@@ -57,12 +56,12 @@ def blocks(page: str) -> list[Block]:
 
 
 def needed(page: str) -> list[str]:
-    """Return the libraries that a page says it needs."""
+    """Return the libraries that a page requires."""
     return re.findall(r"<!-- needs: (\w+) -->", page)
 
 
 def run_page(page: str, name: str, folder: Path) -> int:
-    """Run the examples of a page (its text) in a folder, the current one; return how many results were compared."""
+    """Run the examples of a page (its text) in a folder, the current one; return the number of compared results."""
     for library in needed(page):
         try:
             importlib.import_module(library)
@@ -91,7 +90,7 @@ def run_page(page: str, name: str, folder: Path) -> int:
 
 
 def run_python(code: str, where: str, names: dict[str, Any]) -> int:
-    """Execute a block; return how many lines promised a result."""
+    """Execute a block; return the number of lines with an expected result."""
     compared = 0
     exec(compile(code, where, "exec"), names)
     for line in code.splitlines():
@@ -107,7 +106,7 @@ def run_python(code: str, where: str, names: dict[str, Any]) -> int:
 
 
 def is_expression(code: str) -> bool:
-    """Tell whether a line is an expression by itself."""
+    """Return whether a line is an expression."""
     try:
         ast.parse(code, mode="eval")
     except SyntaxError:
@@ -116,7 +115,7 @@ def is_expression(code: str) -> bool:
 
 
 def promised(comment: str) -> Any:
-    """Return the literal that a comment begins with, or None where it is prose."""
+    """Return the literal at the start of a comment, or None for prose."""
     for end in range(len(comment), 0, -1):
         try:
             return ast.literal_eval(comment[:end].strip())
@@ -126,7 +125,7 @@ def promised(comment: str) -> Any:
 
 
 def run_session(text: str, where: str, names: dict[str, Any]) -> int:
-    """Run a Python session; return how many inputs it has."""
+    """Run a Python session; return the number of its inputs."""
     examples = doctest.DocTestParser().get_examples(text, where)
     test = doctest.DocTest(examples, names, where, None, None, text)
     test.globs = names
@@ -137,7 +136,7 @@ def run_session(text: str, where: str, names: dict[str, Any]) -> int:
 
 
 def run_command(line: str, where: str, folder: Path) -> str:
-    """Run a command of a page; return what it prints."""
+    """Run a command of a page; return its output."""
     status = re.search(r"# status (\d)", line)
     command = shlex.split(line, comments=True)
     if not command or line.startswith(_PREPARING):
@@ -160,7 +159,7 @@ def run_command(line: str, where: str, folder: Path) -> str:
 
 
 def run_console(text: str, where: str, folder: Path) -> int:
-    """Run a session of commands; return how many it has."""
+    """Run a session of commands; return their number."""
     parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)
     assert not parts[0].strip(), f"{where}: a session begins with '$ command'"
     for command, expected in zip(parts[1::2], parts[2::2], strict=True):

@@ -1,4 +1,4 @@
-"""How do tests get at servers? A web server of a folder that counts and can misbehave, and moto's server of S3, both local."""
+"""Local servers for tests: a web server of a folder that counts requests and simulates faults, and moto's S3 server."""
 
 import os
 import re
@@ -18,11 +18,11 @@ from urllib.parse import unquote
 class Web:
     """A web server of a folder.
 
-    ``requests``: (method, path, range) of all; ``sent``: bytes; how it behaves: ``ranges``: it honours ranges; ``listing``: it
-    lists folders; ``heads``: it answers HEAD; ``status``: {path: status that it gives instead}; ``fail``: so many requests fail
-    before one is answered; ``delay``: seconds before each answer; ``cut``: bytes that are missing from each body; ``moved``:
-    {path: address that it redirects to}; ``tags``: it tells entity tags, ``weak`` ones or strong ones; ``conditions``: it
-    honours ``If-Match``; ``secret``: what it wants as authorization; ``tells``: it says which range it gives.
+    ``requests``: (method, path, range) of all; ``sent``: bytes. Behaviour: ``ranges``: supports ranges; ``listing``: lists
+    folders; ``heads``: answers HEAD; ``status``: {path: status to return instead}; ``fail``: number of requests that fail
+    before one is answered; ``delay``: seconds before each answer; ``cut``: bytes missing from each body; ``moved``: {path:
+    redirect address}; ``tags``: sends entity tags, ``weak`` or strong ones; ``conditions``: supports ``If-Match``; ``secret``:
+    required authorization; ``tells``: sends ``Content-Range``.
     """
 
     root: Path
@@ -44,12 +44,12 @@ class Web:
     url: str = ""
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         self.requests.clear()
         self.sent = 0
 
     def asked(self, suffix: str = "", method: str = "") -> int:
-        """Return how many requests there were for paths of some end."""
+        """Return the number of requests for paths with a suffix."""
         return sum(path.endswith(suffix) and method in ("", m) for m, path, _ in self.requests)
 
 
@@ -58,7 +58,7 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Suppress log messages."""
 
         def do_HEAD(self) -> None:
             self._answer(body=False)
@@ -140,13 +140,13 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Connections beyond these wait for a second and longer.
+    # Further connections would wait for a second or longer.
     request_queue_size = 256
 
 
 @contextmanager
 def web_server(root: Path) -> Iterator[Web]:
-    """Serve a folder on this machine for the length of a block."""
+    """Serve a folder on this machine inside the context."""
     web = Web(root)
     server = _Server(("127.0.0.1", 0), _handler(web))
     web.url = f"http://127.0.0.1:{server.server_port}"
@@ -161,12 +161,12 @@ def web_server(root: Path) -> Iterator[Web]:
 
 
 def upload(fs: Any, folder: Path, to: str) -> None:
-    """Put all files of a folder into a folder of a file system of fsspec."""
+    """Copy all files of a folder to a folder of an fsspec file system."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             fs.pipe_file(f"{to}/{path.relative_to(folder).as_posix()}", path.read_bytes())
 
 
 def free_of_proxies() -> dict[str, str]:
-    """Return settings of the environment by which nothing of this machine goes through a proxy."""
+    """Return environment variables that exempt this machine from proxies."""
     return {**{name: "" for name in os.environ if name.lower().endswith("_proxy")}, "NO_PROXY": "127.0.0.1,localhost"}

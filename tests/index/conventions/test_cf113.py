@@ -179,10 +179,10 @@ def test_a_transposed_fragment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "dimensions", "words"),
     [
-        ((3, 4), ("time", "x"), r"dimension 'time' is of size 3, the index says 2"),
-        ((1, 4), ("time", "x"), r"dimension 'time' is of size 1, the index says 2"),
-        ((2, 5), ("t", "z"), r"dimension 'z' is of size 5, the index says 4 of its 'x'"),
-        ((4,), ("x",), r"its dimensions are \{'x': 4\}, the index says \{'time': 2, 'x': 4\}"),
+        ((3, 4), ("time", "x"), r"dimension 'time' has size 3, but 2 in the index"),
+        ((1, 4), ("time", "x"), r"dimension 'time' has size 1, but 2 in the index"),
+        ((2, 5), ("t", "z"), r"dimension 'z' has size 5, but 4 for 'x' in the index"),
+        ((4,), ("x",), r"its dimensions are \{'x': 4\}, but \{'time': 2, 'x': 4\} in the index"),
         ((2, 2, 4), ("r", "time", "x"), r"only those of size 1 may differ"),
     ],
 )
