@@ -28,4 +28,4 @@ def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray
     if not conversion.identity and own.dtype.kind in "iu":
         step = replace(step, dtype=np.dtype(np.int64 if conversion.integer_exact else np.float64))
     # promise: bounds-units
-    return with_step(bounds, wanted)
+    return with_step(bounds, step)

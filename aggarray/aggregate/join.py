@@ -260,7 +260,7 @@ def _coords(
     first = candidates[0]
     matches = [match_coordinates(first, c) for c in candidates]
     parents = {bounds: name for name, bounds in first.bounds.items()}
-    itself = bounds_names(first.array)
+    master_bounds = bounds_names(first.array)
     coords: dict[str, MasterArray] = {}
     for name in sorted(first.array.coords, key=lambda n: n in parents or n in master_bounds):
         own_rules = rules

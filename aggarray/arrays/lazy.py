@@ -89,7 +89,7 @@ def with_step(array: "MasterArray", step: Step) -> "MasterArray":
 
 def _is_redundant(template: Template, now: Step, step: Step) -> bool:
     """Return whether values are the same without the step ``now``, such as integers that only become wider."""
-    if template.guessed:
+    if template.unresolved:
         return False  # its values are not known yet
     before = template.last_step
     if before == now:

@@ -32,7 +32,7 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
 
     ``dimensions``: their names in the order of the result; None: those of the first section.
     """
-    locals_ = [e if isinstance(e, LocalArray) else LocalArray.from_distarray(e) for e in listed(exports, "exports")]
+    locals_ = [e if isinstance(e, LocalArray) else LocalArray.from_distarray(e) for e in as_list(exports, "exports")]
     _check(locals_)
     grid = locals_[0].distribution.grid
     coords = list(product(*map(range, grid)))
@@ -42,7 +42,7 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
         owned: list[np.ndarray] = [np.zeros(0, np.int64)] * count
         for local, position in zip(locals_, coords, strict=True):
             owned[position[d]] = local.distribution.maps[d].owned(position[d])
-        labels = joined(owned)
+        labels = concatenate_labels(owned)
         # If several ranks have a label, the lowest rank provides it.
         _, order = np.unique(labels, return_index=True)
         key.append(slice(None) if np.array_equal(order, np.arange(len(labels))) else order)

@@ -54,7 +54,7 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     refs: Refs = {".zgroup": _text({"zarr_format": 2}), ".zattrs": _text(_plain(common_attributes(arrays)))}
     written: dict[str, tuple[MasterArray, Refs]] = {}
     flat = list(map(flatten_ragged, arrays))
-    known = {name: one for array in flat for name, one in array.coords.items()}
+    coordinates = {name: one for array in flat for name, one in array.coords.items()}
     for array in flat:
         for name, variable in {**array.coords, array.name or "": array}.items():
             is_data = variable is array

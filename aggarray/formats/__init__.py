@@ -214,7 +214,7 @@ def stamp_of(path: str) -> Stamp:
     """
     stamped_path = state_path(path)
     status = stat_file(stamped_path)
-    return status.st_size, status.mtime_ns, checksum(stamped_path)
+    return status.size, status.mtime_ns, checksum(stamped_path)
 
 
 def checksum(path: str) -> int:
@@ -262,8 +262,8 @@ def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]
         state = stat_file(path)
         if state.folder:
             return b"", None
-        head, digest = _read_remote_head(path) if state.st_size else (b"", 0)
-        return _require_bytes(path, head), (state.st_size, state.st_mtime_ns, digest)
+        head, digest = _read_remote_head(path) if state.size else (b"", 0)
+        return _require_bytes(path, head), (state.size, state.mtime_ns, digest)
     try:
         # Opening a pipe blocks until another process opens its other end.
         mode = os.stat(path).st_mode
@@ -274,7 +274,7 @@ def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]
         with open(path, "rb", buffering=0) as file:
             head = _head(file.fileno(), _CHECKED[0] if with_stamp else HEAD)
             status = os.fstat(file.fileno())
-            stamp = (status.size, status.mtime_ns, _checksum(file.fileno(), head)) if with_stamp else None
+            stamp = (status.st_size, status.st_mtime_ns, _checksum(file.fileno(), head)) if with_stamp else None
     except (FileNotFoundError, NotADirectoryError) as error:
         what, hint = broken_link(path) or ("no such file or folder", "check the path")
         raise MissingFileError(what, path=path, hint=hint) from error

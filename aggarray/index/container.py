@@ -103,7 +103,7 @@ class Container:
         These are arrays that the convention cannot express, and coordinates that cannot be read.
         """
         self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
-        made = []
+        written = []
         for array in map(flatten_ragged, arrays):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
             if reason is None:

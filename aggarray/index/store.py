@@ -195,7 +195,7 @@ class Reader:
                 raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
                 raise ValueError(f"{start} to {start} + {count} of {name} is out of range for {len(dataset)} elements")
-            if count * dataset.dtype.itemsize > MOST_INFLATED * stat_file(self.path).st_size:
+            if count * dataset.dtype.itemsize > MOST_INFLATED * stat_file(self.path).size:
                 raise ValueError(f"{name} has {count} elements, more than the file can hold")
             if len(dataset) > _SMALL or name == "blocks":
                 return np.asarray(dataset[start : start + count])

@@ -29,8 +29,8 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     """
     found: dict[str, DatasetGroup] = {}
     arrays = [flatten_ragged(array) for array in arrays]
-    for folder, inside in _sorted(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
-        for path, group in _of_folder(inside).items():
+    for folder, inside in _group_by(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
+        for path, group in _divide_folder(inside).items():
             found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group
     return found or {ROOT: DatasetGroup()}
 

@@ -172,7 +172,7 @@ def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: 
         return f"stored as {own.dtype}, not {fact.dtype} as"
     mine, theirs = dict(own.attrs), dict(fact.attrs)
     for name in dict.fromkeys([*theirs, *mine]):
-        if mine.get(name) != theirs.get(name) and not (read and name in MAX_VALUES):
+        if mine.get(name) != theirs.get(name) and not (read and name in COORDINATE_ATTRIBUTES):
             return f"{name} is {mine.get(name, 'none')}, not {theirs.get(name, 'none')} as"
     if own.falls != fact.falls:
         return "bounds run in the other direction than"

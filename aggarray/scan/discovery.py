@@ -129,7 +129,7 @@ def _literal_start(pattern: str) -> str:
 
 def _walk(folder: str) -> Iterator[str]:
     for here, folders, files in os.walk(folder):
-        if kind_of_folder(here, folders, files) is not None:
+        if unsupported_folder(here, folders, files) is not None:
             # The scan identifies it; the files inside are not data files themselves.
             yield here
             folders.clear()

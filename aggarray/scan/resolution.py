@@ -142,7 +142,7 @@ def _state(uri: str) -> tuple[int, ...]:
     except OSError:
         scan(uri)  # raises the more specific error
         raise MissingFileError("not accessible", path=uri, hint="check the path and its permissions") from None
-    return status.mtime_ns, status.st_size, status.st_ino
+    return status
 
 
 def _describe(structure: Structure, state: tuple[int, ...]) -> _Description:
@@ -301,7 +301,7 @@ class _Resolver:
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
             taken = self._old.template_of(row)
-            self._templates.append(match(real, taken, self._step) if taken.guessed else _confirmed(real, taken))
+            self._templates.append(match(real, taken, self._step) if taken.unresolved else _confirmed(real, taken))
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:

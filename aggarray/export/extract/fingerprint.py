@@ -84,7 +84,7 @@ def _state(uri: str) -> tuple[int, ...] | None:
         if not is_remote(uri) and os.path.isdir(uri):
             return _store_state(uri)
         stat = stat_file(state_path(uri))
-        return stat.st_size, stat.st_mtime_ns, stat.st_ino if is_remote(uri) else 0
+        return stat.size, stat.mtime_ns, stat.inode if is_remote(uri) else 0
     return None
 
 

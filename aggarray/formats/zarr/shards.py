@@ -189,7 +189,7 @@ def _versions(paths: Sequence[str]) -> Versions:
     for path in paths:
         with suppress(FileNotFoundError):
             status = stat_file(path)
-            versions.states[path] = status.mtime_ns, status.st_size, status.st_ino
+            versions.states[path] = status
             if is_remote(path) and (tag := remote.status(path).tag):
                 versions.tags[path] = tag
     return versions

@@ -118,7 +118,7 @@ class Data:
         """Return the bytes of ranges (address, size), which are not kept; neighbours are read together."""
         found = [memoryview(b"")] * len(ranges)
         require(all(at >= 0 and at + count <= self.size for at, count in ranges), "range outside the file")
-        for span in spans(ranges):
+        for span in merge_ranges(ranges, GAP, SPAN):
             if span.offset + span.size <= len(self._head):
                 block = self._head[span.offset : span.offset + span.size]
             else:

@@ -37,7 +37,7 @@ from aggarray.formats.hdf5.metadata.types import ROWS
 from aggarray.formats.hdf5.metadata.values import check_storage, values_of
 from aggarray.formats.hdf5.refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
 from aggarray.formats.hdf5.rows import ragged_variables, select_sizes
-from aggarray.storage.files import ByteSource
+from aggarray.storage.byte_source import ByteSource, open_source
 
 
 @dataclass(frozen=True, slots=True)
