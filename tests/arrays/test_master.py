@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.read import executor
-from aggarray.storage import reader
+from aggarray.storage import descriptors
 from tests.support.tilings import FILL, Tile, Tiling, keys, pick, same, same_masked, tilings
 
 
@@ -94,13 +94,13 @@ def test_tilings_of_files(tmp_path_factory: pytest.TempPathFactory, data: st.Dat
 
 @pytest.mark.parametrize("key", [..., 0, slice(1, 3), [2, 0], (slice(None), 1)])
 def test_results_are_fresh_native_and_writable(key: Any) -> None:
-    reader = np.arange(12, dtype=">f4").reshape(4, 3)
-    before = reader.copy()
-    result = whole(reader)[key]
+    source = np.arange(12, dtype=">f4").reshape(4, 3)
+    before = source.copy()
+    result = whole(source)[key]
     assert isinstance(result, np.ndarray) and result.dtype == np.dtype("f4") and result.dtype.isnative
-    assert result.flags.writeable and not np.shares_memory(result, reader)
+    assert result.flags.writeable and not np.shares_memory(result, source)
     result[...] = -1
-    np.testing.assert_array_equal(reader, before)
+    np.testing.assert_array_equal(source, before)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i4", "M8[D]", "?", "c16"])
@@ -220,13 +220,13 @@ def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pieces.append(([(2 * i, 2 * i + 2)], SubArray.from_file(tmp_path / f"{i}.nc", "v")))
     a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     seen = set()
-    take = reader.Descriptors.take
+    take = descriptors.Descriptors.take
 
     def noted(*args: Any) -> Any:
         seen.add(threading.get_ident())
         return take(*args)
 
-    monkeypatch.setattr(reader.Descriptors, "take", noted)
+    monkeypatch.setattr(descriptors.Descriptors, "take", noted)
     # So little is no work for threads.
     monkeypatch.setattr(executor, "_PIECES", 1)
     same(a.read(threads=1), np.arange(0, 6, 0.5))
