@@ -38,17 +38,17 @@ def known_encoding(stated: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def note_latin(place: str, encoding: str) -> None:
-    """Log once per place, a file or variable, that text is read as Latin-1."""
+def log_latin_1(source: str, encoding: str) -> None:
+    """Log once per source, a file or variable, that text is read as Latin-1."""
     text = "%s: text that is not %s is read as Latin-1; set the attribute _Encoding if it is another encoding"
-    logging.getLogger("aggarray").warning(text, printable(place), encoding)
+    logging.getLogger("aggarray").warning(text, printable(source), encoding)
 
 
-def characters_to_text(characters: np.ndarray, encoding: str = "utf-8", place: str = "") -> np.ndarray:
+def characters_to_text(characters: np.ndarray, encoding: str = "utf-8", source: str = "") -> np.ndarray:
     """Join the last dimension of a character array into text, without trailing NULs and blanks (CF section 2.2).
 
-    ``characters``: bytes of length one, shape (..., length), or () for a single character. ``place``: file or variable in the
-    log. Returns StringDType of shape (...).
+    ``characters``: bytes of length one, shape (..., length), or () for a single character. ``source``: file or variable in
+    the log. Returns StringDType of shape (...).
     """
     if characters.ndim == 0:
         characters = characters[np.newaxis]
@@ -57,10 +57,10 @@ def characters_to_text(characters: np.ndarray, encoding: str = "utf-8", place: s
     if length == 0:
         return np.full(lead, "", dtype=np.dtypes.StringDType())
     joined = np.ascontiguousarray(characters).astype("S1", copy=False).view(f"S{length}").reshape(lead)
-    return bytes_to_text(joined, encoding, place)
+    return bytes_to_text(joined, encoding, source)
 
 
-def bytes_to_text(values: np.ndarray, encoding: str = "utf-8", place: str = "") -> np.ndarray:
+def bytes_to_text(values: np.ndarray, encoding: str = "utf-8", source: str = "") -> np.ndarray:
     """Decode bytes or str into StringDType of the same shape.
 
     Trailing NULs and blanks of fixed-length bytes are padding and are dropped. Other text is unchanged.
@@ -73,8 +73,8 @@ def bytes_to_text(values: np.ndarray, encoding: str = "utf-8", place: str = "") 
     try:
         return _joined([v.decode(encoding) if isinstance(v, bytes) else str(v) for v in items], fixed, values.shape)
     except UnicodeError:
-        if place:
-            note_latin(place, encoding)
+        if source:
+            log_latin_1(source, encoding)
         texts = [decode_text(v, encoding) if isinstance(v, bytes) else plain_text(str(v)) for v in items]
         return _joined(texts, fixed, values.shape)
 

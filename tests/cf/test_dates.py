@@ -1,4 +1,4 @@
-"""Are reference times the dates that cftime, NumPy and UDUNITS make of them?"""
+"""Tests of reference times against cftime, NumPy and UDUNITS."""
 
 import datetime
 import time
@@ -29,7 +29,7 @@ DATES = [
 
 @pytest.mark.parametrize("calendar", CALENDARS)
 @pytest.mark.parametrize("date", [*DATES, "1582-10-15", "1582-10-04", "-0004-02-28", "-0001-12-30", "1-1-1 00:00:0.0"])
-def test_epochs_are_those_of_cftime(calendar: str, date: str) -> None:
+def test_epochs_equal_cftime(calendar: str, date: str) -> None:
     origin = cftime.datetime(2000, 1, 1, calendar=calendar)
     with pytest.warns(cftime.CFWarning) if date[0] == "-" and calendar in ("standard", "julian") else _nothing():
         theirs = cftime.num2date(0, f"days since {date}", calendar, only_use_cftime_datetimes=True)
@@ -57,7 +57,7 @@ class _nothing:  # noqa: N801
         ("2000-01-01t06:00:00z", "2000-01-01 06:00"),
     ],
 )
-def test_dates_as_udunits_reads_them(text: str, plain: str) -> None:
+def test_dates_in_text_equal_udunits(text: str, plain: str) -> None:
     assert epoch(f"days since {text}") == epoch(f"days since {plain}")
 
 
@@ -87,7 +87,7 @@ def test_numpy_dates_are_exact(calendar: str, step: str, date: str, value: float
     st.sampled_from(DATES[:-1]),
     st.integers(-50_000, 50_000),
 )
-def test_cftime_dates_are_those_of_cftime(calendar: str, step: str, date: str, number: int) -> None:
+def test_cftime_dates_equal_cftime(calendar: str, step: str, date: str, number: int) -> None:
     units = f"{step} since {date}"
     values = np.array([[number, number + 1], [number - 1000, number]])
     expected = cftime.num2date(values, units, calendar, only_use_cftime_datetimes=True)
@@ -145,7 +145,7 @@ def test_datetime_kind(units: str, calendar: str | None, low: Any, high: Any, ex
     assert datetime_kind(units, calendar, low, high) == expected
 
 
-def test_a_million_dates_are_quick() -> None:
+def test_million_dates_are_fast() -> None:
     values = np.linspace(0, 1e5, 1_000_000)
     start = time.perf_counter()
     datetimes(values, "days since 1850-01-01", None, "numpy")

@@ -1,4 +1,4 @@
-"""Are stored values decoded as netCDF4-python decodes them, and is every other rule of the attributes kept?"""
+"""Tests of packing and missing values against netCDF4-python, and of the rules of the attributes."""
 
 import warnings
 from pathlib import Path
@@ -19,7 +19,7 @@ TEXT = np.dtypes.StringDType()
 
 
 def through_netcdf4(path: Path, stored: np.ndarray, attrs: dict[str, Any]) -> np.ma.MaskedArray:
-    """Return what netCDF4-python makes of stored values with these attributes, written as netCDF-4."""
+    """Return stored values with these attributes as decoded by netCDF4-python from a netCDF-4 file."""
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", stored.size)
         fill = attrs.get("_FillValue", False)
@@ -48,7 +48,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scalars(dtype: str) -> st.SearchStrategy[Any]:
-    """Scalars of a dtype that do not overflow what they are multiplied with."""
+    """Scalars of a dtype whose products do not overflow."""
     if dtype[0] == "f":
         width = int(dtype[1]) * 8
         return st.floats(-1000, 1000, width=width, allow_subnormal=False).map(np.dtype(dtype).type)
@@ -56,7 +56,7 @@ def scalars(dtype: str) -> st.SearchStrategy[Any]:
 
 
 @given(data=st.data(), dtype=st.sampled_from([*INTEGERS, "f4", "f8"]))
-def test_unpacking_is_that_of_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
+def test_unpacking_equals_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
     elements = {"allow_nan": False, "allow_infinity": False, "min_value": -1e4, "max_value": 1e4} if dtype[0] == "f" else None
     stored = data.draw(hnp.arrays(dtype, 6, elements=elements))
     stored[stored == default_fill(stored.dtype)] = 1  # netCDF4 masks these even where nobody declared them
@@ -71,11 +71,11 @@ def test_unpacking_is_that_of_netcdf4(scratch: Path, data: st.DataObject, dtype:
 
 
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
-def test_missing_integers_are_those_of_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
+def test_missing_integers_equal_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
     stored = data.draw(hnp.arrays(dtype, 12, elements=st.integers(1, 9)))
     few = st.integers(0, 10)
     attrs: dict[str, Any] = {"_FillValue": np.dtype(dtype).type(data.draw(few))}
-    # A vector holds one number at least twice as netCDF gives vectors of one back as scalars.
+    # netCDF returns a vector of one as a scalar: a vector has a number at least twice.
     attrs["missing_value"] = np.array(
         data.draw(st.lists(few, min_size=1, max_size=3)), data.draw(st.sampled_from([dtype, "f8", "i4"]))
     )
@@ -89,7 +89,7 @@ def test_missing_integers_are_those_of_netcdf4(scratch: Path, data: st.DataObjec
 
 
 @given(data=st.data(), dtype=st.sampled_from(["f4", "f8"]))
-def test_missing_floats_are_those_of_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
+def test_missing_floats_equal_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
     some = st.sampled_from([np.nan, np.inf, -0.0, 1e20, -999.0, 0.5, 3.0, 7.25])
     stored = data.draw(hnp.arrays(dtype, 12, elements=some.map(lambda v: float(np.dtype(dtype).type(v)))))
     attrs = {"_FillValue": np.dtype(dtype).type(data.draw(some)), "missing_value": np.dtype(dtype).type(data.draw(some))}
@@ -100,7 +100,7 @@ def test_missing_floats_are_those_of_netcdf4(scratch: Path, data: st.DataObject,
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_unsigned_is_that_of_netcdf4(scratch: Path, dtype: str, packed: bool) -> None:
+def test_unsigned_equals_netcdf4(scratch: Path, dtype: str, packed: bool) -> None:
     stored = np.array([-1, -2, 0, 5, 100, -128], dtype)
     attrs = {"_Unsigned": "true", "_FillValue": np.dtype(dtype).type(-1), "valid_max": np.dtype(dtype).type(-2)}
     if packed:
@@ -108,7 +108,7 @@ def test_unsigned_is_that_of_netcdf4(scratch: Path, dtype: str, packed: bool) ->
     assert_decodes_alike(scratch, stored, attrs)
 
 
-def test_a_double_attribute_means_the_float_next_to_it() -> None:
+def test_double_attribute_is_cast_to_float() -> None:
     found = encoding(np.dtype("f4"), {"missing_value": 1e20, "_FillValue": np.float64(-9999.9)})
     _, mask = found.decode(np.array([1e20, -9999.9, 1.0], "f4"))
     assert mask is not None and mask.tolist() == [True, True, False]
@@ -116,7 +116,7 @@ def test_a_double_attribute_means_the_float_next_to_it() -> None:
 
 @pytest.mark.parametrize("value", [1e20, np.nan, 0.5, np.inf, 40_000, "abc", "", b"\xff", None, [], {}, 1j, 10**30, "1e999"])
 @pytest.mark.parametrize("key", ["_FillValue", "missing_value", "valid_min", "valid_max"])
-def test_what_cannot_occur_is_dropped(key: str, value: Any) -> None:
+def test_missing_value_out_of_range_is_dropped(key: str, value: Any) -> None:
     if key.startswith("valid") and value in (0.5,):
         return
     raw = np.array([0, 1, -32768], "i2")
@@ -144,11 +144,11 @@ def test_large_integers_are_not_rounded() -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_unsigned_is_that_of_netcdf4_for_every_type_and_word(scratch: Path, data: st.DataObject) -> None:
+def test_unsigned_of_every_type_and_word_equals_netcdf4(scratch: Path, data: st.DataObject) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])))
     bounds, unsigned = np.iinfo(dtype), np.dtype(f"u{dtype.itemsize}")
     some = st.sampled_from([0, 1, 5, 100, bounds.min, bounds.max, bounds.max - 1]) | st.integers(bounds.min, bounds.max)
-    # Not the default fill values, which netCDF4 takes for missing where none is declared.
+    # Without the default fill values, which netCDF4 treats as missing if none is declared.
     attrs: dict[str, Any] = {"_FillValue": dtype.type(data.draw(some))}
     attrs["_Unsigned"] = data.draw(st.sampled_from(["true", "True", "false", "False", "TRUE", " true", "yes", "", "1"]))
     kind = data.draw(st.sampled_from([dtype, unsigned]))
@@ -162,7 +162,7 @@ def test_unsigned_is_that_of_netcdf4_for_every_type_and_word(scratch: Path, data
     assert_decodes_alike(scratch, stored, attrs)
 
 
-def test_a_fill_value_of_json_may_be_unsigned_already() -> None:
+def test_unsigned_fill_value_of_json() -> None:
     found = encoding(np.dtype("i1"), {"_Unsigned": "true", "_FillValue": 255})
     assert found.decode(np.array([-1, 3], "i1"))[1].tolist() == [True, False]  # type: ignore[union-attr]
 
@@ -183,7 +183,7 @@ def test_valid_bounds_of_packed_data() -> None:
     ):
         _, mask = encoding(raw.dtype, packing | bounds).decode(raw)
         assert mask is not None and mask.tolist() == [True, False, False, True]
-    # Not packed, there is one scale only.
+    # Values that are not packed have only one scale.
     _, mask = encoding(raw.dtype, {"valid_min": 0.5, "valid_max": 29.5}).decode(raw)
     assert mask is not None and mask.tolist() == [True, False, False, True]
 
@@ -211,7 +211,7 @@ def test_fill_value(dtype: Any, attrs: dict[str, Any], expected: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "M8[s]", "m8[D]"])
-def test_fill_value_unlike_itself(dtype: str) -> None:
+def test_fill_value_nan(dtype: str) -> None:
     fill = encoding(np.dtype(dtype), {"_FillValue": 0}).fill_value
     assert fill != fill and np.asarray(fill).dtype == np.dtype(dtype)
 
@@ -251,7 +251,7 @@ def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
     assert mask is None or (isinstance(mask, np.ndarray) and mask.shape == shape and mask.dtype == bool)
 
 
-def test_big_endian_is_taken_too() -> None:
+def test_big_endian() -> None:
     found = encoding(np.dtype(">i2"), {"_FillValue": np.array(-1, ">i2"), "scale_factor": np.array([0.5], ">f4")})
     values, mask = found.decode(np.array([4, -1], ">i2"))
     assert found.stored == np.dtype("i2") and values.dtype == np.float32 and values.dtype.isnative
@@ -266,7 +266,7 @@ def test_missing_values_may_overflow() -> None:
 
 @pytest.mark.parametrize("value", ["abc", [1.0, 2.0], np.nan, {}, [], np.inf, 1j])
 @pytest.mark.parametrize("key", ["scale_factor", "add_offset"])
-def test_packing_that_is_no_number_is_an_error(key: str, value: Any) -> None:
+def test_packing_attribute_that_is_not_a_number(key: str, value: Any) -> None:
     with pytest.raises(FormatError, match=rf"variable 't2m': {key} .* is not one finite number"):
         encoding(np.dtype("i2"), {key: value}, "t2m")
 
@@ -276,7 +276,7 @@ def test_packing_as_text_or_blank() -> None:
     assert not encoding(np.dtype("i2"), {"scale_factor": " "}).packed
 
 
-def test_the_real_archive_decodes_as_netcdf4_does(shared_data: Path) -> None:
+def test_real_archive_decodes_as_netcdf4(shared_data: Path) -> None:
     names = ("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset", "_Unsigned")
     seen: set[Encoding] = set()
     for path in sorted(shared_data.rglob("*.nc"))[:6]:

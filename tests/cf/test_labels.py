@@ -1,4 +1,4 @@
-"""Labels against xarray: the same positions where it finds any, an error of ours where it raises."""
+"""Tests of labels against xarray: equal positions, or an error of the package where xarray raises."""
 
 import datetime
 import doctest
@@ -26,7 +26,7 @@ METHODS = [None, "nearest", "pad", "ffill", "backfill", "bfill"]
 
 
 def ours(values: np.ndarray, label: Any, method: str | None = None, tolerance: Any = None) -> Any:
-    """Positions by this package: an int, a list, or None where the label is not found."""
+    """Positions by this package: an int, a list, or None for an absent label."""
     try:
         found = locate(values, label, method=method, tolerance=tolerance, dimension="x")
     except (NotFoundError, SelectionError) as error:
@@ -42,7 +42,7 @@ def ours(values: np.ndarray, label: Any, method: str | None = None, tolerance: A
 
 
 def xarrays(values: Any, label: Any, method: str | None = None, tolerance: Any = None) -> Any:
-    """Positions by xarray, or the error that ours should be."""
+    """Positions by xarray, or the expected error of this package."""
     array = xr.DataArray(np.arange(len(values)), coords={"x": values}, dims="x")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,7 +66,7 @@ def coordinates(draw: st.DrawFn, repeats: bool = True) -> np.ndarray:
 
 @st.composite
 def near(draw: st.DrawFn, values: np.ndarray) -> Any:
-    """A number that is often one of the values, between two, or far out."""
+    """A number that is often one of the values, between two, or out of range."""
     if values.size and draw(st.booleans()):
         return draw(st.sampled_from(values.tolist()))
     number = draw(st.integers(-22, 22))
@@ -215,7 +215,7 @@ def test_descending_times_slice_as_descending_cftime_does() -> None:
 @pytest.mark.parametrize(
     "label", ["2000-02-03", "2000-01", "2005", slice("2000-01-04", None), slice("2000-01-01", "2000-01-02")]
 )
-def test_times_in_no_order(label: Any) -> None:
+def test_unordered_times(label: Any) -> None:
     times = np.array(["2000-01-04", "2000-01-01", "2000-02-03", "2000-01-02"], "M8[ns]")
     if isinstance(label, slice):
         first = locate(times, slice(datetime.datetime(2000, 1, 1), datetime.datetime(2000, 2, 3)), dimension="x")
@@ -239,7 +239,7 @@ def test_thirty_days_has_february() -> None:
         assert ours(standard, absent) is NotFoundError and ours(standard, slice(absent, None)) is NotFoundError
 
 
-def test_dates_cross_between_gregorian_calendars_only() -> None:
+def test_dates_of_gregorian_calendars_compare() -> None:
     times = np.arange("2000-01-01", "2000-01-11", dtype="M8[D]")
     for calendar in ("standard", "proleptic_gregorian"):
         values = cftime.num2date(np.arange(10), "days since 2000-01-01", calendar, only_use_cftime_datetimes=True)
@@ -258,7 +258,7 @@ def test_dates_cross_between_gregorian_calendars_only() -> None:
         locate(old, datetime.datetime(1500, 1, 5), dimension="time")
 
 
-def test_text_of_dates_is_understood_as_iso_writes_it() -> None:
+def test_dates_in_iso_8601() -> None:
     values = np.arange("2000-01-01", "2000-01-11", np.timedelta64(12, "h"), dtype="M8[h]")
     alike = [
         "2000-01-05T12",
@@ -275,7 +275,7 @@ def test_text_of_dates_is_understood_as_iso_writes_it() -> None:
         assert ours(values, slice(text, None)) is NotFoundError
 
 
-def test_years_beyond_nanoseconds_do_not_wrap_round() -> None:
+def test_years_beyond_nanoseconds_do_not_overflow() -> None:
     values = np.arange("2000", "2010", dtype="M8[Y]").astype("M8[ns]")
     assert ours(values, slice("1000", "9999")) == list(range(10))
     assert ours(values, slice(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31))) == list(range(10))
@@ -331,7 +331,7 @@ def test_empty_coordinates() -> None:
     assert ours(none, noleap) is NotFoundError and ours(none, slice(noleap, "2001")) == [] and ours(none, "2000") == []
 
 
-def test_labels_come_as_arrays_too() -> None:
+def test_labels_in_arrays() -> None:
     values = np.array([10.0, 20, 30])
     assert ours(values, np.array(20)) == 1 and ours(values, np.float32(20)) == 1
     assert ours(values, xr.DataArray([30, 10], dims="y")) == [2, 0]
@@ -421,7 +421,7 @@ def test_tolerances_of_every_kind_as_in_xarray(data: st.DataObject, times: np.nd
     assert several == (expected if isinstance(expected, type) else [expected] * 3)
 
 
-def test_a_tolerance_counts_nanoseconds_and_never_wraps() -> None:
+def test_tolerance_in_nanoseconds_does_not_overflow() -> None:
     times = np.array(["2000-01-01T00:00:00.000000000", "2000-01-02"], "M8[ns]")
     near = np.datetime64("2000-01-01T00:00:00.000000003")
     for tolerance in (pd.Timedelta(3, "ns"), "3ns", np.timedelta64(3, "ns")):
@@ -441,7 +441,7 @@ def test_pandas_is_not_imported_for_a_tolerance() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_wrong_kinds_for_times_text_and_coordinates() -> None:
+def test_wrong_types_of_labels_and_coordinates() -> None:
     times = np.array(["2000", "2001"], "M8[s]")
     noleap = cftime.num2date(np.arange(3), "days since 2000-01-01", "noleap")
     for values in (times, noleap):
@@ -459,7 +459,7 @@ def test_wrong_kinds_for_times_text_and_coordinates() -> None:
     assert ours(np.array([1, 2, 2]), [1]) is SelectionError and ours(np.array([1, 2, 2]), 1, "pad") is SelectionError
 
 
-def test_absent_labels_say_what_there_is() -> None:
+def test_absent_labels_give_the_nearest_value() -> None:
     values = np.array([90.0, 45, 0, -45, -90])
     with pytest.raises(NotFoundError) as caught:
         locate(values, 50, dimension="lat", variable="tas")

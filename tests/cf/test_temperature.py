@@ -1,4 +1,4 @@
-"""Do temperature differences scale without an offset, wherever values or attributes go (CF 3.1.2)?"""
+"""Tests of temperature differences, which convert without an offset (CF 3.1.2)."""
 
 import itertools
 from pathlib import Path
@@ -40,13 +40,13 @@ METHODS = (
 
 
 def by_cf_units(values: np.ndarray, a: str, b: str, difference: bool) -> np.ndarray:
-    """Convert by UDUNITS, differences without what it makes of zero."""
+    """Convert by UDUNITS, differences without the offset."""
     converted = np.asarray(cf_units.Unit(a).convert(values, cf_units.Unit(b)))
     return converted - cf_units.Unit(a).convert(0.0, cf_units.Unit(b)) if difference else converted
 
 
 def wanted_kind(metadata: str | None, name: str | None, methods: str | None) -> str | None:
-    """Return the kind that CF gives a pure temperature."""
+    """Return the kind of a pure temperature according to CF."""
     implied = name in NAMES[4:] or name == NAMES[2] or methods in (METHODS[2], METHODS[3], METHODS[7])
     stated = (metadata or "").removeprefix("temperature: ") or None
     if stated not in (None, "on_scale", "difference"):
@@ -122,7 +122,7 @@ WANTED = np.repeat([1.0, 1.0, 3.0, 3.0], 6).reshape(4, 3, 2)
 
 
 def check(array: Any) -> None:
-    """Compare an array of the deviations in K, and what it is in other units."""
+    """Compare an array of deviations in K and in other units."""
     assert array.units == "K" and array.attrs["units_metadata"] == "temperature: difference"
     assert np.array_equal(array[:], WANTED) and np.array_equal(array.to_units("degC")[:], WANTED)
     np.testing.assert_allclose(array.to_units("degF").to_units("degC").lazy[::-1][:], WANTED[::-1], rtol=1e-6)
@@ -150,7 +150,7 @@ def test_indexes_of_differences(tmp_path: Path, convention: str) -> None:
     assert np.array_equal(again[:], WANTED[2:]) and again.attrs == DIFFERENCE
 
 
-def test_an_index_of_differences_grows(tmp_path: Path) -> None:
+def test_append_to_index_of_differences(tmp_path: Path) -> None:
     (first, second), path = deviations(tmp_path), tmp_path / "index.nca"
     aa.open(first).save(path)
     grown = aa.open(path).append(second)
@@ -159,8 +159,8 @@ def test_an_index_of_differences_grows(tmp_path: Path) -> None:
     check(one_array(aa.open(path)))
 
 
-def test_an_index_that_does_not_state_the_kind_yet(tmp_path: Path) -> None:
-    """Indexes of earlier versions have neither the attribute nor kinds of sub-arrays."""
+def test_index_without_kinds(tmp_path: Path) -> None:
+    """Indexes of earlier versions have neither the attribute nor the kinds of sub-arrays."""
     path = tmp_path / "index.nca"
     aa.open(deviations(tmp_path)).save(path)
 
@@ -175,7 +175,7 @@ def test_an_index_that_does_not_state_the_kind_yet(tmp_path: Path) -> None:
     assert np.array_equal(found.to_units("degC")[:], WANTED)
 
 
-def test_an_index_of_a_kind_that_there_is_not(tmp_path: Path) -> None:
+def test_index_of_unknown_kind(tmp_path: Path) -> None:
     path = tmp_path / "index.nca"
     aa.open(deviations(tmp_path)).save(path)
     changed(path, lambda document: [t.update(temperature="warm") for t in document["templates"] if "temperature" in t] and None)
@@ -185,7 +185,7 @@ def test_an_index_of_a_kind_that_there_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("convention", ["CF-1.13", "CFA-0.4"])
 def test_indexes_of_other_programs(tmp_path: Path, convention: str) -> None:
-    """What follows the conventions alone: without the group that only this package reads."""
+    """Indexes without the group that only this package reads."""
     aa.open(deviations(tmp_path)).save(tmp_path / "index.nca", convention=convention)
     with netCDF4.Dataset(tmp_path / "index.nca", "a") as file:
         assert file["tas"].units_metadata == "temperature: difference"
@@ -209,7 +209,7 @@ def test_extracts_of_differences(tmp_path: Path, suffix: str) -> None:
 
 
 def test_references_to_differences(tmp_path: Path) -> None:
-    """A degree of difference is a kelvin: the chunks of both files serve as they are."""
+    """A difference of one degC is one K: the chunks of both files need no conversion."""
     out = tmp_path / "refs" / "refs.json"
     out.parent.mkdir()
     aa.open(deviations(tmp_path)).to_kerchunk(out)
@@ -231,7 +231,7 @@ def test_joins_by_hand(tmp_path: Path) -> None:
 
 
 def test_packed_differences(tmp_path: Path) -> None:
-    """``add_offset`` unpacks values, whatever their units."""
+    """``add_offset`` unpacks values of any units."""
     made = cube([0])
     made["tas"] = (
         made["tas"][0],

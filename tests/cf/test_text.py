@@ -1,4 +1,4 @@
-"""Is text the same whatever it is stored as: joined, saved in an index, opened again, and handed on as bytes?"""
+"""Tests of text in every stored form: joined, saved in an index, opened again, returned as bytes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_text_is_joined_saved_and_opened_again(tmp_path: Path, name: str) -> Non
         assert a[:].tolist() == wanted and a[[4, 1]].tolist() == [wanted[4], wanted[1]] and a[::-2].tolist() == wanted[::-2]
 
 
-def test_an_export_of_text_names_the_way_out(tmp_path: Path) -> None:
+def test_export_of_text_gives_a_hint(tmp_path: Path) -> None:
     netcdf_strings(tmp_path / "a.nc", [0.0, 1.0, 2.0], WORDS[0])
     a = aa.open(tmp_path / "a.nc")["name"]
     sections = [a.local(Distribution.regular(a.shape, "b", (2,)), rank) for rank in range(2)]
@@ -125,7 +125,7 @@ def test_blanks_that_fill_characters_are_dropped(tmp_path: Path, encoding: str |
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "base64", "rot13"])
-def test_text_that_nobody_can_decode_waits_until_it_is_read(tmp_path: Path, encoding: str) -> None:
+def test_unknown_encoding_raises_on_read(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("name", 2)
@@ -141,7 +141,7 @@ def test_text_that_nobody_can_decode_waits_until_it_is_read(tmp_path: Path, enco
 
 
 @pytest.mark.parametrize("absent", [None, np.nan])
-def test_text_that_its_dtype_has_as_missing(absent: object) -> None:
+def test_text_with_missing_values_of_its_dtype(absent: object) -> None:
     values = np.array(["a", absent, ""], np.dtypes.StringDType(na_object=absent))
     piece = aa.SubArray.from_array(values)
     assert aa.memory.type_string(piece) == "3 * ?string" and piece.dtype == TEXT
@@ -158,7 +158,7 @@ def test_text_of_other_byte_orders_and_encodings() -> None:
 
 
 @pytest.mark.parametrize("absent", [None, np.nan])
-def test_missing_text_is_not_sent_as_some_word(absent: object) -> None:
+def test_missing_text_is_not_exported_as_a_word(absent: object) -> None:
     kind = np.dtypes.StringDType(na_object=absent)
     with ProcessGroup.serial() as root:
         move = Broadcast(root.grid((1,)), root.grid((1,)))

@@ -1,4 +1,4 @@
-"""Text whose bytes are not in its encoding: no byte is lost, no exception, and everything that takes the text can have it."""
+"""Tests of text with bytes that are invalid in its encoding: it is read and exported without loss or errors."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.cf.text import bytes_to_text, note_latin
+from aggarray.cf.text import bytes_to_text, log_latin_1
 from aggarray.export.extract import extract
 
 WIDTH = 8
@@ -28,7 +28,7 @@ WORDS = [b"caf\xe9", "zwölf".encode(), b"\xff\xfe\x80\x81", b"plain", b"\xc3", 
 
 
 def bytes_of(value: str, stored: bytes) -> bytes:
-    """What a text stands for: UTF-8 where the file has UTF-8, else Latin-1."""
+    """The expected text of bytes: UTF-8 if they are valid, else Latin-1."""
     try:
         stored.decode("utf-8")
     except UnicodeDecodeError:
@@ -87,7 +87,7 @@ def zarr_text(version: int, dtype: str) -> Callable[[Path, list[bytes]], None]:
         if dtype != "str":
             array[:] = np.array(words, dtype)
             return
-        # zarr-python writes characters alone: each stands in for as many bytes.
+        # zarr-python writes only characters: placeholders of the same number of bytes are replaced.
         array[:] = np.array([chr(ord("A") + n) * len(word) for n, word in enumerate(words)], np.dtypes.StringDType())
         [chunk] = [p for p in (path / "name").rglob("*") if p.is_file() and p.name not in (".zarray", ".zattrs", "zarr.json")]
         data = chunk.read_bytes()
@@ -123,14 +123,14 @@ def test_no_byte_of_a_text_is_lost(tmp_path: Path, name: str) -> None:
     for found in (array[:].tolist(), aa.SubArray.from_file(path, "name").read().tolist(), array[::-1].tolist()[::-1]):
         assert [bytes_of(value, word) for value, word in zip(found, WORDS, strict=True)] == WORDS
     assert aa.SubArray.from_file(path, "name").read((slice(0, 1),)).tolist() == ["café"]
-    # What a scan reads of coordinates is the same.
+    # A scan reads equal coordinates.
     known = {v.name: v.values for v in formats.scan(path).variables}["name"]
     assert known is not None and known.tolist() == array[:].tolist()
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.binary(max_size=6), max_size=5), st.sampled_from(ENCODINGS))
-def test_any_bytes_become_text_that_says_them(words: list[bytes], encoding: str) -> None:
+def test_any_bytes_become_text(words: list[bytes], encoding: str) -> None:
     for values in (np.array(words, object), np.array(words, "S6")):
         found = bytes_to_text(values, encoding)
         assert found.dtype == np.dtypes.StringDType() and found.shape == values.shape
@@ -147,13 +147,13 @@ def test_any_bytes_become_text_that_says_them(words: list[bytes], encoding: str)
             assert text == (wanted.rstrip("\0 ") if values.dtype.kind == "S" else wanted)
 
 
-def test_surrogates_in_text_become_what_they_stand_for() -> None:
+def test_surrogates_are_decoded() -> None:
     assert bytes_to_text(np.array(["caf\udce9", "\ud800", "€"], "U4")).tolist() == ["café", "í\xa0\x80", "€"]
 
 
 @pytest.mark.parametrize("name", ["four.nc", "three.nc", "strings.nc"])
 @pytest.mark.parametrize("encoding", ["cp1252", "ISO-8859-1", " latin1 "])
-def test_a_stated_encoding_is_obeyed(tmp_path: Path, name: str, encoding: str) -> None:
+def test_stated_encoding(tmp_path: Path, name: str, encoding: str) -> None:
     path = tmp_path / name
     words = [word.encode("latin-1") for word in ("café", "Ã©", "£", "")]
     WRITERS[name](path, words)
@@ -161,13 +161,13 @@ def test_a_stated_encoding_is_obeyed(tmp_path: Path, name: str, encoding: str) -
         file["name"].setncattr("_Encoding", encoding)
     found = aa.open(path)["v"].coords["name"]
     assert found[:].tolist() == ["café", "Ã©", "£", ""]
-    # What is written is UTF-8, and says nothing else.
+    # Extracts are UTF-8 and state no other encoding.
     extract([aa.open(path)["v"]], tmp_path / "out.nc")
     assert aa.open(tmp_path / "out.nc")["v"].coords["name"][:].tolist() == ["café", "Ã©", "£", ""]
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "base64", "idna", "unicode_escape", "a\0b", "rot13"])
-def test_an_unknown_encoding_is_one_clear_error(tmp_path: Path, encoding: str) -> None:
+def test_unknown_encoding_raises_format_error(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.h5"
     WRITERS["fixed.h5"](path, [b"a", b"b"])
     with h5py.File(path, "r+") as file:
@@ -222,7 +222,7 @@ def test_attributes_that_are_not_utf8(tmp_path: Path, name: str, by_library: boo
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-def test_whatever_takes_text_takes_it(tmp_path: Path, name: str) -> None:
+def test_exports_of_invalid_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with_attributes(path, name)
     agg = aa.open(path)
@@ -270,10 +270,10 @@ def test_labels_of_such_text(tmp_path: Path) -> None:
     assert aa.open(path)["v"].sel(name=["€", "ÿþ\x80\x81"])[:].tolist() == [6, 2]
 
 
-def test_reading_as_latin_is_noted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_latin_1_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "a\x1b[31m.nc"
     WRITERS["three.nc"](path, WORDS)
-    note_latin.cache_clear()
+    log_latin_1.cache_clear()
     with caplog.at_level(logging.WARNING, "aggarray"):
         for _ in range(2):
             aa.SubArray.from_file(path, "name").read()

@@ -1,4 +1,4 @@
-"""Do units convert as UDUNITS, cftime and exact fractions say, and are calendars kept apart?"""
+"""Tests of conversions against UDUNITS, cftime and exact fractions, and of calendars."""
 
 import datetime
 import threading
@@ -39,7 +39,7 @@ DATES = [
 
 
 def ulps(found: float, exact: Fraction) -> float:
-    """Return by how many units in the last place a float differs from an exact number."""
+    """Return the difference of a float and an exact number in units in the last place."""
     return float(abs(Fraction(found) - exact) / Fraction(float(np.spacing(abs(float(exact)))))) if exact else abs(found)
 
 
@@ -112,7 +112,7 @@ def test_equivalent(a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize(("a", "b", "words"), APART)
-def test_apart(a: str | None, b: str | None, words: str) -> None:
+def test_incompatible(a: str | None, b: str | None, words: str) -> None:
     for one, other in ((a, b), (b, a)):
         assert not equivalent(one, None, other, None) and not same(one, None, other, None)
         assert words in (incompatibility(one, None, other, None) or "")
@@ -122,7 +122,7 @@ def test_apart(a: str | None, b: str | None, words: str) -> None:
     assert canonical_units(a) != canonical_units(b)
 
 
-def test_udunits_is_not_heard(capfd: pytest.CaptureFixture[str]) -> None:
+def test_udunits_writes_no_messages(capfd: pytest.CaptureFixture[str]) -> None:
     for units in ("(0 - 1)", "(0-1)", "0 - 1", "0", "code table 4.2", "level", "K @ 273.15", "10 m", "1e0"):
         canonical_units(units)
     assert capfd.readouterr() == ("", "")
@@ -174,7 +174,7 @@ def test_one_rounding(a: str, b: str, slope: Fraction, offset: Fraction, value: 
     ("a", "b"),
     [("K", "degF"), ("degree", "radian"), ("dBZ", "mm6 m-3"), ("W", "dBm"), ("mol m-2", "DU"), ("knot", "m/s"), ("year", "s")],
 )
-def test_udunits_says_the_same(a: str, b: str) -> None:
+def test_conversions_equal_udunits(a: str, b: str) -> None:
     values = np.linspace(0.25, 400, 77)
     for one, other in ((a, b), (b, a)):
         expected = cf_units.Unit(one).convert(values.copy(), cf_units.Unit(other))
@@ -276,14 +276,14 @@ def test_conversions_are_values() -> None:
     assert conversion("K", None, "degC", None) is one
 
 
-def test_the_gregorian_calendars_meet_late() -> None:
+def test_gregorian_calendars_are_equal_from_1582() -> None:
     proleptic, standard = "days since 0001-01-01", "days since 1850-01-01"
     found = conversion(proleptic, "proleptic_gregorian", standard, "standard")
     date = cftime.DatetimeProlepticGregorian(1990, 5, 6)
     number = cftime.date2num(date, proleptic, "proleptic_gregorian")
     expected = cftime.date2num(cftime.DatetimeGregorian(1990, 5, 6), standard, "standard")
     assert found(np.array([number])).tolist() == [expected]
-    # The same text means reference dates two days apart.
+    # The reference dates of the same text differ by two days.
     assert conversion(proleptic, "proleptic_gregorian", proleptic, "standard")(np.array([number])).tolist() == [number + 2]
     cut = cftime.date2num(cftime.DatetimeProlepticGregorian(1582, 10, 15), proleptic, "proleptic_gregorian")
     assert found.limit == cut and not found.identity and found.integer_exact
@@ -308,7 +308,7 @@ def test_calendars_are_not_mixed() -> None:
             assert equivalent(units, a, units, b) == meet
             assert (canonical_units(units, a) == canonical_units(units, b)) == meet
     assert "noleap and 360_day" in (incompatibility(units, "365_day", units, "360_day") or "")
-    # A calendar that nobody knows allows the same text alone.
+    # Units in an unknown calendar convert only to the same text.
     assert same(units, "none", units, "NONE") and not equivalent(units, "none", "hours since 2000-01-01", "none")
 
 
@@ -316,7 +316,7 @@ YEAR = Fraction("365.242198781")
 
 
 @pytest.mark.parametrize("calendar", CALENDARS)
-def test_years_and_months_are_those_of_cf_in_every_calendar(calendar: str) -> None:
+def test_years_and_months_in_every_calendar(calendar: str) -> None:
     def days(unit: str) -> Fraction:
         return conversion(f"{unit} since 2000-01-01", calendar, "days since 2000-01-01", calendar).slope
 
@@ -343,7 +343,7 @@ def test_years_and_months_are_those_of_cf_in_every_calendar(calendar: str) -> No
     ),
     st.floats(-3000, 3000),
 )
-def test_lengths_of_years_are_those_of_udunits(unit: str, value: float) -> None:
+def test_lengths_of_years_equal_udunits(unit: str, value: float) -> None:
     there = cf_units.Unit("days since 1900-01-01", calendar="standard")
     wanted = cf_units.Unit(f"{unit} since 2000-01-01", calendar="standard").convert(value, there)
     found = conversion(f"{unit} since 2000-01-01", None, "days since 1900-01-01", None)(np.array([value]))[0]
@@ -355,7 +355,7 @@ def test_dates_of_years() -> None:
     assert found.astype(str).tolist() == ["2000-12-31T05:48:45.974678", "3999-12-31T09:32:29.356800"]
     (date,) = datetimes(np.array([1]), "common_years since 2000-01-01", "noleap", "cftime")
     assert date == cftime.num2date(1, "common_years since 2000-01-01", "noleap")
-    # cftime takes a month of this calendar to be one of it; CF and UDUNITS do not.
+    # A month is a calendar month in cftime, and a twelfth of a year in CF and UDUNITS.
     (date,) = datetimes(np.array([1]), "months since 2000-01-01", "360_day", "cftime")
     assert date == cftime.Datetime360Day(2000, 2, 1, 10, 29, 3, 831223)
 

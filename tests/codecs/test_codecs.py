@@ -1,7 +1,7 @@
-"""Does every codec decode what other libraries encode, and say so where data is damaged?
+"""Tests of codecs with data that other libraries encoded, and with damaged data.
 
-The first tests run over whatever the folder of codecs holds: a codec named X is encoded by `ENCODERS[X]`. Then each is held
-against files of h5py and zarr, and against numcodecs and imagecodecs.
+The first tests run over all codecs: `ENCODERS` encodes by name. Others compare with files of h5py and zarr, and with numcodecs
+and imagecodecs.
 """
 
 import bz2
@@ -37,31 +37,31 @@ SIZES = (1, 2, 3, 4, 8, 16)
 
 
 def shuffled(data: bytes, itemsize: int) -> bytes:
-    """Return what HDF5's filter makes of data: bytes by their place, the rest at the end as it is."""
-    whole = len(data) // itemsize * itemsize
-    return np.frombuffer(data[:whole], "u1").reshape(-1, itemsize).T.tobytes() + data[whole:]
+    """Return data as encoded by HDF5's shuffle filter, with trailing bytes unchanged."""
+    end = len(data) // itemsize * itemsize
+    return np.frombuffer(data[:end], "u1").reshape(-1, itemsize).T.tobytes() + data[end:]
 
 
 def lz4_hdf5(data: bytes, block: int = 1 << 12) -> bytes:
     """Return data in the framing of HDF5's LZ4 filter."""
-    found = struct.pack(">QI", len(data), block)
+    decoded = struct.pack(">QI", len(data), block)
     for start in range(0, len(data), block):
         part = data[start : start + block]
         packed = numcodecs.LZ4().encode(part)[4:]
         packed = part if len(packed) >= len(part) else packed
-        found += struct.pack(">I", len(packed)) + packed
-    return found
+        decoded += struct.pack(">I", len(packed)) + packed
+    return decoded
 
 
 def bitshuffled(data: bytes, itemsize: int, compress: Callable[[bytes], bytes] | None = None, block: int = 64) -> bytes:
     """Return data in the framing of HDF5's bitshuffle filter, blocks of ``block`` elements."""
     width, end = block * itemsize, len(data) // (8 * itemsize) * 8 * itemsize
-    found = b"" if compress is None else struct.pack(">QI", len(data), width)
+    decoded = b"" if compress is None else struct.pack(">QI", len(data), width)
     for start in range(0, end, width):
         part = bytes(imagecodecs.bitshuffle_encode(data[start : min(start + width, end)], itemsize=itemsize, blocksize=block))
         packed = part if compress is None else compress(part)
-        found += packed if compress is None else struct.pack(">I", len(packed)) + packed
-    return found + data[end:]
+        decoded += packed if compress is None else struct.pack(">I", len(packed)) + packed
+    return decoded + data[end:]
 
 
 def szipped(data: bytes) -> bytes:
@@ -88,7 +88,7 @@ ENCODERS: dict[str, tuple[tuple[Any, ...], Callable[[bytes], bytes]]] = {
 }
 SMOOTH = np.arange(5000, dtype="<u4").tobytes() + b"abc"
 NOISE = np.random.default_rng(1).integers(0, 256, 3001, "u1").tobytes()
-#: Codecs that let damage of their bytes pass as other data of the same size: no checksum tells.
+#: Codecs without a checksum, which may decode damaged bytes to other data of the same size.
 UNCHECKED = {"shuffle", "bitshuffle", "lz4", "lz4_hdf5", "lzf", "blosc", "zstd", "szip"}
 
 every = pytest.mark.parametrize("name", sorted(codecs.codecs()))
@@ -103,13 +103,13 @@ def encoded(name: str, data: bytes = SMOOTH) -> tuple[Filter, bytes]:
 @pytest.mark.parametrize("data", [SMOOTH, NOISE, b"x" * 9, b"xy" * 50_001], ids=["smooth", "noise", "short", "long"])
 def test_round_trip(name: str, data: bytes) -> None:
     if name == "lzf" and data in (NOISE, b"x" * 9):
-        pytest.skip("LZF does not encode what does not get smaller: HDF5 skips the filter")
+        pytest.skip("LZF does not encode incompressible data: HDF5 skips the filter")
     step, stored = encoded(name, data)
     assert known((step,))
     for buffer in (stored, bytearray(stored), memoryview(stored), np.frombuffer(stored, "u1")):
-        found = decode((step,), buffer, len(data))
-        assert found.dtype == np.uint8 and found.shape == (len(data),)
-        assert found.tobytes() == data
+        decoded = decode((step,), buffer, len(data))
+        assert decoded.dtype == np.uint8 and decoded.shape == (len(data),)
+        assert decoded.tobytes() == data
     out = np.zeros(len(data), "u1")
     assert decode((step,), stored, len(data), 0, out) is out
     assert out.tobytes() == data
@@ -126,7 +126,7 @@ def test_wrong_sizes(name: str) -> None:
 
 
 @every
-def test_cut_short(name: str) -> None:
+def test_truncated(name: str) -> None:
     step, stored = encoded(name)
     for size in {0, 1, 3, 4, 5, 8, 12, 15, 16, 17, len(stored) // 2, len(stored) - 9, len(stored) - 1}:
         if name == "szip" and size == len(stored) - 1:
@@ -139,33 +139,33 @@ def test_cut_short(name: str) -> None:
 
 @every
 @given(data=st.data())
-def test_damage_is_found_or_harmless(name: str, data: st.DataObject) -> None:
+def test_damage_is_detected_or_harmless(name: str, data: st.DataObject) -> None:
     step, stored = encoded(name)
     broken = bytearray(stored)
     for _ in range(data.draw(st.integers(1, 4))):
         broken[data.draw(st.integers(0, min(len(broken), 200) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        found = decode((step,), bytes(broken), len(SMOOTH))
+        decoded = decode((step,), bytes(broken), len(SMOOTH))
     except ValueError as error:
         assert str(error).startswith(name)
     else:
-        assert found.size == len(SMOOTH)
-        assert name in UNCHECKED or found.tobytes() == SMOOTH
+        assert decoded.size == len(SMOOTH)
+        assert name in UNCHECKED or decoded.tobytes() == SMOOTH
 
 
 @every
 @given(noise=st.binary(max_size=300), size=st.integers(0, 400))
-def test_noise_is_no_data(name: str, noise: bytes, size: int) -> None:
+def test_noise(name: str, noise: bytes, size: int) -> None:
     try:
-        found = decode((Filter(name, ENCODERS[name][0]),), noise, size)
+        decoded = decode((Filter(name, ENCODERS[name][0]),), noise, size)
     except ValueError as error:
         assert str(error).startswith(name)
     else:
-        assert found.size == size
+        assert decoded.size == size
 
 
 @every
-def test_claims_of_huge_sizes_take_no_memory(name: str) -> None:
+def test_declared_huge_sizes_take_no_memory(name: str) -> None:
     step, _ = encoded(name)
     with pytest.raises(ValueError, match=name):
         decode((step,), b"\xff" * 64, 1000)
@@ -174,17 +174,17 @@ def test_claims_of_huge_sizes_take_no_memory(name: str) -> None:
 @every
 def test_threads(name: str) -> None:
     step, stored = encoded(name)
-    found: list[bool] = []
+    decoded: list[bool] = []
 
     def work() -> None:
-        found.append(all(decode((step,), stored, len(SMOOTH)).tobytes() == SMOOTH for _ in range(20)))
+        decoded.append(all(decode((step,), stored, len(SMOOTH)).tobytes() == SMOOTH for _ in range(20)))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 4
+    assert decoded == [True] * 4
 
 
 def test_every_codec_is_tested() -> None:
@@ -206,7 +206,7 @@ def test_shuffle(itemsize: int, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=3000), st.sampled_from([0, 1, 2, 255]), st.integers(0, 5000))
-def test_fletcher32_is_that_of_numcodecs(data: bytes, fill: int, more: int) -> None:
+def test_fletcher32_equals_numcodecs(data: bytes, fill: int, more: int) -> None:
     data += bytes([fill]) * more
     stored = imagecodecs.h5checksum_fletcher32(data) if data else 0
     assert fletcher32(np.frombuffer(data, "u1")) == stored
@@ -230,9 +230,9 @@ def test_fletcher32_in_the_old_byte_order() -> None:
 
 def chunks_of(dataset: h5py.Dataset) -> list[tuple[Any, int, bytes]]:
     """Return offset, filter mask and bytes of every stored chunk."""
-    found: list[Any] = []
-    dataset.id.chunk_iter(found.append)
-    return [(f.chunk_offset, *dataset.id.read_direct_chunk(f.chunk_offset)) for f in found]
+    decoded: list[Any] = []
+    dataset.id.chunk_iter(decoded.append)
+    return [(f.chunk_offset, *dataset.id.read_direct_chunk(f.chunk_offset)) for f in decoded]
 
 
 HDF5 = [
@@ -260,8 +260,8 @@ def test_files_of_h5py(tmp_path: Path, dtype: Any, options: dict[str, Any], name
     with h5py.File(tmp_path / "a.h5", "w") as file:
         dataset = file.create_dataset("x", data=values, chunks=(24, 25), **options)
         plist = dataset.id.get_create_plist()
-        found = {plist.get_filter(i)[0]: plist.get_filter(i)[2] for i in range(plist.get_nfilters())}
-        filters = tuple(Filter(n, found[h5py.h5z.FILTER_SZIP] if n == "szip" else (dtype.itemsize,)) for n in names)
+        decoded = {plist.get_filter(i)[0]: plist.get_filter(i)[2] for i in range(plist.get_nfilters())}
+        filters = tuple(Filter(n, decoded[h5py.h5z.FILTER_SZIP] if n == "szip" else (dtype.itemsize,)) for n in names)
         stored = chunks_of(dataset)
         assert len(stored) == 6
         for (row, column), mask, data in stored:
@@ -283,10 +283,10 @@ def test_masks_skip_filters(mask: int, values: bytes) -> None:
 
 
 @given(st.lists(st.sampled_from(sorted(set(ENCODERS) - {"lzf", "szip", "bitshuffle"})), max_size=4), st.binary(max_size=2000))
-def test_chains_in_any_order(names: list[str], values: bytes) -> None:
+def test_filters_in_any_order(names: list[str], values: bytes) -> None:
     stored = values
     for name in names:
-        # These encoders refuse nothing to encode.
+        # These encoders do not encode empty data.
         if not stored and name in ("blosc", "lz4", "zstd", "lz4_hdf5"):
             return
         stored = ENCODERS[name][1](stored)
@@ -308,7 +308,7 @@ def test_no_filters_no_copy() -> None:
         decode((), data, 8)
 
 
-def test_unknown() -> None:
+def test_unknown_codec() -> None:
     assert known(()) and not known((Filter("deflate"), Filter("secret")))
     for wrong in (Filter("shuffle"), Filter("shuffle", (0,)), Filter("bitshuffle", (4, 3, 0)), Filter("szip", (1, 2))):
         assert not known((wrong,))
@@ -373,7 +373,7 @@ def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: py
             test_round_trip(name, SMOOTH)
             test_round_trip(name, NOISE)
             test_wrong_sizes(name)
-            test_cut_short(name)
+            test_truncated(name)
             step, stored = encoded(name, b"")
             assert decode((step,), stored, 0).size == 0
         twice = gzip.compress(SMOOTH[:999]) + gzip.compress(SMOOTH[999:])
@@ -400,8 +400,8 @@ def test_stores_of_zarr(name: str, tmp_path: Path) -> None:
     array[...] = values
     steps = {"zlib": ("deflate",), "shuffle": ("shuffle", "deflate")}.get(name, (name,))
     stored = (tmp_path / "a" / "0.0").read_bytes()
-    found = decode(tuple(Filter(s, (8,)) for s in steps), stored, values.nbytes)
-    assert np.array_equal(found.view("<f8").reshape(values.shape), values)
+    decoded = decode(tuple(Filter(s, (8,)) for s in steps), stored, values.nbytes)
+    assert np.array_equal(decoded.view("<f8").reshape(values.shape), values)
 
 
 def forget_codecs() -> None:
@@ -446,7 +446,7 @@ def test_other_packages_may_register(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_real_files_of_every_filter(tmp_path: Path) -> None:
-    """HDF5's own plugins, where they are installed."""
+    """Files of HDF5's own plugins, if installed."""
     hdf5plugin = pytest.importorskip("hdf5plugin")
     values = np.random.default_rng(5).integers(0, 300, (100, 101)).astype("<f4")
     cases: dict[str, tuple[Any, Filter]] = {
@@ -469,7 +469,7 @@ def test_real_files_of_every_filter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [64, 50, 8])
 @pytest.mark.parametrize("mask", [141, 141 + 32, 128 + 16 + 4])
 def test_szip_in_every_layout(bits: int, line: int, mask: int) -> None:
-    """Oracle: imagecodecs, which does not tell of a stream that ends early where lines are filled up."""
+    """Oracle: imagecodecs, which does not detect a truncated stream of padded lines."""
     parameters = (mask, 8, bits, line)
     for count in (8, 77, 1000):
         data = (np.arange(count * 8) % 23).astype("<i8").tobytes()
@@ -477,11 +477,11 @@ def test_szip_in_every_layout(bits: int, line: int, mask: int) -> None:
         wanted = bytes(imagecodecs.szip_decode(stream, *parameters, header=False, out=len(data)))
         assert wanted == data
         stored = struct.pack("<I", len(data)) + stream
-        found = decode((Filter("szip", parameters),), stored, len(data))
-        assert found.tobytes() == data
+        decoded = decode((Filter("szip", parameters),), stored, len(data))
+        assert decoded.tobytes() == data
         for size in range(4, len(stored) - 8, max(1, len(stored) // 40)):
             with pytest.raises(ValueError, match="szip"):
                 decode((Filter("szip", parameters),), stored[:size], len(data))
     assert not known((Filter("szip", (mask, 64, bits, 8)),))
-    # HDF5 writes none of an odd number of pixels.
+    # HDF5 writes only blocks of an even number of pixels.
     assert not known((Filter("szip", (mask, 5, bits, line)),))

@@ -1,7 +1,7 @@
-"""Are chunks of HDF5 read whatever filters they went through: each of them any number of times, in any order, some skipped?
+"""Tests of HDF5 chunks with any filters, repeated, in any order, some skipped.
 
-Oracle: h5py, which writes the files with HDF5's own filters and reads them. What is not read directly HDF5 reads, and nothing
-that it reads is called damaged.
+Oracle: h5py, which writes and reads the files with HDF5's own filters. HDF5 reads chunks that are not read directly. Chunks
+that it reads never raise an error.
 """
 
 import bz2
@@ -31,7 +31,7 @@ TYPES = ["<i1", "<u2", ">i2", "<i4", ">u4", "<f4", ">f4", "<f8", ">f8", "<i8"]
 def pipeline(
     file: h5py.File, name: str, values: np.ndarray, chunk: tuple[int, ...], steps: list[tuple[int, Any]]
 ) -> h5py.Dataset:
-    """Write values through filters, (number, values), in that order; optional, so that HDF5 skips those that gain nothing."""
+    """Write values through filters, (number, values), in that order. HDF5 skips optional filters that do not compress."""
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     made.set_chunk(chunk)
     for code, parameters in steps:
@@ -48,21 +48,23 @@ def pipeline(
 
 
 def same(path: Path, name: str = "x") -> bool:
-    """Tell whether a dataset is read as h5py reads it: all of it, and a part."""
+    """Return whether a dataset is read as by h5py: all of it, and a part."""
     with h5py.File(path) as file:
-        wanted = file[name][...]
+        expected = file[name][...]
     array = aa.open(path)[name]
-    part = tuple(slice(n // 3, None, 2) for n in wanted.shape)
-    return np.array_equal(array.read(), wanted, equal_nan=True) and np.array_equal(array[part], wanted[part], equal_nan=True)
+    part = tuple(slice(n // 3, None, 2) for n in expected.shape)
+    return np.array_equal(array.read(), expected, equal_nan=True) and np.array_equal(
+        array[part], expected[part], equal_nan=True
+    )
 
 
 @st.composite
 def smooth(draw: st.DrawFn, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Draw values that compress, more or less well."""
-    kind = draw(st.sampled_from(["zeros", "steps", "noise"]))
+    """Draw compressible values."""
+    pattern = draw(st.sampled_from(["zeros", "steps", "noise"]))
     count = int(np.prod(shape))
-    numbers = np.arange(count) // 7 % 50 if kind == "steps" else np.zeros(count)
-    if kind == "noise":
+    numbers = np.arange(count) // 7 % 50 if pattern == "steps" else np.zeros(count)
+    if pattern == "noise":
         numbers = np.random.default_rng(draw(st.integers(0, 9))).integers(0, 1 << draw(st.integers(1, 6)), count)
     return numbers.reshape(shape).astype(dtype)
 
@@ -70,7 +72,7 @@ def smooth(draw: st.DrawFn, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.
 DEFLATED = st.tuples(st.just(DEFLATE), st.tuples(st.integers(0, 9)))
 PLAIN = st.one_of(DEFLATED, *(st.tuples(st.just(code), st.just(())) for code in (SHUFFLE, FLETCHER32, LZF)))
 SZIPPED = st.tuples(st.just(SZIP), st.tuples(st.sampled_from([EC, NN]), st.integers(1, 16).map(lambda n: 2 * n)))
-#: HDF5 breaks down over szip of what is not as long as the values; numbers of bits come first of all.
+#: Filters that must be first: HDF5 crashes on szip of data that is not as long as the values.
 FIRST = st.one_of(
     st.just(()),
     st.tuples(SZIPPED),
@@ -92,16 +94,16 @@ def test_filters_in_any_order_and_more_than_once(tmp_path_factory: pytest.TempPa
         try:
             pipeline(file, "x", values, chunk, steps)
         except (ValueError, OSError):
-            return  # blocks of szip that are larger than the chunk, a kind of scaling that is not for such values
+            return  # blocks of szip that are larger than the chunk, or scaling that does not apply to the values
     assert same(path)
 
 
 @given(st.data())
 def test_chunks_whose_filters_were_skipped(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Each chunk with a mask of its own; h5py reads what this test encoded."""
+    """Each chunk has its own filter mask. h5py reads what this test encodes."""
     path = tmp_path_factory.mktemp("p") / "a.h5"
     dtype = np.dtype(data.draw(st.sampled_from(TYPES)))
-    # HDF5 tells the size of an element to the first shuffle alone, and skips the others.
+    # HDF5 passes the element size to the first shuffle only, and skips the others.
     steps = data.draw(st.permutations([DEFLATE, DEFLATE, SHUFFLE, DEFLATE]))[: data.draw(st.integers(1, 4))]
     with h5py.File(path, "w") as file:
         made = [(code, (1,) if code == DEFLATE else ()) for code in steps]
@@ -117,13 +119,13 @@ def test_chunks_whose_filters_were_skipped(tmp_path_factory: pytest.TempPathFact
 
 
 def shuffled(data: bytes, itemsize: int) -> bytes:
-    whole = len(data) // itemsize * itemsize
-    return np.frombuffer(data[:whole], "u1").reshape(-1, itemsize).T.tobytes() + data[whole:]
+    end = len(data) // itemsize * itemsize
+    return np.frombuffer(data[:end], "u1").reshape(-1, itemsize).T.tobytes() + data[end:]
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("shape", [(10,), (1000, 1000)], ids=["few", "many"])
-def test_what_compresses_a_thousandfold_may_do_so_again(tmp_path: Path, times: int, shape: tuple[int, ...]) -> None:
+def test_highly_compressible_data_is_compressed_repeatedly(tmp_path: Path, times: int, shape: tuple[int, ...]) -> None:
     values = np.full(shape, 7, "<i4")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         pipeline(file, "x", values, shape, [(DEFLATE, (9,))] * times)
@@ -133,7 +135,7 @@ def test_what_compresses_a_thousandfold_may_do_so_again(tmp_path: Path, times: i
     assert same(tmp_path / "a.h5", "x") and same(tmp_path / "a.h5", "y")
 
 
-#: As the library of szip itself wrote them: type, shape of a chunk, parameters, stored bytes. They lie in HDF5's own tests.
+#: Chunks of the szip library, from HDF5's own tests: type, shape of a chunk, parameters, stored bytes.
 SZIP_ITSELF = {
     "big-endian": (
         *(">f4", (4, 3), (177, 4, 32, 12)),
@@ -148,8 +150,8 @@ SZIP_ITSELF = {
 
 
 @pytest.mark.parametrize("name", SZIP_ITSELF)
-def test_szip_by_its_own_library(tmp_path: Path, name: str) -> None:
-    """It ends streams with bytes that say nothing, and has blocks of any even number of pixels."""
+def test_szip_of_its_own_library(tmp_path: Path, name: str) -> None:
+    """The library pads streams with unused bytes, and has blocks of any even number of pixels."""
     dtype, chunk, parameters, stored = SZIP_ITSELF[name]
     with h5py.File(tmp_path / "a.h5", "w") as file:
         dataset = pipeline(file, "x", np.zeros(chunk, dtype), chunk, [(SZIP, (parameters[0] & (EC | NN) or EC, 4))])
@@ -162,7 +164,7 @@ def test_szip_by_its_own_library(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("block", [2, 4, 6, 10, 16, 30, 32])
 @pytest.mark.parametrize("coding", [EC, NN])
 def test_szip_of_blocks_that_do_not_divide_rows(tmp_path: Path, dtype: str, block: int, coding: int) -> None:
-    """Directly, and as it was written."""
+    """Values are read directly, and equal those that were written."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for number, chunk in enumerate([(7, 6), (3, 37), (40,), (1001, 3), (2, 5000)]):
             values = (np.arange(np.prod(chunk)) // 3 % 100).reshape(chunk).astype(dtype)
@@ -177,7 +179,7 @@ def test_szip_of_blocks_that_do_not_divide_rows(tmp_path: Path, dtype: str, bloc
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_bzip2_of_netcdf(tmp_path: Path, times: int) -> None:
-    """Oracle: netCDF4, which brings the filter; streams one after the other are one, as they are to numcodecs."""
+    """Oracle: netCDF4, which has the filter. Consecutive streams are joined, as in numcodecs."""
     values = np.arange(3000.0).reshape(60, 50)
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("y", 60)

@@ -129,9 +129,9 @@ def _dimensions(node: Node, rank: int) -> list[str | None]:
 
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as in other formats: text, lists of texts, NumPy scalars and arrays."""
-    kept = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
+    own = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
     # promise: zarr-attribute-depth
-    return {plain_text(k): _attribute(v) for k, v in kept.items() if not _is_deeper(v, _DEEPEST)}
+    return {plain_text(k): _attribute(v) for k, v in own.items() if not _is_deeper(v, _DEEPEST)}
 
 
 def _is_deeper(value: Any, most: int) -> bool:
@@ -335,11 +335,11 @@ def structure_of(
     name: str,
     nodes: Mapping[str, Node],
     read: Callable[[Variable], np.ndarray | None],
-    wanted: Collection[str] | None = None,
+    value_names: Collection[str] | None = None,
 ) -> Structure:
     """Return the structure in metadata. ``read``: function that reads coordinates; ``name``: that of the format.
 
-    ``wanted``: variables whose values are read, None for the default of a scan.
+    ``value_names``: variables whose values are read, None for the default of a scan.
     """
     root = nodes.get("", NO_NODE)
     arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
@@ -357,7 +357,7 @@ def structure_of(
                 variables.append(_variable(variable, node, stored, spans))
     groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
     attrs = _attributes(root.attrs) if root.meta is None else {}
-    return Structure(path, name, attrs, with_values(variables, read, wanted), groups, tuple(skipped))
+    return Structure(path, name, attrs, with_values(variables, read, value_names), groups, tuple(skipped))
 
 
 class _Zarr:

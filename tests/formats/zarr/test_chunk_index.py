@@ -1,4 +1,4 @@
-"""Do the chunk tables of Zarr stores lead to the values that zarr-python reads, or say that they cannot?"""
+"""Tests of the chunk indexes of Zarr stores against zarr-python."""
 
 import contextlib
 import json
@@ -121,7 +121,7 @@ def array(path: Path, version: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_store_that_is_one_array(tmp_path: Path, version: Any) -> None:
+def test_store_of_one_array(tmp_path: Path, version: Any) -> None:
     array(tmp_path / "v", version)
     table = known(tmp_path / "v")
     assert table.names is not None
@@ -131,7 +131,7 @@ def test_a_store_that_is_one_array(tmp_path: Path, version: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"order": "F"}, {"filters": [numcodecs.Delta("f4")]}, {"compressors": numcodecs.LZMA()}])
-def test_what_version_2_leaves_to_zarr(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_version_2_read_by_zarr(tmp_path: Path, options: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array(tmp_path / "v", 2, **options)
@@ -139,7 +139,7 @@ def test_what_version_2_leaves_to_zarr(tmp_path: Path, options: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("dtype", ["U3", "S2", "datetime64[s]"])
-def test_text_and_times_are_left_to_zarr(tmp_path: Path, dtype: str) -> None:
+def test_text_and_times_are_read_by_zarr(tmp_path: Path, dtype: str) -> None:
     zarr.create_array(tmp_path / "v", zarr_format=2, shape=(4,), dtype=dtype)
     assert table_of(tmp_path / "v") is None
 
@@ -171,7 +171,7 @@ def sharding(**changes: Any) -> dict[str, Any]:
         {"codecs": [*sharding()["codecs"], {"name": "zstd"}]},
     ],
 )
-def test_what_version_3_leaves_to_zarr(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_version_3_read_by_zarr(tmp_path: Path, changes: dict[str, Any]) -> None:
     array(tmp_path / "v", 3)
     edit(tmp_path / "v/zarr.json", **changes)
     assert table_of(tmp_path / "v") is None
@@ -237,7 +237,7 @@ def test_damaged_shards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("compressors", [None, "auto"])
-def test_chunks_cost_nothing_until_they_are_read(tmp_path: Path, version: Any, compressors: Any) -> None:
+def test_unread_chunks_take_no_memory(tmp_path: Path, version: Any, compressors: Any) -> None:
     shape = (10**6, 10**6)
     made = zarr.create_array(
         tmp_path / "v", zarr_format=version, shape=shape, chunks=(1, 10), dtype="f4", compressors=compressors, fill_value=7
@@ -251,7 +251,7 @@ def test_chunks_cost_nothing_until_they_are_read(tmp_path: Path, version: Any, c
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_more_chunks_than_can_be_numbered_are_left_to_zarr(tmp_path: Path, version: Any) -> None:
+def test_chunk_count_out_of_range_is_read_by_zarr(tmp_path: Path, version: Any) -> None:
     zarr.create_array(tmp_path / "v", zarr_format=version, shape=(2**61, 2**61), chunks=(1, 1), dtype="f4")
     assert table_of(tmp_path / "v") is None
 
@@ -268,7 +268,7 @@ def test_folders_that_are_links(tmp_path: Path) -> None:
     assert table_of(tmp_path / "w") is None  # whose index would have to be looked for
 
 
-def test_what_is_no_file_is_no_chunk(tmp_path: Path) -> None:
+def test_folders_are_not_chunks(tmp_path: Path) -> None:
     path = tmp_path / "v"
     zarr.create_array(path, shape=(6,), chunks=(2,), dtype="f4", fill_value=7)[:] = np.arange(6)
     (path / "c/1").unlink()
@@ -280,7 +280,7 @@ def test_what_is_no_file_is_no_chunk(tmp_path: Path) -> None:
         aa.open(path)["v"][...]
 
 
-def test_shards_claim_no_more_than_they_hold(tmp_path: Path) -> None:
+def test_declared_chunks_of_shards_are_bounded(tmp_path: Path) -> None:
     made = zarr.create_array(tmp_path / "v", shape=(10**9, 10**9), chunks=(10, 10), shards=(10, 10), dtype="f4")
     made[0, 0] = 1
     assert table_of(tmp_path / "v") is None
@@ -291,7 +291,7 @@ def test_shards_claim_no_more_than_they_hold(tmp_path: Path) -> None:
 
 
 def rewritten_index(shard: Path, place: int, pair: tuple[int, int]) -> None:
-    """Write another entry into the index of a shard, its checksum right."""
+    """Replace an entry of the index of a shard, with a valid checksum."""
     content = shard.read_bytes()
     entries = np.frombuffer(content[-68:-4], "<u8").reshape(4, 2).copy()
     entries[place] = pair
@@ -300,7 +300,7 @@ def rewritten_index(shard: Path, place: int, pair: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("compressors", [None, "auto"])
-def test_a_chunk_without_bytes_in_a_shard_is_not_the_whole_shard(tmp_path: Path, compressors: Any) -> None:
+def test_empty_chunk_in_shard_raises_format_error(tmp_path: Path, compressors: Any) -> None:
     array(tmp_path / "v", 3, shards=(4, 6), compressors=compressors)
     rewritten_index(tmp_path / "v/c/0/0", 2, (0, 0))
     with pytest.raises(FormatError, match="damaged: a chunk of 0 bytes at offset 0"):
@@ -309,7 +309,7 @@ def test_a_chunk_without_bytes_in_a_shard_is_not_the_whole_shard(tmp_path: Path,
         aa.open(tmp_path / "v")["v"][...]
 
 
-def test_a_chunk_of_another_size_in_a_shard(tmp_path: Path) -> None:
+def test_chunk_of_wrong_size_in_shard(tmp_path: Path) -> None:
     array(tmp_path / "v", 3, shards=(4, 6))
     rewritten_index(tmp_path / "v/c/0/0", 1, (0, 12))
     with pytest.raises(FormatError, match="a chunk of 12 bytes in a shard, 24 expected"):
@@ -325,12 +325,12 @@ def test_many_dimensions(tmp_path: Path, rank: int) -> None:
     assert aa.open(tmp_path / "v")["v"][...].ravel().tolist() == [0, 1]
 
 
-def test_a_chunk_that_is_not_there_takes_no_memory(tmp_path: Path) -> None:
+def test_missing_chunk_takes_no_memory(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "v", shape=(2**20, 2**20), chunks=(2**20, 2**20), dtype="f4", fill_value=3)
     assert aa.open(tmp_path / "v")["v"][5:7, 9].tolist() == [3, 3]
 
 
-def test_files_of_chunks_are_named_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_of_each_file_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = zarr.create_array(tmp_path / "v", shape=(2, 300, 300), chunks=(1, 300, 300), dtype="f4", compressors=None)
     made[...] = np.arange(made.size).reshape(made.shape)
     opened, named, name = aa.open(tmp_path / "v")["v"], [], chunk_keys.Paths.__call__

@@ -1,4 +1,4 @@
-"""Does the reader of Zarr agree with zarr-python and xarray on every store, and refuse what is damaged or unsafe?"""
+"""Tests of the Zarr reader against zarr-python and xarray, and with damaged or unsafe stores."""
 
 import json
 import shutil
@@ -33,11 +33,11 @@ def edit(path: Path, **changes: Any) -> None:
 
 @st.composite
 def boxes(draw: Callable[[Any], Any], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    found = []
+    box = []
     for n in shape:
         start = draw(st.integers(0, n))
-        found.append(slice(start, draw(st.integers(start, n)), draw(st.integers(1, 3))))
-    return tuple(found)
+        box.append(slice(start, draw(st.integers(start, n)), draw(st.integers(1, 3))))
+    return tuple(box)
 
 
 @given(data=st.data(), version=st.sampled_from([2, 3]), dtype=st.sampled_from(NUMBERS), consolidated=st.booleans())
@@ -57,9 +57,9 @@ def test_boxes_equal_zarr(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             zarr.consolidate_metadata(folder / "store")
-    found = formats.scan(folder / "store")
-    assert (found.format, set(found.groups)) == (f"Zarr{version}", {"deep"})
-    variable = variables(found)["deep/v"]
+    structure = formats.scan(folder / "store")
+    assert (structure.format, set(structure.groups)) == (f"Zarr{version}", {"deep"})
+    variable = variables(structure)["deep/v"]
     assert (variable.shape, variable.dtype) == (shape, np.dtype(dtype).newbyteorder("="))
     box = data.draw(boxes(shape))
     handle = formats.open_file(folder / "store")
@@ -90,15 +90,15 @@ def test_text_and_times(tmp_path: Path, version: Any) -> None:
     for name, array in values.items():
         got = handle.read(name, whole((2,)))
         assert got.dtype == there[name].dtype
-        wanted = [v.decode() for v in array.tolist()] if array.dtype.kind == "S" else array.tolist()
-        assert got.tolist() == wanted
+        expected = [v.decode() for v in array.tolist()] if array.dtype.kind == "S" else array.tolist()
+        assert got.tolist() == expected
     assert there["unicode"].dtype == np.dtypes.StringDType()
     assert there["date"].dtype == np.dtype("M8[s]")
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("consolidated", [True, False])
-def test_what_xarray_writes(tmp_path: Path, version: Any, consolidated: bool) -> None:
+def test_stores_of_xarray(tmp_path: Path, version: Any, consolidated: bool) -> None:
     dataset = xr.Dataset(
         {
             "tas": (("time", "x"), np.array([[1.0, np.nan], [3.0, 4.0]], "f4"), {"units": "K", "levels": [1, 2], "real": 2.5}),
@@ -111,9 +111,9 @@ def test_what_xarray_writes(tmp_path: Path, version: Any, consolidated: bool) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset.to_zarr(tmp_path / "store", encoding=encoding, zarr_format=version, consolidated=consolidated)
-    found = formats.scan(tmp_path / "store")
-    there = variables(found)
-    assert found.attrs == {"title": "hé"}
+    structure = formats.scan(tmp_path / "store")
+    there = variables(structure)
+    assert structure.attrs == {"title": "hé"}
     tas = there["tas"]
     assert tas.dimensions == ("time", "x")
     assert tas.attrs["_FillValue"] == np.float32(-9.5)
@@ -133,7 +133,7 @@ def test_what_xarray_writes(tmp_path: Path, version: Any, consolidated: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("dtype", "fill", "wanted"),
+    ("dtype", "fill", "expected"),
     [
         ("f4", 0, np.float32(0)),
         ("f8", "NaN", np.float64("nan")),
@@ -146,21 +146,21 @@ def test_what_xarray_writes(tmp_path: Path, version: Any, consolidated: bool) ->
         ("f4", None, None),
     ],
 )
-def test_the_fill_value_of_version_2_counts(tmp_path: Path, dtype: str, fill: Any, wanted: Any) -> None:
+def test_fill_value_of_version_2(tmp_path: Path, dtype: str, fill: Any, expected: Any) -> None:
     zarr.create_array(tmp_path / "v.zarr", shape=(2,), dtype=dtype, zarr_format=2)
     edit(tmp_path / "v.zarr" / ".zarray", fill_value=fill)
     attrs = formats.scan(tmp_path / "v.zarr").variables[0].attrs
-    if wanted is None:
+    if expected is None:
         assert attrs == {}
     else:
-        np.testing.assert_equal(attrs["_FillValue"], wanted)
-        assert np.asarray(attrs["_FillValue"]).dtype == np.asarray(wanted).dtype
+        np.testing.assert_equal(attrs["_FillValue"], expected)
+        assert np.asarray(attrs["_FillValue"]).dtype == np.asarray(expected).dtype
     (tmp_path / "v.zarr" / ".zattrs").write_text('{"_FillValue": 1}')
     if np.dtype(dtype).kind in "fi":
         assert formats.scan(tmp_path / "v.zarr").variables[0].attrs["_FillValue"] == 1
 
 
-def test_the_fill_value_of_version_3_does_not_count_but_the_attribute_does(tmp_path: Path) -> None:
+def test_fill_value_attribute_of_version_3(tmp_path: Path) -> None:
     group = zarr.open_group(tmp_path / "store", mode="w", zarr_format=3)
     group.create_array("none", shape=(2,), dtype="f4", fill_value=3)
     group.create_array("plain", shape=(2,), dtype="f4", fill_value=3, attributes={"_FillValue": 7})
@@ -176,20 +176,20 @@ def test_the_fill_value_of_version_3_does_not_count_but_the_attribute_does(tmp_p
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_store_that_is_one_array(tmp_path: Path, version: Any) -> None:
+def test_store_of_one_array(tmp_path: Path, version: Any) -> None:
     zarr.create_array(tmp_path / "tas.zarr", data=np.arange(6.0).reshape(2, 3), zarr_format=version, attributes={"units": "K"})
-    found = formats.scan(tmp_path / "tas.zarr")
-    assert found.attrs == {}
-    assert [(v.name, v.dimensions) for v in found.variables] == [("tas", ("dim_0", "dim_1"))]
-    assert found.variables[0].attrs["units"] == "K"
+    structure = formats.scan(tmp_path / "tas.zarr")
+    assert structure.attrs == {}
+    assert [(v.name, v.dimensions) for v in structure.variables] == [("tas", ("dim_0", "dim_1"))]
+    assert structure.variables[0].attrs["units"] == "K"
     assert formats.open_file(tmp_path / "tas.zarr").read("tas", whole((2, 3))).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_nothing_in_it(tmp_path: Path, version: Any) -> None:
+def test_empty_store(tmp_path: Path, version: Any) -> None:
     zarr.open_group(tmp_path / "store", mode="w", zarr_format=version, attributes={"a": 1})
-    found = formats.scan(tmp_path / "store")
-    assert (found.variables, found.attrs, found.format) == ((), {"a": 1}, f"Zarr{version}")
+    structure = formats.scan(tmp_path / "store")
+    assert (structure.variables, structure.attrs, structure.format) == ((), {"a": 1}, f"Zarr{version}")
 
 
 def test_names(tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def test_structured_arrays_are_skipped(tmp_path: Path, version: Any) -> None:
         group = zarr.open_group(tmp_path / "store", mode="w", zarr_format=version)
         group.create_array("pair", shape=(2,), dtype=np.dtype([("a", "i4"), ("b", "f8")]))
         group.create_array("v", shape=(2,), dtype="i4")
-    found = formats.scan(tmp_path / "store")
-    assert [name for name, _ in found.skipped] == ["pair"]
-    assert list(variables(found)) == ["v"]
+    structure = formats.scan(tmp_path / "store")
+    assert [name for name, _ in structure.skipped] == ["pair"]
+    assert list(variables(structure)) == ["v"]
     with pytest.raises(FormatError, match=r"store, variable 'pair': values of type"):
         formats.open_file(tmp_path / "store").read("pair", whole((2,)))
 
@@ -224,9 +224,9 @@ def test_pickles_are_never_decoded(tmp_path: Path, change: dict[str, Any]) -> No
     edit(tmp_path / "v.zarr" / ".zarray", **change)
     chunk = tmp_path / "v.zarr" / "0"
     chunk.write_bytes(numcodecs.Pickle().encode(np.arange(2.0)))
-    found = formats.scan(tmp_path / "v.zarr")
-    assert found.variables == ()
-    assert "pickled" in found.skipped[0][1]
+    structure = formats.scan(tmp_path / "v.zarr")
+    assert structure.variables == ()
+    assert "pickled" in structure.skipped[0][1]
     with pytest.raises(FormatError, match=r"v.zarr, variable 'v': pickled objects"):
         formats.open_file(tmp_path / "v.zarr").read("v", whole((2,)))
 
@@ -274,7 +274,7 @@ def test_dimensions_of_netcdf_c(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("consolidated", [False, True])
-def test_arrays_that_have_lost_their_metadata_are_told(tmp_path: Path, version: Any, consolidated: bool) -> None:
+def test_arrays_that_lost_their_metadata(tmp_path: Path, version: Any, consolidated: bool) -> None:
     root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
     for group, name in ((root, "v"), (root, "w"), (root.create_group("inner"), "u")):
         group.create_array(name, data=np.arange(4.0))

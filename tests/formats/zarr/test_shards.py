@@ -1,4 +1,4 @@
-"""Are shards of Zarr read that hold shards again, and transpositions and codecs between them? Oracle: zarr-python."""
+"""Tests of nested shards with transposes and codecs between them, against zarr-python."""
 
 import json
 import struct
@@ -20,25 +20,25 @@ TYPES = ["<i1", "<i2", ">i4", "<f4", ">f8", "bool"]
 COMPRESSORS: list[Any] = [zarr.codecs.ZstdCodec(), zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec(), zarr.codecs.Crc32cCodec()]
 
 
-def same(path: Path, wanted: np.ndarray) -> None:
-    """Hold what is read, directly or not, against what should be: all of it, and parts."""
-    part = tuple(slice(n // 3, n - n // 4, 1) for n in wanted.shape)
+def assert_values(path: Path, expected: np.ndarray) -> None:
+    """Compare values, read directly or by zarr-python: all of them, and a part."""
+    part = tuple(slice(n // 3, n - n // 4, 1) for n in expected.shape)
     array, handle = aa.open(path)["v"], open_file(path)
-    for box in (tuple(slice(0, n, 1) for n in wanted.shape), part):
-        np.testing.assert_array_equal(handle.read("v", box), wanted[box])
-        np.testing.assert_array_equal(array[box], wanted[box])
+    for box in (tuple(slice(0, n, 1) for n in expected.shape), part):
+        np.testing.assert_array_equal(handle.read("v", box), expected[box])
+        np.testing.assert_array_equal(array[box], expected[box])
 
 
 @st.composite
 def codec(draw: st.DrawFn, chunk: tuple[int, ...], dtype: str, levels: int, plain: bool) -> tuple[list[Any], tuple[int, ...]]:
-    """Draw the codecs of an array of shards, and the shape of one: ``chunk`` is that of the innermost chunks."""
+    """Draw the codecs of a sharded array, and the shape of a shard. ``chunk``: shape of the innermost chunks."""
     codecs: list[Any] = [zarr.codecs.BytesCodec(endian="big" if dtype.startswith(">") else "little")]
     codecs += draw(st.lists(st.sampled_from(COMPRESSORS), max_size=2))
     for _ in range(levels):
         if not plain and draw(st.booleans()):
             order = tuple(draw(st.permutations(range(len(chunk)))))
             codecs = [zarr.codecs.TransposeCodec(order=order), *codecs]
-            # A chunk is of this shape after it was transposed.
+            # Shape of the chunk after the transpose.
             chunk = tuple(chunk[order.index(axis)] for axis in range(len(chunk)))
         index = [zarr.codecs.BytesCodec(endian=draw(st.sampled_from(["little", "big"])))]
         index += [zarr.codecs.Crc32cCodec()] if draw(st.booleans()) else []
@@ -51,7 +51,7 @@ def codec(draw: st.DrawFn, chunk: tuple[int, ...], dtype: str, levels: int, plai
 
 @pytest.mark.filterwarnings("ignore:Combining a `sharding_indexed` codec")
 @given(st.data(), st.booleans())
-def test_shards_within_shards(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, plain: bool) -> None:
+def test_nested_shards(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, plain: bool) -> None:
     path = tmp_path_factory.mktemp("s") / "v"
     dtype = data.draw(st.sampled_from(TYPES))
     chunk = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
@@ -62,13 +62,13 @@ def test_shards_within_shards(tmp_path_factory: pytest.TempPathFactory, data: st
     box = tuple(slice(*sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))) for n in shape)
     if all(s.stop > s.start for s in box):
         made[box] = np.random.default_rng(1).integers(0, 100, tuple(s.stop - s.start for s in box)).astype(dtype)
-    same(path, np.asarray(made[...]))
+    assert_values(path, np.asarray(made[...]))
     if plain:
         assert known(path).chunk == chunk
 
 
 def nested(path: Path, values: np.ndarray, *chunks: tuple[int, ...], **inner: Any) -> Any:
-    """Write values in shards of shards; ``chunks``: the innermost first."""
+    """Write values in nested shards. ``chunks``: shapes, the innermost first."""
     serializer: Any = zarr.codecs.BytesCodec()
     rest = [zarr.codecs.GzipCodec()]
     for chunk in chunks[:-1]:
@@ -80,16 +80,16 @@ def nested(path: Path, values: np.ndarray, *chunks: tuple[int, ...], **inner: An
     return made
 
 
-def test_many_shards_within_many(tmp_path: Path) -> None:
+def test_many_nested_shards(tmp_path: Path) -> None:
     values = np.zeros((60, 70), "i4")
     values[5:9, 60:] = values[41:43] = 7
     nested(tmp_path / "v", values, (2, 1), (4, 5), (8, 10), (16, 20))
-    same(tmp_path / "v", values)
+    assert_values(tmp_path / "v", values)
     table = known(tmp_path / "v")
     assert table.chunk == (2, 1) and 0 < (table.offsets >= 0).sum() < table.offsets.size // 10
 
 
-def test_text_in_shards_of_shards(tmp_path: Path) -> None:
+def test_text_in_nested_shards(tmp_path: Path) -> None:
     texts = np.array(["a", "bc", "", "ü" * 9, "x", "y"], np.dtypes.StringDType())
     text = [zarr.codecs.VLenUTF8Codec(), zarr.codecs.ZstdCodec()]
     inner = zarr.codecs.ShardingCodec(chunk_shape=(1,), codecs=text)
@@ -100,7 +100,7 @@ def test_text_in_shards_of_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["start", "end"])
-def test_damage_within_shards_of_shards(tmp_path: Path, where: str) -> None:
+def test_damaged_nested_shards(tmp_path: Path, where: str) -> None:
     values = np.arange(64.0)
     nested(tmp_path / "v", values, (2,), (8,), (32,), index_location=where)
     array, file = aa.open(tmp_path / "v")["v"], tmp_path / "v" / "c" / "0"
@@ -108,18 +108,18 @@ def test_damage_within_shards_of_shards(tmp_path: Path, where: str) -> None:
     for at in range(0, len(stored), 7):
         file.write_bytes(stored[:at] + bytes([stored[at] ^ 0x10]) + stored[at + 1 :])
         try:
-            found = array.read()
+            decoded = array.read()
         except aa.FormatError as error:
             assert str(tmp_path / "v") in str(error)
         else:
-            assert found.tolist() == values.tolist()  # a byte that says nothing, as the time in gzip's head
+            assert decoded.tolist() == values.tolist()  # a byte without meaning, such as the time in a gzip header
         file.write_bytes(stored[:at])
         with pytest.raises(aa.FormatError, match="v"):
             array.read()
 
 
-def test_few_bytes_do_not_claim_shards_in_shards_without_end(tmp_path: Path) -> None:
-    """Every entry of each index leads to nearly the same place: no more memory and time are taken than the file bears out."""
+def test_declared_nested_shards_are_bounded(tmp_path: Path) -> None:
+    """All entries of each index overlap. Memory and time stay in proportion to the file."""
     inner: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
     sides = [1 << 8 * n for n in range(7)]
     for side in sides[:-1]:
@@ -137,8 +137,8 @@ def test_few_bytes_do_not_claim_shards_in_shards_without_end(tmp_path: Path) -> 
         aa.open(tmp_path / "v")["v"][5]
 
 
-def test_an_index_is_no_hiding_place_for_a_chunk(tmp_path: Path) -> None:
-    """A chunk as long as the index is not taken for it."""
+def test_chunk_that_overlaps_index(tmp_path: Path) -> None:
+    """A chunk of the size and offset of the index is not read as the index."""
     made = nested(tmp_path / "v", np.arange(8.0), (2,), (8,), index_location="start")
     file = tmp_path / "v" / "c" / "0"
     size = 4 * 16 + 4
