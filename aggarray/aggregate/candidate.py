@@ -103,8 +103,8 @@ class AxisCoordinate:
         values = np.atleast_1d(values)
         if (self.coordinate.units, self.coordinate.calendar) != (units, calendar):
             own = self.coordinate._step
-            conversion_ = conversion(own.units, own.calendar, units, calendar, own.temperature)
-            values = values if conversion_.identity else conversion_(values, None if mask is None else np.atleast_1d(mask))
+            converter = conversion(own.units, own.calendar, units, calendar, own.temperature)
+            values = values if converter.identity else converter(values, None if mask is None else np.atleast_1d(mask))
         return values[::-1] if self.flipped else values
 
 

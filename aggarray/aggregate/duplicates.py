@@ -25,7 +25,7 @@ from aggarray.errors import AggarrayError
 #: Values are compared in blocks of about this many elements.
 BLOCK = 4 << 20
 #: Maximum number of different coordinates, at the same positions, that an array is compared with.
-MOST = 4
+MAX_COMPARED = 4
 
 Note = Callable[[Candidate, Candidate], None]
 #: The form in which values are compared: (axis, increasing) of each dimension, units, calendar.
@@ -75,7 +75,7 @@ class DigestCache:
     by_array: dict[object, tuple[MasterArray, BlockDigests | None]] = field(default_factory=dict)
     stored: dict[object, BlockDigests] = field(default_factory=dict)
 
-    def of(self, candidate: Candidate, first: Candidate) -> BlockDigests | None:
+    def get(self, candidate: Candidate, first: Candidate) -> BlockDigests | None:
         """Return the digests of an array conformed to another.
 
         None where it does not convert or has another shape.
@@ -103,18 +103,18 @@ class _DistinctArrays:
     def __init__(self, first: Candidate) -> None:
         self.first = first
         self._kept: dict[int, Candidate] = {}
-        self._beginnings: dict[object, list[tuple[Candidate, BlockDigests]]] = {}
+        self._by_first_digest: dict[object, list[tuple[Candidate, BlockDigests]]] = {}
 
-    def twin(self, candidate: Candidate, digests: DigestCache, fraction: float) -> Candidate | None:
+    def find_or_add(self, candidate: Candidate, digests: DigestCache, fraction: float) -> Candidate | None:
         """Return the array that ``candidate`` repeats; without one, add the array."""
-        first_blocks, blocks = digests.of(self.first, self.first), digests.of(candidate, self.first)
+        first_blocks, blocks = digests.get(self.first, self.first), digests.get(candidate, self.first)
         if first_blocks is None or blocks is None:
             return None
         kept = self._kept.setdefault(id(first_blocks), self.first) if blocks is first_blocks else self._kept.get(id(blocks))
         same_start: list[tuple[Candidate, BlockDigests]] = []
         if kept is None:
-            self._beginnings = self._beginnings or {first_blocks.digest(0): [(self.first, first_blocks)]}
-            same_start = self._beginnings.setdefault(blocks.digest(0), [])
+            self._by_first_digest = self._by_first_digest or {first_blocks.digest(0): [(self.first, first_blocks)]}
+            same_start = self._by_first_digest.setdefault(blocks.digest(0), [])
             kept = next((other for other, other_blocks in same_start if blocks.equals(other_blocks)), None)
         if kept is not None and self._is_confirmed(candidate, kept, digests, fraction):
             return kept
@@ -131,7 +131,7 @@ class _DistinctArrays:
             return False
         if kept is self.first:
             return True
-        blocks, kept_blocks = digests.of(candidate, kept), digests.of(kept, kept)
+        blocks, kept_blocks = digests.get(candidate, kept), digests.get(kept, kept)
         return (
             blocks is not None
             and kept_blocks is not None
@@ -152,14 +152,14 @@ def without_duplicates(view: View, note: Note, digests: DigestCache) -> list[Can
     for row, candidate in enumerate(view.group):
         groups = by_position.setdefault(tuple(layout.classes[row] for layout in view.layouts.values()), [])
         fraction = view.rules.tolerance
-        group = next((a for a in groups[:MOST] if _same_coordinates(a.first, candidate, fraction)), None)
-        kept_one = None if group is None else group.twin(candidate, digests, fraction)
+        group = next((a for a in groups[:MAX_COMPARED] if _same_coordinates(a.first, candidate, fraction)), None)
+        duplicate_of = None if group is None else group.find_or_add(candidate, digests, fraction)
         if group is None:
             groups.append(_DistinctArrays(candidate))
-        if kept_one is None:
+        if duplicate_of is None:
             kept.append(candidate)
         else:
-            note(candidate, kept_one)
+            note(candidate, duplicate_of)
     return kept if len(kept) < len(view.group) else None
 
 

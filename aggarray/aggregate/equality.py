@@ -50,12 +50,12 @@ def _rounding(largest: float, dtype: Any, units: Units, target: Units) -> float:
     own = float(np.finfo(dtype).eps) * largest if dtype.kind == "f" else 0.0
     if units == target:
         return own
-    conversion_ = conversion(*units, *target)
-    slope = abs(float(conversion_.slope))
-    if conversion_.identity or (dtype.kind in "iu" and conversion_.integer_exact):
+    converter = conversion(*units, *target)
+    slope = abs(float(converter.slope))
+    if converter.identity or (dtype.kind in "iu" and converter.integer_exact):
         return own * slope
     # The conversion adds the rounding error of float64.
-    return own * slope + EPSILON * (largest * slope + abs(float(conversion_.offset)))
+    return own * slope + EPSILON * (largest * slope + abs(float(converter.offset)))
 
 
 #: Horizontal coordinates (CF section 4 and appendix F); they differ between grids.
@@ -134,8 +134,8 @@ def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray
             if d not in keys and b.directions[order.index(d)] != a.directions[order.index(d)]:
                 b = b.flip(d)
     (x, x_mask), (y, y_mask) = a._values_and_mask(), b._values_and_mask()
-    conversion_ = conversion_between(b._step, a._step)
-    y = y if conversion_.identity else conversion_(y, y_mask)
+    converter = conversion_between(b._step, a._step)
+    y = y if converter.identity else converter(y, y_mask)
     return _blanked(x, x_mask), _blanked(y, y_mask)
 
 

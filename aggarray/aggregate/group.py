@@ -107,7 +107,7 @@ def _divide(view: View, division: Division, observer: JoinObserver) -> list[list
 def _uncut(group: Sequence[Candidate]) -> list[Candidate]:
     """Replace runs by the candidates that they were cut from.
 
-    The runs of the next group are cut anew.
+    The runs of the next group are cut again.
     """
     return list({c.number: c.cut_from or c for c in group}.values()) if any(c.cut_from for c in group) else list(group)
 

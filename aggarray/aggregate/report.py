@@ -80,7 +80,7 @@ def gaps(times: np.ndarray) -> list[Gap]:
     """Return the missing steps of a regular time axis.
 
     An irregular axis has none. ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is
-    the smallest one of which nearly all others are whole multiples.
+    the smallest one whose whole multiples nearly all others are.
 
     >>> gaps(np.array(["2001-01", "2001-02", "2001-05", "2001-06"], "M8[D]"))
     [Gap(after=1, count=2)]

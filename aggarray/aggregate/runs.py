@@ -102,9 +102,9 @@ def _range_selector(item: MasterArray, names: Sequence[str]) -> Callable[[Mappin
             edges[axis] = np.array([0, requested.count], np.int64)
             index[axis] = requested.as_slice()
         part = Parts(starts, parts.steps, parts.picks)
-        matrix_ = Matrix(matrix.dimensions, matrix.directions, tuple(edges), matrix.references, matrix.refs, part)
+        run_matrix = Matrix(matrix.dimensions, matrix.directions, tuple(edges), matrix.references, matrix.refs, part)
         values = known and tuple(None if k is None else k[tuple(index)] for k in known)
-        return MasterArray(**{**same, "_matrix": matrix_, "_known": values, **changes})
+        return MasterArray(**{**same, "_matrix": run_matrix, "_known": values, **changes})
 
     return select
 

@@ -42,7 +42,7 @@ def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: ArrayF
     indices of the sampling, are no longer data variables.
     """
     results, samplings = list(arrays), samplings_of(structure)
-    structural = {name for sampling_ in samplings for name in (sampling_.counts, sampling_.index) if name is not None}
+    structural = {name for sampling in samplings for name in (sampling.counts, sampling.index) if name is not None}
     for sampling in samplings:
         results = _FileSamplings(structure, sampling, structural, array).applied(results)
     return results
@@ -51,11 +51,11 @@ def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: ArrayF
 class _FileSamplings:
     """One sampling of a file and the variables of its group.
 
-    ``told``: the counts and index variables of all samplings.
+    ``structural``: the counts and index variables of all samplings.
     """
 
-    def __init__(self, structure: Structure, sampling: Sampling, told: set[str], array: ArrayFactory) -> None:
-        self.sampling, self._structural, self._array = sampling, told, array
+    def __init__(self, structure: Structure, sampling: Sampling, structural: set[str], array: ArrayFactory) -> None:
+        self.sampling, self._structural, self._array = sampling, structural, array
         self._flat = bool(sampling.present)
         self._along = (sampling.instances, sampling.samples) if self._flat else (sampling.samples,)
         self._sizes = structure.sizes or {}

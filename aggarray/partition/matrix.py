@@ -78,10 +78,7 @@ class Template:
         return last if last.encoding is None else replace(last, dtype=last.encoding.dtype, encoding=None)
 
     def units_in(self, units: str | None, calendar: str | None) -> tuple[str | None, str | None]:
-        """Return units and calendar of the sub-array, given those of the master.
-
-        The master's are used where the template is unresolved and has no units.
-        """
+        """Return units and calendar, the master's where the template has none."""
         if not self.unresolved or self.units is not None:
             return self.units, self.calendar
         return (self.steps[0].units, self.steps[0].calendar) if self.steps else (units, calendar)
@@ -196,10 +193,7 @@ class ReferenceBuilder:
         return entry[1]
 
     def add(self, template: Template, uri: str | None, variable: str | np.ndarray) -> int:
-        """Add one sub-array; return its row.
-
-        In memory, ``uri`` is None and ``variable`` is the values.
-        """
+        """Add a sub-array, ``uri`` None and values in memory; return its row."""
         if isinstance(variable, str):
             name = self._variables.setdefault(variable, len(self._variables))
             code = self._uris.setdefault(str(uri), len(self._uris))
@@ -316,10 +310,7 @@ class Matrix:
 
     @property
     def may_miss(self) -> bool:
-        """Whether any value can be missing.
-
-        This is so if a cell has no sub-array, or one that declares missing values.
-        """
+        """Whether a cell has no sub-array, or one that declares missing values."""
         present = self.refs[self.refs >= 0]
         numbers = np.unique(self.references.template[used_rows(present, len(self.references))]).tolist()
         return len(present) < len(self.refs) or any(self.references.templates[n].may_miss for n in numbers)
@@ -333,10 +324,7 @@ class Matrix:
             raise AggregationError(f"no dimension {dimension!r}; the array has {names}") from None
 
     def flips(self, axis: int, cells: np.ndarray | None = None) -> np.ndarray:
-        """Return, per cell, whether its sub-array runs against the master.
-
-        ``axis``: the dimension; ``cells``: None for all.
-        """
+        """Return, per cell (None: all), whether its sub-array runs against it."""
         refs = self.refs if cells is None else self.refs[cells]
         name, forward = self.dimensions[axis], self.directions[axis]
         own = (dict(zip(t.dimensions, t.directions, strict=True)) for t in self.references.templates)
@@ -365,10 +353,7 @@ def single(
     stamps: np.ndarray | None = None,
     seen: np.ndarray | None = None,
 ) -> Matrix:
-    """Return the matrix of one partition that shows a complete sub-array.
-
-    ``stamps``, ``seen``: as in `References`.
-    """
+    """Return the matrix of one partition that shows a complete sub-array."""
     edges = tuple(map(_single_edges, template.shape))
     names = ((str(uri),), (variable,), ()) if isinstance(variable, str) else ((), (), (variable,))
     uri_column = _FIRST if names[0] else _IN_MEMORY

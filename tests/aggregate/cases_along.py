@@ -1,4 +1,4 @@
-"""Cases: do files find their positions along dimensions, in one pass, whatever overlaps, interleaves or is missing?"""
+"""Cases of positions along dimensions: overlaps, interleaving, holes."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import numpy as np
 from tests.support.cases import (
     LATS,
     LONS,
-    Apart,
     Cases,
     Expected,
+    ExpectedRefusal,
     Folder,
     Made,
     Outcome,
@@ -46,7 +46,7 @@ def single_steps(f: Folder) -> Outcome:
 
 @cases
 def scalar_times(f: Folder) -> Outcome:
-    """One step in each file, time as a scalar coordinate: it becomes the leading dimension."""
+    """Scalar times of one step each become the leading dimension."""
     for step in range(5):
         f(f"f{9 - step}", scalar_time(step))
     return one(tas(range(5)), problems=[])
@@ -63,7 +63,7 @@ def scalar_time_among_time_dimensions(f: Folder) -> Outcome:
 
 @cases
 def scalar_time_first_among_time_dimensions(f: Folder) -> Outcome:
-    """A scalar time as the first of all, bounds included: time still is a dimension of the master and of the bounds."""
+    """A scalar time is the lowest: time is a dimension of master and bounds."""
     f("b", with_bounds(cube([1, 2]), "time", 0.5))
     f("c", with_bounds(scalar_time(0), "time", 0.5))
     return one(tas(range(3), coords={"time_bnds": edges(range(3), 0.5)}))
@@ -71,7 +71,7 @@ def scalar_time_first_among_time_dimensions(f: Folder) -> Outcome:
 
 @cases
 def odd_and_even_days(f: Folder) -> Outcome:
-    """Interleaved times are joined; every run of a file is a (virtual) partition."""
+    """Interleaved times are joined; every run is a virtual partition."""
     f("odd", cube([1, 3, 5]))
     f("even", cube([0, 2, 4]))
     return one(tas(range(6), pmshape=(6,), uris=("odd.nc", "even.nc")), problems=[])
@@ -87,7 +87,7 @@ def interleaved_runs(f: Folder) -> Outcome:
 
 @cases
 def files_by_calendar_month(f: Folder) -> Outcome:
-    """All Januaries in one file, all Februaries in another, all Marches in a third."""
+    """All Januaries in one file, all Februaries in another, all Marches."""
     for name, month in (("mar", 2), ("jan", 0), ("feb", 1)):
         f(name, cube([month + 30 * 12 * year for year in range(3)]))
     return one(tas(sorted(m + 360 * y for m in range(3) for y in range(3)), pmshape=(9,)))
@@ -103,7 +103,7 @@ def one_file_within_the_gap_of_another(f: Folder) -> Outcome:
 
 @cases
 def interleaved_with_a_descending_time(f: Folder) -> Outcome:
-    """Interleaved, and one of the files runs backwards; the first (lowest) one gives the direction."""
+    """Interleaved times, one file descends; the lowest gives the direction."""
     f("b", cube([0, 2, 4]))
     f("a", turned(cube([1, 3, 5]), "time"))
     return one(tas(range(6)))
@@ -111,7 +111,7 @@ def interleaved_with_a_descending_time(f: Folder) -> Outcome:
 
 @cases
 def interleaved_pressure_levels(f: Folder) -> Outcome:
-    """Levels of one field in two files at the same times, far apart from each other: joined, since nothing is left open."""
+    """Interleaved levels at the same times are joined: there are no holes."""
 
     def levels(values: list[float]) -> Made:
         plev = (("plev",), np.array(values), {"standard_name": "air_pressure", "units": "hPa", "positive": "down"})
@@ -127,20 +127,24 @@ def interleaved_pressure_levels(f: Folder) -> Outcome:
 
 @cases
 def latitudes_a_little_off_at_the_same_times(f: Folder) -> Outcome:
-    """Latitudes shifted by 2.5e-3 of a spacing of 1.25 are another grid, never interleaved into one."""
+    """Latitudes shifted by 2.5e-3 of a spacing of 1.25 are another grid."""
     lats = np.arange(0, 12.5, 1.25)
     f("a", cube([0, 1], lats))
     f("b", cube([0, 1], lats + 2.5e-3))
-    return Outcome([tas([0, 1], lats), tas([0, 1], lats + 2.5e-3)], [Apart("coordinate_values", ("lat", "a.nc", "b.nc"))])
+    return Outcome(
+        [tas([0, 1], lats), tas([0, 1], lats + 2.5e-3)], [ExpectedRefusal("coordinate_values", ("lat", "a.nc", "b.nc"))]
+    )
 
 
 @cases
 def two_grids_at_different_times(f: Folder) -> Outcome:
-    """Interleaving latitudes at other times would be half holes: apart."""
+    """Interleaving latitudes at other times would leave half holes: separate."""
     other = (12.0, 22.0, 32.0)
     f("a", cube([0, 1]))
     f("b", cube([2, 3], other))
-    return Outcome([tas([0, 1]), tas([2, 3], other)], [Apart("coordinate_values", ("lat", "10", "12", "a.nc", "b.nc"))])
+    return Outcome(
+        [tas([0, 1]), tas([2, 3], other)], [ExpectedRefusal("coordinate_values", ("lat", "10", "12", "a.nc", "b.nc"))]
+    )
 
 
 @cases
@@ -149,7 +153,7 @@ def two_grids_two_files_each(f: Folder) -> Outcome:
     other = (12.0, 22.0, 32.0)
     for name, times, lats in (("d", [0, 1], LATS), ("c", [2, 3], other), ("b", [4, 5], LATS), ("a", [6, 7], other)):
         f(name, cube(times, lats))
-    return Outcome([tas([0, 1, 4, 5]), tas([2, 3, 6, 7], other)], [Apart("coordinate_values", ("lat",))])
+    return Outcome([tas([0, 1, 4, 5]), tas([2, 3, 6, 7], other)], [ExpectedRefusal("coordinate_values", ("lat",))])
 
 
 @cases
@@ -187,7 +191,7 @@ def tiles_with_a_duplicate(f: Folder) -> Outcome:
 
 @cases
 def a_tile_is_missing(f: Folder) -> Outcome:
-    """Three of four tiles cover more than half: the hole reads as missing, and is reported."""
+    """Three of four tiles: the hole reads as missing and is reported."""
     for name, lat, lon in (("c", 0, 0), ("b", 0, 2), ("a", 2, 2)):
         _tile(f, name, [lat, lat + 1], [lon, lon + 1])
     values = field([0, 1], range(4), range(4))
@@ -197,19 +201,21 @@ def a_tile_is_missing(f: Folder) -> Outcome:
 
 @cases
 def a_missing_tile_refused(f: Folder) -> Outcome:
-    """The same with holes="refuse": divided along the first of the dimensions, the two tiles beside each other are joined."""
+    """With holes="refuse", the tiles are divided along the first dimension."""
     for name, lat, lon in (("c", 0, 0), ("b", 0, 2), ("a", 2, 2)):
         _tile(f, name, [lat, lat + 1], [lon, lon + 1])
     expected = [tas([0, 1], range(2), range(4)), tas([0, 1], range(2, 4), range(2, 4))]
-    return Outcome(expected, [Apart("coverage", ("75%",))], rules={"holes": "refuse"})
+    return Outcome(expected, [ExpectedRefusal("coverage", ("75%",))], rules={"holes": "refuse"})
 
 
 @cases
 def two_corner_tiles(f: Folder) -> Outcome:
-    """Half covered is not more than half: apart."""
+    """Half covered is not more than half: separate."""
     _tile(f, "b", [0, 1], [0, 1])
     _tile(f, "a", [2, 3], [2, 3])
-    return Outcome([tas([0, 1], [0, 1], [0, 1]), tas([0, 1], [2, 3], [2, 3])], [Apart("coverage", ("50%", "a.nc", "b.nc"))])
+    return Outcome(
+        [tas([0, 1], [0, 1], [0, 1]), tas([0, 1], [2, 3], [2, 3])], [ExpectedRefusal("coverage", ("50%", "a.nc", "b.nc"))]
+    )
 
 
 @cases
@@ -225,7 +231,7 @@ def tiles_of_times_and_latitudes(f: Folder) -> Outcome:
 
 @cases
 def a_file_of_no_steps(f: Folder) -> Outcome:
-    """A time of length zero spoils nothing, and is never the first."""
+    """A time of length zero does not prevent the join and is never the first."""
     f("c", cube([0, 1]), unlimited=("time",))
     f("a", changed(cube([]), "tas", units="degC"), unlimited=("time",))
     f("b", cube([2, 3]), unlimited=("time",))
@@ -234,7 +240,7 @@ def a_file_of_no_steps(f: Folder) -> Outcome:
 
 @cases
 def a_time_that_runs_backwards(f: Folder) -> Outcome:
-    """One file's time descends: turned to run as the first's."""
+    """One file's time descends: it is reversed to the first's direction."""
     f("b", cube([0, 1, 2]))
     f("a", turned(cube([3, 4, 5]), "time"))
     return one(tas(range(6)))
@@ -242,16 +248,16 @@ def a_time_that_runs_backwards(f: Folder) -> Outcome:
 
 @cases
 def a_time_that_does_not_run_one_way(f: Folder) -> Outcome:
-    """A file with a time out of order stays apart, the others are joined."""
+    """A file with a time that is not monotonic stays separate."""
     f("c", cube([0, 1]))
     f("b", cube([2, 3]))
     f("odd", cube([4, 6, 5]))
-    return Outcome([tas(range(4)), tas([4, 6, 5])], [Apart("not_monotonic", ("time", "odd.nc"))])
+    return Outcome([tas(range(4)), tas([4, 6, 5])], [ExpectedRefusal("not_monotonic", ("time", "odd.nc"))])
 
 
 @cases
 def directions_wanted(f: Folder) -> Outcome:
-    """Latitudes from north to south, as asked for."""
+    """Latitudes from north to south, as requested."""
     f("b", cube([0, 1]))
     f("a", turned(cube([2, 3]), "lat"))
     return one(tas(range(4), LATS[::-1]), rules={"directions": {"lat": False}})
@@ -259,10 +265,12 @@ def directions_wanted(f: Folder) -> Outcome:
 
 @cases
 def along_time_only(f: Folder) -> Outcome:
-    """Rules(along=["time"]): tiles of latitude stay apart, each joined in time."""
+    """Rules(along=["time"]): tiles of latitude stay separate, joined in time."""
     for name, times, lats in (("d", [0], [10.0]), ("c", [1], [10.0]), ("b", [0], [20.0]), ("a", [1], [20.0])):
         f(name, cube(times, lats))
-    return Outcome([tas([0, 1], [10.0]), tas([0, 1], [20.0])], [Apart("along", ("lat", "10", "20"))], rules={"along": ["time"]})
+    return Outcome(
+        [tas([0, 1], [10.0]), tas([0, 1], [20.0])], [ExpectedRefusal("along", ("lat", "10", "20"))], rules={"along": ["time"]}
+    )
 
 
 def _steps(value: float, steps: int) -> Made:
@@ -284,7 +292,7 @@ def no_coordinate_joined_by_name(f: Folder) -> Outcome:
 
 @cases
 def no_coordinate_joined_as_given(f: Folder) -> Outcome:
-    """The same in the order given: the only rule under which the order of the files matters."""
+    """In the order given: the only rule that depends on the order of files."""
     for name, value, steps in (("c", 0, 2), ("a", 1, 1), ("b", 2, 2)):
         f(name, _steps(value, steps))
     return one(_stepwise(0, 0, 1, 2, 2), rules={"order": {"step": "given"}}, as_given=True)
@@ -292,15 +300,15 @@ def no_coordinate_joined_as_given(f: Folder) -> Outcome:
 
 @cases
 def no_coordinate_and_no_order(f: Folder) -> Outcome:
-    """Without a wish nothing tells their order: apart, and the reason says what to ask for."""
+    """Without a coordinate or order: separate, with advice in the reason."""
     f("b", _steps(0, 2))
     f("a", _steps(1, 1))
-    return Outcome([_stepwise(0, 0), _stepwise(1)], [Apart("no_coordinate", ("step", "order", "a.nc", "b.nc"))])
+    return Outcome([_stepwise(0, 0), _stepwise(1)], [ExpectedRefusal("no_coordinate", ("step", "order", "a.nc", "b.nc"))])
 
 
 @cases
 def numbered_steps_without_units(f: Folder) -> Outcome:
-    """A coordinate variable without units or standard name still gives positions."""
+    """A coordinate variable without units or standard name gives positions."""
     for name, start in (("b", 0), ("a", 2)):
         made = _steps(start, 2)
         made["step"] = (("step",), np.arange(start, start + 2), {})
@@ -318,7 +326,7 @@ def time_gaps_are_no_holes(f: Folder) -> Outcome:
 
 @cases
 def heights_in_two_files(f: Folder) -> Outcome:
-    """Scalar heights of 2 m and 10 m at the same times become a leading dimension."""
+    """Scalar heights at the same times become a leading dimension."""
     for name, height in (("a", 10.0), ("b", 2.0)):
         made = cube([0, 1], height=((), np.float64(height), {"standard_name": "height", "units": "m"}))
         f(name, changed(made, "tas", made["tas"][1] + np.float32(height), coordinates="height"))
@@ -329,12 +337,12 @@ def heights_in_two_files(f: Folder) -> Outcome:
 
 @cases
 def heights_at_different_times(f: Folder) -> Outcome:
-    """2 m and then 10 m: half of a matrix of heights and times would be missing; apart, the heights named."""
+    """Heights at different times would leave half holes: separate."""
     for name, height, times in (("a", 10.0, [2, 3]), ("b", 2.0, [0, 1])):
         made = cube(times, height=((), np.float64(height), {"standard_name": "height", "units": "m"}))
         f(name, changed(made, "tas", coordinates="height"))
     expected = [tas([0, 1], coords={"height": 2.0}), tas([2, 3], coords={"height": 10.0})]
-    return Outcome(expected, [Apart("coverage|coordinate_values|coordinate", ("height", "a.nc", "b.nc"))])
+    return Outcome(expected, [ExpectedRefusal("coverage|coordinate_values|coordinate", ("height", "a.nc", "b.nc"))])
 
 
 @cases

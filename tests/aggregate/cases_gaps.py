@@ -1,11 +1,11 @@
-"""Cases: does a check find the steps that a regular time lacks, and only those?"""
+"""Cases of missing steps of regular times, found by a check."""
 
 from typing import Any
 
 import cftime
 import numpy as np
 
-from tests.support.cases import LATS, LONS, Apart, Cases, Expected, Folder, Outcome, Problem, one, tas
+from tests.support.cases import LATS, LONS, Cases, Expected, ExpectedRefusal, Folder, Outcome, Problem, one, tas
 from tests.support.netcdf import TIME, cube
 
 cases = Cases()
@@ -14,7 +14,10 @@ cases = Cases()
 def _dated(
     f: Folder, dates: list[Any], calendar: str, drop: tuple[int, ...] = (), units: str = TIME["units"], files: int = 3
 ) -> Any:
-    """Write one array over dates of a calendar, some dropped, in several files; return what is expected of it."""
+    """Write one array over dates in several files, some dropped.
+
+    Returns the expected outcome.
+    """
     values = np.array([cftime.date2num(cftime.datetime(*d, calendar=calendar), units, calendar) for d in dates], "f8")
     values = np.delete(values, list(drop))
     attrs = {"standard_name": "time", "units": units, "calendar": calendar}
@@ -29,7 +32,7 @@ def _months(first: int, count: int, every: int = 1, day: int = 15) -> list[tuple
 
 @cases
 def days_missing(f: Folder) -> Outcome:
-    """Two days are missing between files: array, dates around and number of steps are named."""
+    """Two days are missing between files; the message has array and dates."""
     f("b", cube([0, 1, 2]))
     f("a", cube([5, 6, 7]))
     return one(tas([0, 1, 2, 5, 6, 7]), problems=[Problem("gap", ("tas", "2000-01-03", "2000-01-06", r"\b2\b"))])
@@ -71,7 +74,7 @@ def months_are_regular(f: Folder) -> Outcome:
 
 @cases
 def middles_of_months_are_regular(f: Folder) -> Outcome:
-    """The middle of February is the 14th or 15th, of the others the 16th, at midnight or noon: no gap."""
+    """Middles of months vary by day and hour: no gap."""
     middles = [
         np.mean(
             cftime.date2num(
@@ -116,7 +119,7 @@ def seasons_missing(f: Folder) -> Outcome:
 
 @cases
 def years_missing(f: Folder) -> Outcome:
-    """Years of the standard calendar, 365 and 366 days long: one is missing, the leap days are no gaps."""
+    """One year of the standard calendar is missing; leap days are no gaps."""
     problems = [Problem("gap", ("2004", "2006", r"\b1\b"))]
     return one(_dated(f, [(y, 7, 1) for y in range(1998, 2012)], "standard", (7,)), problems=problems)
 
@@ -162,14 +165,14 @@ def two_steps_of_different_lengths(f: Folder) -> Outcome:
 
 @cases
 def more_gaps_than_steps(f: Folder) -> Outcome:
-    """Three months, then every second one: each that is left out is a finding."""
+    """Three months, then every second one: each missing one is a problem."""
     problems = [Problem("gap", (f"2000-{m:02}-15", f"2000-{m + 2:02}-15", r"\b1\b")) for m in (3, 5, 7, 9)]
     return one(_dated(f, _months(2000, 11), "standard", (3, 5, 7, 9)), problems=problems)
 
 
 @cases
 def steps_that_are_no_multiples(f: Folder) -> Outcome:
-    """Days 0, 1, 2, 3 and 5.5: no step is the usual one, so that nothing can be missing."""
+    """Days 0, 1, 2, 3 and 5.5: without a usual step there are no gaps."""
     f("a", cube([0, 1, 2]))
     f("b", cube([3, 5.5]))
     return one(tas([0, 1, 2, 3, 5.5]), problems=[])
@@ -177,7 +180,7 @@ def steps_that_are_no_multiples(f: Folder) -> Outcome:
 
 @cases
 def what_repeats_in_files_that_are_used(f: Folder) -> Outcome:
-    """A field without time that every file holds is used once, and no file is a duplicate for that."""
+    """A field without time in every file is used once: not a duplicate file."""
     for name, start in (("b", 0), ("a", 2)):
         made = cube([start, start + 1])
         made["orog"] = (("lat", "lon"), made["tas"][1][0] * 0 + 7, {"units": "m", "standard_name": "surface_altitude"})
@@ -188,21 +191,21 @@ def what_repeats_in_files_that_are_used(f: Folder) -> Outcome:
 
 @cases
 def gaps_of_one_array_only(f: Folder) -> Outcome:
-    """Two models, one with a gap: the finding is about that one's files."""
+    """Two models, one with a gap: the problem names its files."""
     f("d", cube([0, 1, 2]), {"source_id": "A"})
     f("c", cube([3, 4, 5]), {"source_id": "A"})
     f("b", cube([0, 1, 2]), {"source_id": "B"})
     f("a", cube([5, 6, 7]), {"source_id": "B"})
     expected = [tas(range(6), attrs={"source_id": "A"}), tas([0, 1, 2, 5, 6, 7], attrs={"source_id": "B"})]
     problems = [Problem("gap", ("2000-01-03", "2000-01-06"))]
-    return Outcome(expected, [Apart("source_id", ("'A'", "'B'"))], problems=problems)
+    return Outcome(expected, [ExpectedRefusal("source_id", ("'A'", "'B'"))], problems=problems)
 
 
 CALENDARS = ("standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day")
 
 
 def _every_calendar(calendar: str, what: str, dates: list[Any], around: tuple[int, int]) -> None:
-    """Add a case: regular dates of a calendar of which those between the two numbers ``around`` are missing."""
+    """Add a case of regular dates; those within ``around`` are missing."""
 
     def case(f: Folder) -> Outcome:
         low, high = around

@@ -1,10 +1,10 @@
-"""Cases: do attributes and parts of file names become dimensions, and do the presets know their archives?"""
+"""Cases of new dimensions from attributes or file names, and of presets."""
 
 from typing import Any
 
 import numpy as np
 
-from tests.support.cases import LATS, LONS, Apart, Cases, Expected, Folder, Made, Outcome, Problem, changed, one, tas
+from tests.support.cases import LATS, LONS, Cases, Expected, ExpectedRefusal, Folder, Made, Outcome, Problem, changed, one, tas
 from tests.support.netcdf import TAS, cube, field
 
 cases = Cases()
@@ -26,7 +26,7 @@ def _ensemble(times: Any, numbers: Any, name: str, labels: Any, **more: Any) -> 
 
 @cases
 def members_by_an_attribute(f: Folder) -> Outcome:
-    """variant_label becomes the leading dimension, in natural order: r2 before r10. It is no facet then."""
+    """variant_label becomes a dimension in natural order, and is no facet."""
     for number in (10, 1, 2):
         for start in (0, 2):
             label = f"r{number}i1p1f1"
@@ -79,16 +79,16 @@ def models_as_a_dimension(f: Folder) -> Outcome:
 
 @cases
 def members_without_the_dimension(f: Folder) -> Outcome:
-    """The same files without a wish: one array for each member."""
+    """Without the rule: one array per member."""
     for name, label, number in (("a", "r2i1p1f1", 2), ("b", "r1i1p1f1", 1)):
         f(name, _member([0, 1], number), {"variant_label": label})
     expected = [tas([0, 1], values=field([0, 1], LATS, LONS) + np.float32(n)) for n in (1, 2)]
-    return Outcome(expected, [Apart("variant_label", ("r1i1p1f1", "r2i1p1f1", "a.nc", "b.nc"))])
+    return Outcome(expected, [ExpectedRefusal("variant_label", ("r1i1p1f1", "r2i1p1f1", "a.nc", "b.nc"))])
 
 
 @cases
 def a_single_member(f: Folder) -> Outcome:
-    """One member is a dimension of size 1: what is asked for does not hang on how many files there are."""
+    """One member gives a dimension of size 1."""
     f("b", _member([0, 1], 3), {"variant_label": "r3i1p1f1"})
     f("a", _member([2, 3], 3), {"variant_label": "r3i1p1f1"})
     return one(_ensemble(range(4), (3,), "variant_label", ["r3i1p1f1"]), rules={"new_dimension": "variant_label"})
@@ -96,7 +96,7 @@ def a_single_member(f: Folder) -> Outcome:
 
 @cases
 def a_member_that_ends_early(f: Folder) -> Outcome:
-    """The second half of one of two members is missing: three quarters are covered, the hole is reported."""
+    """A quarter is missing: joined, and the hole is reported."""
     for name, label, start in (("a", "r2i1p1f1", 0), ("c", "r1i1p1f1", 0), ("b", "r1i1p1f1", 2)):
         f(name, _member([start, start + 1], int(label[1])), {"variant_label": label})
     labels = ["r1i1p1f1", "r2i1p1f1"]
@@ -108,16 +108,16 @@ def a_member_that_ends_early(f: Folder) -> Outcome:
 
 @cases
 def members_that_never_meet(f: Folder) -> Outcome:
-    """Two members of different times cover half: apart, each still an ensemble of one."""
+    """Two members of different times cover half: separate ensembles of one."""
     for name, label, start in (("a", "r2i1p1f1", 2), ("b", "r1i1p1f1", 0)):
         f(name, _member([start, start + 1], int(label[1])), {"variant_label": label})
     expected = [_ensemble([n * 2 - 2, n * 2 - 1], (n,), "variant_label", [f"r{n}i1p1f1"]) for n in (1, 2)]
-    return Outcome(expected, [Apart("coverage", ("50%", "a.nc", "b.nc"))], rules={"new_dimension": "variant_label"})
+    return Outcome(expected, [ExpectedRefusal("coverage", ("50%", "a.nc", "b.nc"))], rules={"new_dimension": "variant_label"})
 
 
 @cases
 def a_member_on_another_grid(f: Folder) -> Outcome:
-    """One member on a grid of its own stays apart; the others are an ensemble."""
+    """One member on another grid stays separate."""
     for name, number in (("c", 1), ("a", 2)):
         f(name, _member([0, 1], number), {"variant_label": f"r{number}"})
     f("b", cube([0, 1], [10.0, 20.01, 30.0]), {"variant_label": "r3"})
@@ -126,22 +126,24 @@ def a_member_on_another_grid(f: Folder) -> Outcome:
         _ensemble([0, 1], (1, 2), "variant_label", ["r1", "r2"]),
         Expected(odd, {"lat": [10.0, 20.01, 30.0]}, ("variant_label", *DIMENSIONS)),
     ]
-    return Outcome(expected, [Apart("coordinate_values", ("lat", "20.01", "b.nc"))], rules={"new_dimension": "variant_label"})
+    return Outcome(
+        expected, [ExpectedRefusal("coordinate_values", ("lat", "20.01", "b.nc"))], rules={"new_dimension": "variant_label"}
+    )
 
 
 @cases
 def a_file_without_the_attribute(f: Folder) -> Outcome:
-    """A file that does not say which member it is stays apart, as it is; the attribute is named."""
+    """A file without the member attribute stays separate."""
     for name, number in (("c", 1), ("a", 2)):
         f(name, _member([0, 1], number), {"variant_label": f"r{number}"})
     f("b", cube([0, 1]))
     expected = [_ensemble([0, 1], (1, 2), "variant_label", ["r1", "r2"]), tas([0, 1])]
-    return Outcome(expected, [Apart("", ("variant_label", "b.nc"))], rules={"new_dimension": "variant_label"})
+    return Outcome(expected, [ExpectedRefusal("", ("variant_label", "b.nc"))], rules={"new_dimension": "variant_label"})
 
 
 @cases
 def members_and_other_facets(f: Folder) -> Outcome:
-    """The other facets keep apart as ever: two models of two members each."""
+    """Other facets separate as usual: two models of two members each."""
     for model, offset in (("B", 100), ("A", 0)):
         for number in (2, 1):
             f(
@@ -153,17 +155,17 @@ def members_and_other_facets(f: Folder) -> Outcome:
     expected = [
         _ensemble([0, 1], (o + 1, o + 2), "variant_label", labels, attrs={"source_id": m}) for m, o in (("A", 0), ("B", 100))
     ]
-    return Outcome(expected, [Apart("source_id", ("'A'", "'B'"))], rules={"new_dimension": "variant_label"})
+    return Outcome(expected, [ExpectedRefusal("source_id", ("'A'", "'B'"))], rules={"new_dimension": "variant_label"})
 
 
 @cases
 def the_same_member_twice(f: Folder) -> Outcome:
-    """Two files of one member that overlap with other values: apart, as ever."""
+    """Two files of one member that overlap with other values are separate."""
     for name, number, label in (("b", 1, "r1"), ("a", 2, "r1"), ("c", 2, "r2")):
         f(name, _member([0, 1], number), {"variant_label": label})
     twin = _ensemble([0, 1], (1,), "variant_label", ["r1"])
     expected = [_ensemble([0, 1], (2, 2), "variant_label", ["r1", "r2"]), twin]
-    return Outcome(expected, [Apart("overlap", ("a.nc", "b.nc"))], rules={"new_dimension": "variant_label"})
+    return Outcome(expected, [ExpectedRefusal("overlap", ("a.nc", "b.nc"))], rules={"new_dimension": "variant_label"})
 
 
 # ERA5: final data (expver 1) and preliminary data (expver 5)
@@ -172,7 +174,10 @@ EXPVER = {"long_name": "experiment version"}
 
 
 def _era5(times: Any, final: int, number: float = 0.0) -> Made:
-    """Return a file that mixes: up to step ``final`` final data, preliminary ones (higher by 0.5) from there on."""
+    """Return a file of final data up to step ``final``, then preliminary.
+
+    Preliminary values are higher by 0.5.
+    """
     made = cube(times)
     values = np.full((len(times), 2, 3, 2), np.nan, "f4")
     values[:final, 0] = made["tas"][1][:final]
@@ -184,7 +189,7 @@ def _era5(times: Any, final: int, number: float = 0.0) -> Made:
 
 @cases
 def era5_mixed_as_a_dimension(f: Folder) -> Outcome:
-    """One file with expver as a dimension of two: final data where there is, preliminary elsewhere."""
+    """expver as a dimension of two: final data where available."""
     f("a", _era5(range(4), 3))
     values = field(range(4), LATS, LONS)
     values[3] += 0.5
@@ -204,7 +209,7 @@ def era5_final_files_and_a_mixed_one(f: Folder) -> Outcome:
 
 @cases
 def era5_along_time(f: Folder) -> Outcome:
-    """Newer files have expver as a coordinate along time, text: it is kept as it is."""
+    """expver as text along time is kept."""
     for name, start, versions in (("b", 0, ["0001", "0001"]), ("a", 2, ["0001", "0005"])):
         made = cube([start, start + 1])
         made["expver"] = (("time",), np.array(versions), EXPVER)
@@ -214,7 +219,7 @@ def era5_along_time(f: Folder) -> Outcome:
 
 @cases
 def era5_preliminary_and_final_overlap(f: Folder) -> Outcome:
-    """The same days as preliminary and later as final data in two files: the final ones count."""
+    """Preliminary and final data of the same days: the final ones serve."""
     for name, version, add in (("a", 5, 0.5), ("b", 1, 0.0)):
         made = _member([0, 1], add)
         made["expver"] = (("time",), np.array([version] * 2, "i4"), EXPVER)
@@ -224,7 +229,10 @@ def era5_preliminary_and_final_overlap(f: Folder) -> Outcome:
 
 @cases
 def era5_missing_in_both(f: Folder) -> Outcome:
-    """Where neither has data (land, of a sea variable) it is missing; a step counts as final if any of it is."""
+    """Values missing in both versions are missing.
+
+    A step with any final value is final.
+    """
     made = _era5(range(3), 2)
     made["tas"][1][:, :, 1, 0] = np.nan
     f("a", made)
@@ -236,7 +244,7 @@ def era5_missing_in_both(f: Folder) -> Outcome:
 
 @cases
 def era5_without_the_preset(f: Folder) -> Outcome:
-    """Without the preset a file is what it is: expver a dimension like any other."""
+    """Without the preset, expver is an ordinary dimension."""
     made = _era5(range(4), 3)
     f("a", made)
     return one(Expected(made["tas"][1], {"expver": [1, 5]}, ("time", "expver", "lat", "lon")))
@@ -244,7 +252,7 @@ def era5_without_the_preset(f: Folder) -> Outcome:
 
 @cases
 def era5_files_of_months(f: Folder) -> Outcome:
-    """The preset is no hindrance where nothing is mixed."""
+    """The preset does not change files without versions."""
     for name, start in (("c", 0), ("a", 2), ("b", 4)):
         f(name, cube([start, start + 1]))
     return one(tas(range(6)), rules="era5")

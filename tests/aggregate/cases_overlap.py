@@ -1,8 +1,21 @@
-"""Cases: is an exact copy of a file used once, and every other overlap refused or served as asked for?"""
+"""Cases of exact duplicates and of overlaps, refused or served."""
 
 import numpy as np
 
-from tests.support.cases import LATS, LONS, Apart, Cases, Folder, Outcome, Problem, changed, one, scalar_time, tas, turned
+from tests.support.cases import (
+    LATS,
+    LONS,
+    Cases,
+    ExpectedRefusal,
+    Folder,
+    Outcome,
+    Problem,
+    changed,
+    one,
+    scalar_time,
+    tas,
+    turned,
+)
 from tests.support.netcdf import cube, field
 
 cases = Cases()
@@ -19,7 +32,7 @@ def a_copy_of_a_file(f: Folder) -> Outcome:
 
 @cases
 def a_copy_with_missing_values(f: Folder) -> Outcome:
-    """Missing values are equal to each other, whatever stands for them."""
+    """Missing values are equal, independent of their encoding."""
     values = field([0, 1], LATS, LONS)
     values[0, 1, 1] = -9
     f("a", changed(cube([0, 1]), "tas", values, _FillValue=np.float32(-9)))
@@ -29,7 +42,7 @@ def a_copy_with_missing_values(f: Folder) -> Outcome:
 
 @cases
 def a_copy_in_another_format_and_packing(f: Folder) -> Outcome:
-    """A copy is one by its values: packed, in netCDF-3, with the latitudes reversed."""
+    """A duplicate has equal values: packed, netCDF-3, reversed latitudes."""
     values = np.arange(12, dtype="f4").reshape(2, 3, 2) / 2
     f("a", changed(cube([0, 1]), "tas", values))
     packed = changed(cube([0, 1]), "tas", (values * 2).astype("i2"), scale_factor=np.float32(0.5), add_offset=np.float32(0))
@@ -39,11 +52,11 @@ def a_copy_in_another_format_and_packing(f: Folder) -> Outcome:
 
 @cases
 def the_same_places_with_other_values(f: Folder) -> Outcome:
-    """Equal positions and unequal values are an overlap; the lowest URI is the relative."""
+    """Equal positions with other values overlap; the relative is the lowest."""
     f("a", cube([0, 1]))
     f("b", changed(cube([0, 1]), "tas", field([0, 1], LATS, LONS) + 1))
     expected = [tas([0, 1]), tas([0, 1], values=field([0, 1], LATS, LONS) + 1)]
-    return Outcome(expected, [Apart("overlap", ("a.nc", "b.nc"))])
+    return Outcome(expected, [ExpectedRefusal("overlap", ("a.nc", "b.nc"))])
 
 
 @cases
@@ -51,7 +64,7 @@ def a_shared_step_of_equal_values(f: Folder) -> Outcome:
     """Equal values in the shared step alone are still an overlap."""
     f("b", cube([0, 1, 2]))
     f("a", cube([2, 3, 4]))
-    return Outcome([tas([0, 1, 2]), tas([2, 3, 4])], [Apart("overlap", ("time", "2", "a.nc", "b.nc"))])
+    return Outcome([tas([0, 1, 2]), tas([2, 3, 4])], [ExpectedRefusal("overlap", ("time", "2", "a.nc", "b.nc"))])
 
 
 def _overlapping(f: Folder) -> None:
@@ -61,7 +74,7 @@ def _overlapping(f: Folder) -> None:
 
 @cases
 def overlap_served_by_the_first(f: Folder) -> Outcome:
-    """The first is the lowest in time, whatever its name."""
+    """The first is the lowest in time, independent of its name."""
     _overlapping(f)
     values = field(range(4), LATS, LONS)
     values[3] += 0.5
@@ -79,24 +92,24 @@ def overlap_served_by_the_last(f: Folder) -> Outcome:
 
 @cases
 def three_overlapping_files_of_which_two_join(f: Folder) -> Outcome:
-    """The middle one overlaps both; the outer ones are joined, the middle one stays apart."""
+    """The outer files are joined; the middle one overlaps both: separate."""
     f("c", cube([0, 1, 2, 3]))
     f("a", cube([2, 3, 4, 5]))
     f("b", cube([4, 5, 6, 7]))
-    return Outcome([tas(range(8)), tas([2, 3, 4, 5])], [Apart("overlap", ("time", "2", "3", "a.nc"))])
+    return Outcome([tas(range(8)), tas([2, 3, 4, 5])], [ExpectedRefusal("overlap", ("time", "2", "3", "a.nc"))])
 
 
 @cases
 def interleaved_times_shared_in_one_step(f: Folder) -> Outcome:
-    """Every second day, but one day is in both: an overlap, even if it is equal there."""
+    """Every second day with one common day: an overlap, even if it is equal."""
     f("a", cube([0, 2, 4]))
     f("b", cube([1, 2, 3]))
-    return Outcome([tas([0, 2, 4]), tas([1, 2, 3])], [Apart("overlap", ("time", r"\b2\b"))])
+    return Outcome([tas([0, 2, 4]), tas([1, 2, 3])], [ExpectedRefusal("overlap", ("time", r"\b2\b"))])
 
 
 @cases
 def interleaved_times_shared_and_served(f: Folder) -> Outcome:
-    """Sharing one step with overlap="first": the lower of both serves the shared day, all others have one source."""
+    """With overlap="first", the lower file serves the common day."""
     f("a", changed(cube([1, 2, 3]), "tas", field([1, 2, 3], LATS, LONS) + 0.5))
     f("b", cube([0, 2, 4]))
     values = field(range(5), LATS, LONS)
@@ -106,15 +119,15 @@ def interleaved_times_shared_and_served(f: Folder) -> Outcome:
 
 @cases
 def every_day_and_every_second_day(f: Folder) -> Outcome:
-    """A file whose steps are all in another one too is no duplicate of it: not the same positions."""
+    """A file whose steps are a subset of another's is not a duplicate."""
     f("b", cube(range(6)))
     f("a", cube([1, 3, 5]))
-    return Outcome([tas(range(6)), tas([1, 3, 5])], [Apart("overlap", ("time", "a.nc", "b.nc"))])
+    return Outcome([tas(range(6)), tas([1, 3, 5])], [ExpectedRefusal("overlap", ("time", "a.nc", "b.nc"))])
 
 
 @cases
 def a_copy_with_rolled_longitudes(f: Folder) -> Outcome:
-    """A copy whose longitudes run from -180 is a copy; the lower URI serves."""
+    """A duplicate with longitudes from -180 on; the lower URI serves."""
     lons = np.arange(0.0, 360.0, 60.0)
     made = cube([0, 1], LATS, lons)
     order = np.argsort((lons + 180) % 360)
@@ -126,7 +139,7 @@ def a_copy_with_rolled_longitudes(f: Folder) -> Outcome:
 
 @cases
 def a_folder_copied_twice(f: Folder) -> Outcome:
-    """Three copies of everything: each file once, the lowest URIs, and a finding for each copy."""
+    """Three copies of everything: the lowest URIs serve, others are problems."""
     for folder in "cab":
         for start in (2, 0):
             f(f"{folder}/{start}", cube([start, start + 1]))
@@ -144,7 +157,7 @@ def a_copy_of_single_steps(f: Folder) -> Outcome:
 
 @cases
 def an_empty_file_and_its_copy(f: Folder) -> Outcome:
-    """Files that hold no step are nothing to report."""
+    """Files without steps are not reported."""
     for name, times in (("c", []), ("b", []), ("a", [0, 1])):
         f(name, cube(times), unlimited=("time",))
     return one(tas([0, 1]))
@@ -152,12 +165,12 @@ def an_empty_file_and_its_copy(f: Folder) -> Outcome:
 
 @cases
 def copies_before_a_real_overlap(f: Folder) -> Outcome:
-    """A copy is dropped and the overlap refused, each for itself."""
+    """A duplicate is dropped, and the overlap is refused."""
     f("a", cube([0, 1, 2]))
     f("b", cube([0, 1, 2]))
     f("c", changed(cube([2, 3, 4]), "tas", field([2, 3, 4], LATS, LONS) + 1))
     expected = [tas([0, 1, 2]), tas([2, 3, 4], values=field([2, 3, 4], LATS, LONS) + 1)]
-    return Outcome(expected, [Apart("overlap", ("time", "c.nc", "[ab].nc"))])
+    return Outcome(expected, [ExpectedRefusal("overlap", ("time", "c.nc", "[ab].nc"))])
 
 
 @cases
@@ -167,4 +180,4 @@ def an_almost_copy(f: Folder) -> Outcome:
     values[1, 2, 1] = np.nextafter(values[1, 2, 1], np.float32(np.inf))
     f("a", cube([0, 1]))
     f("b", changed(cube([0, 1]), "tas", values))
-    return Outcome([tas([0, 1]), tas([0, 1], values=values)], [Apart("overlap", ("a.nc", "b.nc"))])
+    return Outcome([tas([0, 1]), tas([0, 1], values=values)], [ExpectedRefusal("overlap", ("a.nc", "b.nc"))])

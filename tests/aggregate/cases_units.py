@@ -1,4 +1,4 @@
-"""Cases: are temperatures, years and bounds converted as CF says, and do arrays stay apart where it does not say?"""
+"""Cases of conversions of temperatures, years and bounds after CF."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import numpy as np
 from tests.support.cases import (
     LATS,
     LONS,
-    Apart,
     Cases,
     Expected,
+    ExpectedRefusal,
     Folder,
     Made,
     Outcome,
@@ -34,8 +34,8 @@ def _pair(f: Folder, first: dict[str, Any], second: dict[str, Any], units: tuple
 
 
 def _apart(*texts: str, units: tuple[str, str] = ("K", "degC")) -> Outcome:
-    """Expect the files of `_pair` apart."""
-    return Outcome([tas([0, 1], units=units[0]), tas([2, 3], units=units[1])], [Apart("units", texts)])
+    """Return the outcome of `_pair` with separate files."""
+    return Outcome([tas([0, 1], units=units[0]), tas([2, 3], units=units[1])], [ExpectedRefusal("units", texts)])
 
 
 @cases
@@ -63,7 +63,7 @@ def means_of_daily_ranges(f: Folder) -> Outcome:
 
 @cases
 def means_over_a_dimension_called_range(f: Folder) -> Outcome:
-    """A dimension, or a comment, is no method."""
+    """A dimension or a comment is not a method."""
     methods = {"cell_methods": "range: mean (comment: standard_deviation of nothing)"}
     _pair(f, methods, methods)
     values = field(range(4), LATS, LONS, "f8")
@@ -108,7 +108,7 @@ def lapse_rates(f: Folder) -> Outcome:
 
 @cases
 def on_scale_and_unstated(f: Folder) -> Outcome:
-    """What states nothing is on its scale, as ever."""
+    """Unstated temperatures are on their scale."""
     _pair(f, ON_SCALE, {})
     values = field(range(4), LATS, LONS, "f8")
     values[2:] += 273.15
@@ -124,21 +124,21 @@ def difference_and_on_scale(f: Folder) -> Outcome:
 
 @cases
 def difference_and_unstated(f: Folder) -> Outcome:
-    """What states nothing is taken to be on its scale."""
+    """Unstated temperatures are on their scale, so they differ."""
     _pair(f, DIFFERENCE, {}, ("K", "K"))
     return _apart("difference", "no attribute states a difference", units=("K", "K"))
 
 
 @cases
 def unknown_in_two_units(f: Folder) -> Outcome:
-    """Nothing tells how these convert."""
+    """Unknown kinds in different units do not convert."""
     _pair(f, UNKNOWN, UNKNOWN)
     return _apart("temperature: unknown")
 
 
 @cases
 def unknown_in_units_of_one_zero(f: Folder) -> Outcome:
-    """Both meanings convert alike."""
+    """Both meanings convert in the same way."""
     _pair(f, UNKNOWN, UNKNOWN, ("K", "mK"))
     values = field(range(4), LATS, LONS, "f8")
     values[2:] /= 1000
@@ -155,7 +155,7 @@ def contradictory_in_two_units(f: Folder) -> Outcome:
 
 @cases
 def contradictory_in_the_same_units(f: Folder) -> Outcome:
-    """Nothing needs to be converted."""
+    """Equal units need no conversion."""
     both = {**ON_SCALE, "cell_methods": "time: standard_deviation"}
     _pair(f, both, both, ("K", "kelvin"))
     return one(tas(range(4), attrs=both))
@@ -215,7 +215,7 @@ def years_and_days(f: Folder) -> Outcome:
 
 @cases
 def months_and_common_years(f: Folder) -> Outcome:
-    """A month is a twelfth of a year; a common year 365 days, even of the 360_day calendar."""
+    """A month is a twelfth of a year; a common year has 365 days."""
     for name, step, units in (("a", 1, "months"), ("b", 2, "common_years")):
         attrs = {**TIME, "units": f"{units} since 2000-01-01", "calendar": "360_day"}
         f(name, cube([step], time=(("time",), np.array([float(step)]), attrs)))
@@ -226,7 +226,7 @@ def months_and_common_years(f: Folder) -> Outcome:
 
 
 def _levels(days: Any, **attrs: Any) -> Made:
-    """Return variables on pressure levels with bounds, these with further attributes."""
+    """Return variables on pressure levels; ``attrs``: of their bounds."""
     made = cube(days, lat=None, tas=(("time", "plev", "lon"), field(days, (1000.0, 850.0, 500.0), LONS), TAS))
     return with_bounds({**made, "plev": (("plev",), np.array([1000.0, 850.0, 500.0]), PLEV)}, "plev", 50, **attrs)
 
@@ -238,7 +238,7 @@ def _on_levels(levels: Any, bounds: Any, stored: Any = (1000.0, 850.0, 500.0)) -
 
 @cases
 def bounds_in_units_of_the_rules(f: Folder) -> Outcome:
-    """Bounds follow their coordinate into the units asked for."""
+    """Bounds follow their coordinate into the requested units."""
     f("a", _levels([0, 1]))
     f("b", _levels([2, 3]))
     return one(_on_levels([100, 85, 50], edges([100, 85, 50], 5)[:, ::-1]), rules={"units": {"plev": "kPa"}})
@@ -263,7 +263,7 @@ def bounds_in_the_direction_of_the_rules(f: Folder) -> Outcome:
 
 @cases
 def bounds_in_units_of_their_own(f: Folder) -> Outcome:
-    """Bounds in Pa of levels in hPa come out in hPa."""
+    """Bounds in Pa of levels in hPa become hPa."""
     made = _levels([0, 1], units="Pa")
     f("a", changed(made, "plev_bnds", made["plev_bnds"][1] * 100))
     f("b", _levels([2, 3]))
@@ -272,7 +272,7 @@ def bounds_in_units_of_their_own(f: Folder) -> Outcome:
 
 @cases
 def bounds_that_do_not_convert(f: Folder) -> Outcome:
-    """Bounds in metres of levels in hPa are left out, and say why."""
+    """Bounds in metres of levels in hPa are skipped with a reason."""
     f("a", _levels([0, 1], units="m"))
     found = field([0, 1], (1000.0, 850.0, 500.0), LONS)
     return one(Expected(found, {"plev": [1000, 850, 500]}, ("time", "plev", "lon")), skipped=("a.nc",))
@@ -291,7 +291,7 @@ def bounds_of_times_with_an_epoch_of_their_own(f: Folder) -> Outcome:
 
 @cases
 def climatology_bounds(f: Folder) -> Outcome:
-    """Those that the attribute climatology names follow, too."""
+    """Bounds named by the attribute climatology follow too."""
     for name, days in (("a", [15, 45]), ("b", [75, 105])):
         made = with_bounds(cube(days), "time", 15.0)
         f(name, changed(changed(made, "time", bounds=None, climatology="time_bnds"), "tas", cell_methods="time: mean"))
@@ -302,7 +302,7 @@ def climatology_bounds(f: Folder) -> Outcome:
 
 @cases
 def bounds_of_a_latitude_in_degrees(f: Folder) -> Outcome:
-    """A unit that only reads otherwise stays apart from none."""
+    """An equivalent spelling of a unit is not a difference."""
     f("a", with_bounds(cube([0, 1]), "lat", 5, units="degrees"))
     f("b", with_bounds(cube([2, 3]), "lat", 5, units=LAT["units"]))
     return one(tas(range(4), coords={"lat_bnds": edges(LATS, 5)}))

@@ -1,4 +1,4 @@
-"""Archives of real kinds, in which arrays that look alike are not, and arrays that look different are one."""
+"""Aggregation of real kinds of archives with misleading metadata."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def swath(value: float, offset: float, **scalars: Any) -> dict[str, Any]:
     return {"lat": lat, **scalars, "v": (("y", "x"), np.full((2, 2), value), {"units": "K", "coordinates": named})}
 
 
-def test_other_grids_at_other_scalar_times_stay_apart(tmp_path: Path) -> None:
+def test_other_grids_at_other_scalar_times_stay_separate(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / f"{number}.nc", swath(number, number * 10.0, time=scalar(float(number), **TIME)))
     agg = aa.open(tmp_path)
@@ -37,7 +37,7 @@ def test_equal_grids_at_other_scalar_times_join(tmp_path: Path) -> None:
     assert array.dimensions == ("time", "y", "x") and array[:, 0, 0].tolist() == [0, 1, 2]
 
 
-def test_members_with_other_bounds_stay_apart(tmp_path: Path) -> None:
+def test_members_with_other_bounds_stay_separate(tmp_path: Path) -> None:
     for number in range(2):
         bounds = np.array([[5.0, 15], [15, 25], [25, 35 + number]])
         made = cube([0], lat_bnds=(("lat", "bnds"), bounds, {}))
@@ -50,7 +50,7 @@ def test_members_with_other_bounds_stay_apart(tmp_path: Path) -> None:
 # Longitudes modulo 360 in tiles
 
 
-def test_tiles_written_in_other_turns(tmp_path: Path) -> None:
+def test_tiles_in_other_turns_of_longitude(tmp_path: Path) -> None:
     for step in range(3):
         for tile in range(6):
             lons = np.arange(tile * 60, tile * 60 + 60, 20.0)
@@ -62,21 +62,21 @@ def test_tiles_written_in_other_turns(tmp_path: Path) -> None:
     check(one_array(aa.open(tmp_path)), range(3), lons=np.arange(0, 360, 20.0))
 
 
-def test_a_closed_circle_beside_an_open_one_stays_apart(tmp_path: Path) -> None:
+def test_closed_and_open_longitudes_stay_separate(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0], lons=np.arange(-180, 181, 60.0)))
     write(tmp_path / "b.nc", cube([1], lons=np.arange(0, 360, 60.0)))
     agg = aa.open(tmp_path)
     assert len(agg) == 2 and "same meridian at both ends" in agg.refusals[0].reason
 
 
-def test_closed_circles_alike_join(tmp_path: Path) -> None:
+def test_equal_closed_longitudes_join(tmp_path: Path) -> None:
     lons = np.arange(0, 361, 60.0)
     for step in range(2):
         write(tmp_path / f"{step}.nc", cube([step], lons=lons))
     check(one_array(aa.open(tmp_path)), range(2), lons=lons)
 
 
-def test_places_given_twice_are_an_overlap(tmp_path: Path) -> None:
+def test_repeated_positions_overlap(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0], lons=[-20.0, -10, 0, 10]))
     made = cube([0], lons=[340.0, 350, 360, 370])
     made["tas"] = (made["tas"][0], made["tas"][1] + 1, TAS)
@@ -89,7 +89,7 @@ def test_places_given_twice_are_an_overlap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["unknown", "Undefined", "", "none"])
-def test_a_standard_name_that_names_nothing(tmp_path: Path, word: str) -> None:
+def test_unknown_standard_names_are_ignored(tmp_path: Path, word: str) -> None:
     for name, steps in (("tp", [0, 1]), ("sf", [2, 3])):
         made = cube(steps)
         dimensions, values, _ = made.pop("tas")
@@ -111,7 +111,7 @@ def test_coordinate_systems_given_as_text(tmp_path: Path, kinds: tuple[str, str]
     check(one_array(aa.open(tmp_path / "same")), [0, 1])
 
 
-def test_stations_told_apart_by_their_role(tmp_path: Path) -> None:
+def test_stations_identified_by_cf_role(tmp_path: Path) -> None:
     for step, names in enumerate((["a", "b"], ["a", "c"])):
         write(
             tmp_path / f"{step}.nc",

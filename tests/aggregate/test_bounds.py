@@ -1,4 +1,4 @@
-"""Do bounds follow their coordinate in units, calendar and direction, wherever it goes (CF 7.1)?"""
+"""Bounds in the units, calendar and direction of coordinates (CF 7.1)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ PAIRS = np.stack([LEVELS + 50, LEVELS - 50], axis=-1)
 
 
 def levels(path: Path, days: Any = (0.0, 1.0), **bounds: Any) -> str:
-    """Write times and levels with bounds; ``bounds``: further attributes of those of the levels."""
+    """Write times and levels with bounds; ``bounds``: attributes of the last."""
     days = np.asarray(days)
     made = {
         "time": (("time",), days, {**TIME, "bounds": "time_bnds"}),
@@ -48,7 +48,7 @@ def check(array: Any) -> None:
 
 @pytest.fixture
 def joined(tmp_path: Path) -> aa.Aggregation:
-    """Two files joined by `RULES`, the second with bounds in units of their own."""
+    """Return two files joined by `RULES`, with bounds in different units."""
     paths = [levels(tmp_path / "a.nc"), levels(tmp_path / "b.nc", (2.0, 3.0), units="Pa", factor=100)]
     return aa.open(paths, rules=RULES)
 
@@ -102,7 +102,7 @@ def test_xarray_and_references(joined: aa.Aggregation, tmp_path: Path) -> None:
 
 
 def test_a_coordinate_alone(tmp_path: Path) -> None:
-    """A coordinate that no data variable has is an array itself, and its bounds hang on it."""
+    """A coordinate without data variables is an array with its own bounds."""
     made = {"plev": (("plev",), LEVELS, {"units": "hPa", "bounds": "b"}), "b": (("plev", "nv"), PAIRS)}
     path = write(tmp_path / "a.nc", made)
     by_rules = one_array(aa.open(path, rules=aa.Rules(units={"plev": "kPa"})), "plev")
@@ -121,7 +121,7 @@ def test_a_coordinate_alone(tmp_path: Path) -> None:
         ({"units": "days since 2000-01-01"}, "time"),
     ],
 )
-def test_bounds_that_cannot_follow(tmp_path: Path, attrs: Any, words: str) -> None:
+def test_unconvertible_bounds_are_skipped(tmp_path: Path, attrs: Any, words: str) -> None:
     agg = aa.open(levels(tmp_path / "a.nc", **attrs))
     (skipped,) = agg.skipped
     assert skipped.variable == "plev_bnds" and "bounds of 'plev'" in skipped.reason and words in skipped.reason
@@ -137,7 +137,7 @@ def test_a_calendar_of_their_own(tmp_path: Path) -> None:
 
 
 def test_integer_bounds_in_units_of_their_own(tmp_path: Path) -> None:
-    """Whole days become whole hours, however many; hours become days with a fraction."""
+    """Whole days become whole hours; hours become fractional days."""
     made = {
         "time": (("time",), np.array([12]), {"units": "hours since 2000-01-01", "bounds": "b"}),
         "b": (("time", "nv"), np.array([[0, 10**8]], "i4"), {"units": "days since 2000-01-01"}),
@@ -153,7 +153,10 @@ def test_integer_bounds_in_units_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"units": "minutes since 2000-01-01"}])
 def test_fragments_of_bounds_in_units_of_their_own(tmp_path: Path, own: Any) -> None:
-    """An aggregation variable in hours holds the bounds of a time in days; its fragments are in hours, or say otherwise."""
+    """Fragments of bounds are converted to the units of the aggregated time.
+
+    The aggregation variable is in hours, its time in days, its fragments in various units.
+    """
     factor = 60 if own else 1
     for name, days in (("a", [0, 1]), ("b", [2, 3, 4])):
         hours = np.array([[24.0 * d, 24.0 * d + 24] for d in days]) * factor
@@ -181,7 +184,7 @@ UNITS = st.sampled_from(("hPa", "Pa", "kPa", "bar", "mmHg"))
 def test_any_units_and_directions(
     tmp_path_factory: pytest.TempPathFactory, unit: str, own: str | None, wanted: str, up: bool, turned: bool
 ) -> None:
-    """Whatever they are written in, bounds lie around their coordinate, in its units, and run as it runs."""
+    """Bounds enclose their coordinate in its units and direction."""
 
     def in_units(values: np.ndarray, to: str) -> np.ndarray:
         return np.asarray(cf_units.Unit("hPa").convert(values, to))

@@ -1,4 +1,4 @@
-"""Does every case of the table come out as expected, whatever the order in which the files are given?"""
+"""Every case of the table has the expected outcome in any order of files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ CASES = [*along, *conform, *equal, *gaps, *members, *overlap, *signature, *units
 
 @dataclass(slots=True)
 class Written:
-    """The files of a case, what must come of them, and what came of them the first time."""
+    """The files of a case, the expected outcome, and the first actual one."""
 
     paths: list[str]
     outcome: Outcome
@@ -34,7 +34,7 @@ class Written:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Written]:
-    """Write the files of a case once."""
+    """Return a function that writes the files of a case once."""
     known: dict[str, Written] = {}
 
     def get(case: Callable[[Folder], Outcome]) -> Written:
@@ -50,7 +50,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Written
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_case(case: Any, seed: int, written: Callable[[Any], Written]) -> None:
-    """Every case in three orders: the outcome as expected, and the same down to partitions and reasons."""
+    """Each case in three orders has the expected outcome.
+
+    Partitions and reasons are the same in every order.
+    """
     found, rng = written(case), np.random.default_rng(seed)
     paths = list(found.paths)
     if not found.outcome.as_given:
@@ -62,8 +65,8 @@ def test_case(case: Any, seed: int, written: Callable[[Any], Written]) -> None:
     assert print_of == found.first
 
 
-def test_the_table_is_a_table() -> None:
-    """Cases have names of their own and say what they are about."""
+def test_cases_have_unique_names_and_docstrings() -> None:
+    """Cases have unique names and docstrings."""
     assert len({case.__name__ for case in CASES}) == len(CASES) >= 50
     assert all(case.__doc__ for case in CASES)
 
@@ -92,8 +95,8 @@ BAD: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("rules", "texts"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
-def test_bad_input_is_refused_at_the_call(tmp_path: Path, rules: dict[str, Any], texts: list[str]) -> None:
-    """Rules that contradict each other or the files: an AggregationError of one line that names the value."""
+def test_invalid_rules(tmp_path: Path, rules: dict[str, Any], texts: list[str]) -> None:
+    """Contradictory rules raise an AggregationError of one line, with values."""
     for start in (0, 2):
         write(tmp_path / f"tas_r{start + 1}i1_.nc", cube([start, start + 1]), {"source_id": "X"})
     with pytest.raises(aa.AggregationError) as error:
@@ -112,8 +115,8 @@ GOOD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("rules", GOOD, ids=str)
-def test_input_that_looks_alike_but_is_good(tmp_path: Path, rules: dict[str, Any]) -> None:
-    """Dimensions may be named by their name or their identity; default facets that no file has are no mistake."""
+def test_valid_rules(tmp_path: Path, rules: dict[str, Any]) -> None:
+    """Dimensions are given by name or identity; default facets may be absent."""
     for start in (0, 2):
         write(tmp_path / f"{9 - start}.nc", cube([start, start + 1]), {"source_id": "X"})
     (array,) = aa.open(tmp_path, rules=aa.Rules(**rules))

@@ -1,4 +1,4 @@
-"""Are arrays joined by hand, in the order given, conformed to the first?"""
+"""`concat` joins arrays in the order given, conformed to the first."""
 
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("one", "other", "text"), MISFITS)
-def test_what_does_not_fit(one: Any, other: Any, text: str) -> None:
+def test_arrays_that_do_not_fit(one: Any, other: Any, text: str) -> None:
     with pytest.raises(aa.AggregationError, match=text) as caught:
         aa.concat([one(), other()], "x")
     assert "\n" not in str(caught.value)
@@ -142,7 +142,7 @@ def test_calendars_that_differ(tmp_path: Path) -> None:
         aa.concat([dated("a", "standard"), dated("b", "noleap")], "time")
 
 
-def test_nothing_to_join() -> None:
+def test_no_arrays() -> None:
     with pytest.raises(aa.AggregationError, match="no arrays"):
         aa.concat([], "x")
     with pytest.raises((aa.AggregationError, TypeError)):
@@ -170,7 +170,7 @@ def test_as_numpy_does(data: st.DataObject) -> None:
 
 
 def test_directions_without_coordinates() -> None:
-    """They are the first array's: another one that runs the other way is turned round, but along the dimension of the join."""
+    """Arrays are reversed to the first's direction, but along the join."""
     values = np.arange(6.0).reshape(2, 3)
 
     def made(forward: bool, block: np.ndarray) -> aa.MasterArray:

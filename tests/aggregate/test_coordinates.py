@@ -1,4 +1,4 @@
-"""Are coordinates compared and joined with their arrays, whatever the format? Oracle: NumPy on the values written."""
+"""Comparison and join of coordinates in all formats, against NumPy."""
 
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,8 @@ def test_integers_far_apart(tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 5, 10])
-def test_float32_times_close_to_each_other_are_not_one(tmp_path: Path, minutes: int) -> None:
-    """Rounding of float32 is coarse far from its reference: steps that differ in the files stay different."""
+def test_close_float32_times_stay_different(tmp_path: Path, minutes: int) -> None:
+    """Different float32 steps stay different despite coarse rounding."""
     start, step = 40000.0, minutes / 1440
     times = (start + np.arange(8) * max(step, 1 / 128)).astype("f4")
     for name, part in (("a", times[:4]), ("b", times[4:])):
@@ -158,7 +158,7 @@ def test_bounds_take_the_tolerance_of_their_coordinate(tmp_path: Path) -> None:
     assert refusal.rule == "coordinate" and "lat_bnds" in refusal.reason and "c.nc" in refusal.reason
 
 
-def test_coordinates_may_be_called_as_others_are(tmp_path: Path) -> None:
+def test_coordinates_with_the_names_of_others(tmp_path: Path) -> None:
     """The names x and y swapped: identities decide."""
     lats, lons = [10.0, 20.0], [0.0, 5.0]
     for name, times, (y, x) in (("a", [0], ("y", "x")), ("b", [1], ("x", "y"))):
@@ -205,7 +205,7 @@ def test_mixed_formats(tmp_path: Path) -> None:
 
 
 def test_groups(tmp_path: Path) -> None:
-    """Coordinates are found by proximity: the time of each group, the latitude of the root."""
+    """Coordinates are found by proximity: in the group, else in the root."""
     for start in (0, 2):
         times = [start, start + 1]
         variables = {
@@ -240,7 +240,7 @@ def test_datetimes_of_a_join(tmp_path: Path) -> None:
 
 
 def test_netcdf4_reads_the_same(tmp_path: Path) -> None:
-    """The library's own aggregation of files along an unlimited dimension as oracle."""
+    """The netCDF4 library's own aggregation gives the same values."""
     paths = [write(tmp_path / f"{n}.nc", cube([n, n + 0.5]), format="NETCDF4_CLASSIC", unlimited=("time",)) for n in range(3)]
     with netCDF4.MFDataset(paths) as oracle:
         array = one_array(aa.open(paths))

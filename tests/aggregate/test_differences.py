@@ -1,4 +1,4 @@
-"""Does everything that is not joined stay an array of its own, with a reason that names values and files?"""
+"""Arrays that are not joined have a refusal with values and files."""
 
 import contextlib
 from collections import Counter
@@ -89,7 +89,7 @@ ODD: list[tuple[str, Callable[[Made], None], Callable[[Made], None], str, list[s
 def test_signatures_that_differ(
     tmp_path: Path, one: Callable[[Made], None], other: Callable[[Made], None], rule: str, texts: list[str]
 ) -> None:
-    """Two files of one kind are joined; the third is odd and stays apart."""
+    """Two equal files are joined; the different third stays separate."""
     for name, start, change in (("a", 0, one), ("b", 2, one), ("odd", 4, other)):
         made = cube([start, start + 1])
         change(made)
@@ -104,7 +104,7 @@ def test_signatures_that_differ(
     assert "\n" not in refusal.reason
 
 
-def test_facets_keep_apart(tmp_path: Path) -> None:
+def test_facets_keep_arrays_separate(tmp_path: Path) -> None:
     given = [("a", 0, "X", "Amon"), ("b", 2, "X", "Amon"), ("c", 4, "Y", "Amon"), ("d", 6, "X", "day")]
     for name, start, model, table in given:
         write(tmp_path / f"{name}.nc", cube([start, start + 1]), {"source_id": model, "table_id": table})
@@ -160,7 +160,7 @@ def test_latitudes_that_differ_slightly_never_interleave(tmp_path: Path) -> None
     assert all(t in agg.refusals[0].reason for t in ("lat", "20", "20.5", "a.nc", "b.nc"))
 
 
-def test_one_odd_file_does_not_spoil_the_others(tmp_path: Path) -> None:
+def test_one_odd_file_does_not_prevent_the_join(tmp_path: Path) -> None:
     for step in range(5):
         lats = [10, 20, 30] if step != 2 else [10, 20.001, 30]
         write(tmp_path / f"{step}.nc", cube([step], lats))
@@ -192,7 +192,7 @@ def test_two_dimensional_coordinates_that_differ(tmp_path: Path) -> None:
     assert agg.arrays[0].coords["nav_lat"].shape == (3, 4)
 
 
-def test_interleaving_latitudes_stay_apart(tmp_path: Path) -> None:
+def test_interleaving_latitudes_stay_separate(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0], [0, 20, 40]))
     write(tmp_path / "b.nc", cube([0], [10, 30, 50]))
     agg = aa.open(tmp_path)
@@ -211,7 +211,7 @@ def test_an_odd_time_within_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [[2, 2], [3, 2, 4], [2, np.nan], [np.nan, np.nan]])
-def test_a_time_that_does_not_run_one_way(tmp_path: Path, times: list[float]) -> None:
+def test_a_time_that_is_not_monotonic(tmp_path: Path, times: list[float]) -> None:
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([1]))
     write(tmp_path / "odd.nc", cube(times))
@@ -360,7 +360,10 @@ def test_two_dimensions_of_one_identity_in_any_order(tmp_path: Path, steps: tupl
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_mixture_of_odd_files_opens(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing raises, every sub-array is served by one array, whatever is apart is explained, everything can be read."""
+    """Any mixture of files opens without errors and is readable.
+
+    Each sub-array serves one array, and each separate array has a refusal.
+    """
     folder = tmp_path_factory.mktemp("odd")
     written: list[tuple[str, str]] = []
     for number in range(data.draw(st.integers(2, 5))):

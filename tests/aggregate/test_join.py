@@ -1,4 +1,4 @@
-"""Are files joined along one dimension, conformed to the first? Oracle: NumPy on the values written."""
+"""Join along one dimension, conformed to the first file, against NumPy."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_times_are_sorted(tmp_path: Path) -> None:
     assert array.partitions.edges[0].tolist() == [0, 2, 4, 6]
 
 
-def test_gaps_in_time_are_no_holes(tmp_path: Path) -> None:
+def test_gaps_in_time_are_not_holes(tmp_path: Path) -> None:
     for times in ([0, 1], [10, 11], [500]):
         write(tmp_path / f"{times[0]}.nc", cube(times))
     check(one_array(aa.open(tmp_path)), [0, 1, 10, 11, 500])
@@ -138,7 +138,7 @@ SAME_CALENDARS = [
 
 
 @pytest.mark.parametrize(("one_calendar", "other"), SAME_CALENDARS)
-def test_calendars_that_are_the_same(tmp_path: Path, one_calendar: str, other: str | None) -> None:
+def test_equivalent_calendars_join(tmp_path: Path, one_calendar: str, other: str | None) -> None:
     for name, times, calendar in (("a", [0, 1], one_calendar), ("b", [2, 3], other)):
         attrs = {**TIME, **({"calendar": calendar} if calendar else {})}
         write(tmp_path / f"{name}.nc", cube(times, time=(("time",), np.array(times, "f8"), attrs)))
@@ -148,7 +148,7 @@ def test_calendars_that_are_the_same(tmp_path: Path, one_calendar: str, other: s
 
 
 @pytest.mark.parametrize("other", ["noleap", "360_day", "julian", "proleptic_gregorian before 1582"])
-def test_calendars_that_are_not_the_same_stay_apart(tmp_path: Path, other: str) -> None:
+def test_different_calendars_stay_separate(tmp_path: Path, other: str) -> None:
     since = "days since 1500-01-01" if "before" in other else TIME["units"]
     for name, times, calendar in (("a", [0, 1], "standard"), ("b", [2, 3], other.split()[0])):
         attrs = {"standard_name": "time", "units": since, "calendar": calendar}
@@ -185,7 +185,7 @@ def test_tiles_along_a_descending_latitude(tmp_path: Path) -> None:
     assert array.directions[1] is False
 
 
-def test_a_tile_that_runs_the_other_way(tmp_path: Path) -> None:
+def test_a_reversed_tile(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0], [10.0, 20.0]))
     write(tmp_path / "b.nc", cube([0], [50.0, 40.0, 30.0]))
     check(one_array(aa.open(tmp_path)), [0], [10.0, 20.0, 30.0, 40.0, 50.0])
@@ -223,7 +223,7 @@ def test_size_one_dimension_that_some_lack(tmp_path: Path) -> None:
 # What the master takes from the first, and from all
 
 
-def test_the_first_is_the_lowest_never_the_first_given(tmp_path: Path) -> None:
+def test_the_first_array_is_the_lowest(tmp_path: Path) -> None:
     late = cube([2, 3])
     late["tas"] = (*late["tas"][:2], {**TAS, "units": "degC", "long_name": "late", "cell_measures": "x"})
     write(tmp_path / "a.nc", late, {"title": "same", "history": "late"})

@@ -1,4 +1,4 @@
-"""What does a check find: missing steps, holes as boxes, files that only repeat others, files that are damaged?"""
+"""Problems found by a check: gaps, holes, duplicates, damaged files."""
 
 import os
 from itertools import pairwise
@@ -71,7 +71,7 @@ def test_axes_without_a_step_have_no_gaps(seed: int) -> None:
 
 
 @given(st.data())
-def test_every_step_left_out_is_found(data: st.DataObject) -> None:
+def test_every_missing_step_is_found(data: st.DataObject) -> None:
     """A regular axis of any step, less than half of it gone."""
     count, step = data.draw(st.integers(8, 60)), data.draw(st.sampled_from([1 / 24, 0.25, 1, 5, 7]))
     gone = data.draw(st.sets(st.integers(1, count - 2), max_size=count // 3))
@@ -119,7 +119,7 @@ def with_orography(times: Any) -> dict[str, tuple[Any, ...]]:
     return made
 
 
-def test_variables_without_time_are_no_duplicates(tmp_path: Path) -> None:
+def test_variables_without_time_are_not_duplicates(tmp_path: Path) -> None:
     for start in (0, 2, 4):
         write(tmp_path / f"{start}.nc", with_orography([start, start + 1]))
     agg = aa.open(tmp_path)
@@ -177,12 +177,12 @@ def test_numbers_of_numpy(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "bad", [{"versions": 3}, {"versions": ""}, {"tolerance": np.bool(True)}, {"coverage": np.nan}], ids=str
 )
-def test_values_that_make_no_sense(bad: dict[str, Any]) -> None:
+def test_invalid_values(bad: dict[str, Any]) -> None:
     with pytest.raises(aa.AggregationError, match=next(iter(bad))):
         aa.Rules(**bad)
 
 
-def test_selecting_makes_no_copies_of_files_in_use(tmp_path: Path) -> None:
+def test_selections_share_the_list_of_files(tmp_path: Path) -> None:
     """Every file repeats the same `orog` beside its own steps of `tas`."""
     for number in range(3):
         write(tmp_path / f"{number}.nc", cube([number], orog=(("lat", "lon"), np.ones((3, 2)), {"units": "m"})))

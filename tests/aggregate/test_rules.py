@@ -1,4 +1,4 @@
-"""Do the rules decide as they say: overlap, along, order, units, directions?"""
+"""Effects of rules: overlap, along, order, units, directions."""
 
 import copy
 import pickle
@@ -33,7 +33,7 @@ def test_overlap_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("overlap", "expected"), [("first", [1, 1, 1, 2]), ("last", [1, 1, 2, 2])])
-def test_overlap_is_served(tmp_path: Path, overlap: str, expected: list[float]) -> None:
+def test_overlap_first_and_last(tmp_path: Path, overlap: str, expected: list[float]) -> None:
     overlapping(tmp_path)
     agg = aa.open(tmp_path, rules=aa.Rules(overlap=overlap))
     assert agg.refusals == ()
@@ -41,7 +41,7 @@ def test_overlap_is_served(tmp_path: Path, overlap: str, expected: list[float]) 
     np.testing.assert_array_equal(agg["tas"].coords["time"][...], range(4))
 
 
-def test_an_overlap_stops_nobody_else(tmp_path: Path) -> None:
+def test_an_overlap_does_not_prevent_other_joins(tmp_path: Path) -> None:
     overlapping(tmp_path)
     write(tmp_path / "c.nc", cube([4, 5]))
     write(tmp_path / "d.nc", cube([6]))
@@ -51,7 +51,7 @@ def test_an_overlap_stops_nobody_else(tmp_path: Path) -> None:
     assert sorted(times) == [0, 1, 2, 2, 3, 4, 5, 6]
 
 
-def test_a_folder_twice_is_each_file_once(tmp_path: Path) -> None:
+def test_a_folder_given_twice(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     write(tmp_path / "b.nc", cube([1]))
     agg = aa.open([tmp_path, tmp_path / "a.nc", tmp_path / "*.nc"])
@@ -96,7 +96,7 @@ def test_order_of_dimensions_without_a_coordinate(tmp_path: Path) -> None:
     assert given.refusals == named.refusals == ()
 
 
-def test_units_wanted(tmp_path: Path) -> None:
+def test_requested_units(tmp_path: Path) -> None:
     for step in range(2):
         write(tmp_path / f"{step}.nc", cube([step]))
     for rules in (aa.Rules(units={"tas": "degC"}), aa.Rules(units={"air_temperature": "degC"})):
@@ -110,7 +110,7 @@ def test_units_wanted(tmp_path: Path) -> None:
     assert alone.units == "degC" and alone.shape == (1, 3, 2)
 
 
-def test_units_wanted_that_do_not_convert(tmp_path: Path) -> None:
+def test_requested_units_that_do_not_convert(tmp_path: Path) -> None:
     for step in range(2):
         write(tmp_path / f"{step}.nc", cube([step]))
     agg = aa.open(tmp_path, rules=aa.Rules(units={"tas": "m"}))
@@ -118,7 +118,7 @@ def test_units_wanted_that_do_not_convert(tmp_path: Path) -> None:
     assert [r.rule for r in agg.refusals] == ["units"] and "'m'" in agg.refusals[0].reason
 
 
-def test_directions_wanted(tmp_path: Path) -> None:
+def test_requested_directions(tmp_path: Path) -> None:
     for step in range(2):
         write(tmp_path / f"{step}.nc", cube([step]))
     for files in (tmp_path, tmp_path / "0.nc"):
@@ -138,7 +138,7 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
-def test_rules_that_make_no_sense(bad: dict[str, Any]) -> None:
+def test_invalid_rules(bad: dict[str, Any]) -> None:
     with pytest.raises(aa.AggregationError, match=next(iter(bad))):
         aa.Rules(**bad)
 
@@ -146,7 +146,7 @@ def test_rules_that_make_no_sense(bad: dict[str, Any]) -> None:
 # Rules as values
 
 
-def test_rules_hash_and_compare_and_travel() -> None:
+def test_rules_hash_compare_and_pickle() -> None:
     given = {"order": {"x": "name"}, "units": {"tas": "K"}, "directions": {"lat": np.True_}, "along": ["x", "lat"]}
     a, b = aa.Rules(**given), aa.Rules(**given)
     assert a == b and hash(a) == hash(b) and len({a, b, aa.Rules(), aa.Rules.cmip()}) == 3

@@ -1,4 +1,4 @@
-"""Does the work of joining grow with the number of arrays, and not faster? Work is counted, not timed."""
+"""The work of joining is linear in the number of arrays, by call counts."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def line(times: Sequence[float], values: Any = None) -> aa.MasterArray:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[int]:
-    """Count the calls of a function; the number is the only element of the list returned."""
+    """Count the calls of a function in the only element of a list."""
     calls, real = [0], getattr(where, name)
 
     def counting(*arguments: Any, **named: Any) -> Any:
@@ -46,7 +46,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[int]
 
 
 def shared_step(n: int) -> list[list[float]]:
-    """Return days of which each has the first step of the next as well."""
+    """Return days; each has the first step of the next as well."""
     return [[i, i + 1] for i in range(n)]
 
 
@@ -64,7 +64,10 @@ def growing(n: int) -> list[list[float]]:
 def test_overlaps_are_decided_at_once(
     times: Callable[[int], list[list[float]]], joined: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every array is looked at with all the others, then with those that it is joined with; a refusal for each result apart."""
+    """Each array is examined twice: with all others, and with its group.
+
+    Each separate result has a refusal.
+    """
     found = [line(t) for t in times(60)]
     views, values = counted(monkeypatch, View, "__init__"), counted(monkeypatch, AxisCoordinate, "values")
     outcome = aggregate(found, RULES)
@@ -76,8 +79,8 @@ def test_overlaps_are_decided_at_once(
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=2, max_size=8, unique=True))
 @example([(0, 4), (1, 2), (2, 6), (3, 1), (6, 2)])
-def test_rounds_are_those_of_one_overlap_after_the_other(spans: list[tuple[int, int]]) -> None:
-    """Deciding all at once gives what taking out the first that fit, again and again, gives."""
+def test_rounds_equal_successive_overlaps(spans: list[tuple[int, int]]) -> None:
+    """The rounds equal those of removing one overlap after the other."""
     found = [line(range(start, start + size), np.arange(size) + 100.0 * n) for n, (start, size) in enumerate(spans)]
     once = aggregate(found, RULES)
     with pytest.MonkeyPatch.context() as patch:
@@ -90,8 +93,8 @@ def test_rounds_are_those_of_one_overlap_after_the_other(spans: list[tuple[int, 
     assert [r.rule for r in once.refusals] == [r.rule for r in again.refusals]
 
 
-def test_interleaved_runs_are_cut_without_being_examined_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each array is examined once, whatever the number of its runs."""
+def test_interleaved_arrays_are_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each array is examined once, independent of the number of its runs."""
     found = [line(range(0, 200, 2)), line(range(199, 0, -2))]
     select, chosen = (counted(monkeypatch, aa.MasterArray, name) for name in ("_selected", "_chosen"))
     outcome = aggregate(found, RULES)
@@ -102,7 +105,7 @@ def test_interleaved_runs_are_cut_without_being_examined_anew(monkeypatch: pytes
 
 
 @given(st.data())
-def test_what_is_cut_at_once_is_what_a_lazy_selection_gives(data: st.DataObject) -> None:
+def test_range_selector_equals_lazy_selection(data: st.DataObject) -> None:
     """Also after selections, and turned round."""
     array = line(range(20))
     array = data.draw(st.sampled_from([array, array.flip(), array.lazy[3:17:2], array.lazy[15::-3], array.lazy[[1, 2, 4, 9]]]))
@@ -117,7 +120,7 @@ def test_what_is_cut_at_once_is_what_a_lazy_selection_gives(data: st.DataObject)
 
 
 def test_interleaved_where_one_has_an_idle_dimension(tmp_path: Path) -> None:
-    """A dimension of size 1 that only one of them has is no obstacle."""
+    """A dimension of size 1 in only one array does not prevent the join."""
     for name, times, extra in (("a", [0, 2], ()), ("b", [1, 3], ("idle",))):
         values = np.asarray(times, "f8").reshape(2, *[1] * len(extra))
         time = (("time",), np.asarray(times, "f8"), TIME)
@@ -150,7 +153,7 @@ def _static(folder: Path, n: int, changed: int | None = None) -> None:
         write(folder / f"{i}.nc", cube([i], mask=(("y", "x"), mask, {"units": "1"})))
 
 
-def test_repeats_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicates_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The array that is kept is not read again for every repeat."""
     _static(tmp_path, 8)
     reads = counted(monkeypatch, aa.MasterArray, "read")
@@ -160,8 +163,8 @@ def test_repeats_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     check(agg["tas"], range(8))
 
 
-def test_arrays_are_read_as_far_as_they_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks are small, and bounded along all dimensions; the odd one is read up to its difference."""
+def test_arrays_are_read_up_to_their_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays are read in small blocks up to their first difference."""
     _static(tmp_path, 4, changed=2)
     monkeypatch.setattr(duplicates, "BLOCK", 3)
     reads = counted(monkeypatch, aa.MasterArray, "read")
@@ -186,7 +189,7 @@ def test_one_file_under_two_names_is_not_read(
     check(one_array(agg), [0, 1])
 
 
-def test_many_different_arrays_at_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_different_arrays_at_one_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is compared by its first block, and the copy among them found."""
     for i in range(12):
         write(
@@ -242,7 +245,7 @@ def test_digests_of_masked_and_other_values(a: Any, b: Any, equal: bool) -> None
 
 @given(st.lists(st.integers(0, 6), max_size=4).map(tuple))
 def test_blocks_cover_an_array_once(shape: tuple[int, ...]) -> None:
-    """Blocks are no larger than they may be, in the order of the elements."""
+    """Blocks are within the maximum size and in the order of the elements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "BLOCK", 5)
         numbers = np.arange(int(np.prod(shape))).reshape(shape)

@@ -1,4 +1,4 @@
-"""Cases in which a plausible shortcut would give wrong values without a word."""
+"""Cases in which a plausible shortcut would give wrong values silently."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def times(values: Any, dtype: str, units: str) -> tuple[tuple[str, ...], np.ndar
     return ("time",), np.array(values, dtype), {**TIME, "units": units}
 
 
-def test_integer_times_do_not_wrap_around(tmp_path: Path) -> None:
+def test_integer_times_do_not_overflow(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1], time=times([0, 86400], "i4", "seconds since 2000-01-01")))
     write(tmp_path / "b.nc", cube([30000, 30001], time=times([30000, 30001], "i4", "days since 2000-01-01")))
     time = one_array(aa.open(tmp_path)).coords["time"]
@@ -32,7 +32,7 @@ def test_integer_times_that_fit_keep_their_dtype(tmp_path: Path) -> None:
     assert time.dtype == np.int32 and time[...].tolist() == [0, 24, 48]
 
 
-def test_integer_data_beyond_their_dtype_is_an_error_with_a_way_out() -> None:
+def test_integer_overflow_is_an_error_with_a_hint() -> None:
     pieces = [
         ([(0, 1)], aa.SubArray.from_array(np.array([5], "i2"), dimensions=("x",), units="mm")),
         ([(1, 2)], aa.SubArray.from_array(np.array([40], "i2"), dimensions=("x",), units="m")),

@@ -1,4 +1,4 @@
-"""Are tiles joined along several dimensions at once? Oracle: NumPy on the values written."""
+"""Join of tiles along several dimensions at once, against NumPy."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ from tests.support.netcdf import TAS, check, cube, field, one_array, write
 
 
 def tiles(folder: Path, cuts: Any, lats: Any, lons: Any, leave: Any = (), step: float = 0) -> None:
-    """Write the rectangles ``cuts`` = ((y0, y1), (x0, x1)) of one matrix, but those numbered in ``leave``."""
+    """Write the rectangles ``cuts`` of one matrix, except those in ``leave``.
+
+    Each is ((y0, y1), (x0, x1)).
+    """
     for number, ((y0, y1), (x0, x1)) in enumerate(cuts):
         if number not in leave:
             write(folder / f"{number}.nc", cube([step], lats[y0:y1], lons[x0:x1]))
@@ -51,7 +54,7 @@ def test_coverage_must_be_more(tmp_path: Path, coverage: float, joined: bool) ->
         assert sum(a.size for a in agg) == 3 * 6 and len(agg) == 2
 
 
-def test_two_corners_are_half_and_not_joined(tmp_path: Path) -> None:
+def test_two_corner_tiles_are_not_joined(tmp_path: Path) -> None:
     tiles(tmp_path, QUARTERS, LATS, LONS, leave=[1, 2])
     agg = aa.open(tmp_path)
     assert len(agg) == 2 and [r.rule for r in agg.refusals] == ["coverage"]
@@ -77,7 +80,7 @@ def test_two_dimensional_coordinates_of_tiles_are_joined(tmp_path: Path) -> None
 
 @st.composite
 def tilings(draw: st.DrawFn) -> tuple[list[tuple[tuple[int, int], ...]], tuple[int, int, int]]:
-    """Draw a division of a (time, lat, lon) box into boxes: cut again and again, edges not aligned."""
+    """Draw a division of a (time, lat, lon) box by recursive cuts."""
     shape = (draw(st.integers(1, 5)), draw(st.integers(2, 6)), draw(st.integers(2, 6)))
     boxes = [tuple((0, n) for n in shape)]
     for _ in range(draw(st.integers(0, 5))):
@@ -115,8 +118,11 @@ def test_any_tiling_in_any_order(data: st.DataObject, tmp_path_factory: pytest.T
 
 
 @given(data=st.data())
-def test_any_selection_of_tiles_is_never_wrong(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tiles left out and doubled: each value stands at its own coordinates or is missing; none is lost, repeats serve once."""
+def test_any_selection_of_tiles(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each value is at its own coordinates, with tiles omitted and repeated.
+
+    Other values are missing; duplicates serve once.
+    """
     boxes, shape = data.draw(tilings())
     folder = tmp_path_factory.mktemp("selection")
     coordinates = [np.arange(n) * 10.0 for n in shape]

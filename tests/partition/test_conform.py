@@ -1,4 +1,4 @@
-"""Do values become those of the master exactly once rounded, with the mask beside them?"""
+"""Values are rounded once when conformed to the master, with their mask."""
 
 from typing import Any
 
@@ -37,14 +37,14 @@ def test_units_match_udunits_rounded_once(values: np.ndarray, units: tuple[str, 
     same(whole, np.rint(found).astype("i8"))
 
 
-def test_nothing_to_do_hands_on() -> None:
+def test_identity_returns_the_input() -> None:
     values = np.arange(3.0)
     assert convert(values, None, step("K", "f8"), step("K", "f8"))[0] is values
     assert cast(values, None, np.dtype("f8"))[0] is values
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i8", "?"])
-def test_what_is_no_number_joins_the_mask(dtype: str) -> None:
+def test_nan_is_masked_in_integers(dtype: str) -> None:
     values = np.array([1.0, np.nan, np.inf, 0])
     found, mask = cast(values, None, np.dtype(dtype))
     assert mask is not None and mask.tolist() == [False, True, True, False]
@@ -53,7 +53,7 @@ def test_what_is_no_number_joins_the_mask(dtype: str) -> None:
     assert more is not None and more.tolist() == [True, True, True, False]
 
 
-def test_what_lies_under_the_mask_does_not_matter() -> None:
+def test_masked_values_are_ignored() -> None:
     values, mask = np.array([1e300, 5.0]), np.array([True, False])
     found, kept = cast(values, mask, np.dtype("i2"))
     assert found[1] == 5 and kept is not None and kept.tolist() == [True, False] and values[0] == 1e300
@@ -74,7 +74,7 @@ def test_errors() -> None:
     assert plain_dtype(">c16") == np.dtype("c16") and plain_dtype("U3") == TEXT and plain_dtype(float) == np.dtype("f8")
 
 
-def test_steps_are_taken_in_order() -> None:
+def test_steps_are_applied_in_order() -> None:
     plain = Template((3,), ("x",), (True,), "m", None, encoding(np.dtype("f8"), {}))
     lossy = Template((3,), ("x",), (True,), "m", None, plain.encoding, steps=(step("m", "i4"), step("km", "f8")))
     values = np.array([1000.7, 2500.2, np.nan])

@@ -1,4 +1,4 @@
-"""Is the common refinement of boxes what painting them, one by one, gives?"""
+"""The common refinement of boxes equals painting them one by one."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ NAMES = ("a", "b", "c", "d")
 
 @st.composite
 def any_boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], np.ndarray]:
-    """Draw a shape without empty dimensions, and boxes in it that may overlap or be empty."""
+    """Draw a non-empty shape and boxes in it that may overlap or be empty."""
     shape = tuple(draw(st.lists(st.integers(1, 6), max_size=3)))
     count = draw(st.integers(0, 5))
     found = [[sorted(draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in shape] for _ in range(count)]
@@ -78,7 +78,7 @@ def test_every_pair_of_a_tiling(data: st.DataObject) -> None:
         assert (canvas[tuple(slice(*pair) for pair in box)] == number).all()
 
 
-def test_shapes_without_positions_have_one_cell() -> None:
+def test_empty_shapes_have_one_cell() -> None:
     boxes = np.array([[[0, 0], [0, 2]], [[0, 0], [0, 5]], [[0, 0], [0, 5]]])
     cover = refine(boxes, (0, 5), ("a", "b"))
     assert (cover.shape, cover.box.tolist(), cover.overlap) == ((1, 1), [1], None)
@@ -87,7 +87,7 @@ def test_shapes_without_positions_have_one_cell() -> None:
     assert cut_points(np.zeros((0, 2), np.int64), 4).tolist() == [0, 4]
 
 
-def test_large_matrices_are_refused_before_memory_is_taken() -> None:
+def test_large_matrices_are_refused_before_allocation() -> None:
     n = 4000
     diagonal = np.repeat(np.arange(n), 2).reshape(n, 2)
     pairs = np.add(np.stack([diagonal, diagonal, np.zeros_like(diagonal)], axis=1), [[0, 1]])

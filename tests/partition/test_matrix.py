@@ -1,4 +1,4 @@
-"""Do the columns of a matrix stay together, however they are collected, taken apart or pickled?"""
+"""Columns of matrices are consistent when collected, selected and pickled."""
 
 import pickle
 import tracemalloc
@@ -46,7 +46,7 @@ def collected() -> References:
     return builder.build()
 
 
-def test_names_and_templates_are_kept_once() -> None:
+def test_names_and_templates_are_unique() -> None:
     found = collected()
     assert (found.uris, found.variables, len(found.templates), len(found.memory)) == (("/a", "/b", "/c"), ("v", "w"), 2, 1)
     assert [r[:2] for r in rows(found)] == [("/a", "v"), ("/b", "v"), ("/a", "w"), (None, [0, 1, 2]), ("/c", "v")]
@@ -69,7 +69,7 @@ def test_extend_and_take() -> None:
         assert len(taken.uris) == len({rows(found)[i][0] for i in chosen} - {None})
 
 
-def test_pickles_hold_what_is_used() -> None:
+def test_pickles_hold_used_references_only() -> None:
     n = 10_000
     uris = np.array([f"/archive/{i}.nc" for i in range(n)])
     zero = np.zeros(n, np.int32)

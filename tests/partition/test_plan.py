@@ -1,4 +1,4 @@
-"""Does a plan touch every wanted element once, in the right place, and nothing else?"""
+"""Read plans touch every selected element once, and nothing else."""
 
 import numpy as np
 from hypothesis import given
@@ -44,7 +44,7 @@ def placed(rows: DimensionPlan, edges: np.ndarray) -> np.ndarray:
 
 
 @given(st.data())
-def test_along_matches_numpy(data: st.DataObject) -> None:
+def test_plan_dimension_matches_numpy(data: st.DataObject) -> None:
     edges = data.draw(edges_of())
     n = int(edges[-1])
     key = data.draw(selectors(n))
@@ -67,7 +67,7 @@ def test_runs_keep_the_order(data: st.DataObject) -> None:
         assert not same_cell or indices[end] <= indices[end - 1], "no run ends before it must"
 
 
-def test_a_selection_costs_what_it_touches() -> None:
+def test_cost_depends_on_touched_partitions() -> None:
     edges = np.arange(2**20 + 1)
     assert len(plan_dimension(normalise(slice(500, 550), (2**20,))[0], edges).cells) == 50
     assert len(plan_dimension(normalise([7, 7, 2**20 - 1], (2**20,))[0], edges).cells) == 2
@@ -75,7 +75,10 @@ def test_a_selection_costs_what_it_touches() -> None:
 
 
 def matrix_of(edges: tuple[np.ndarray, ...], directions: tuple[bool, ...]) -> Matrix:
-    """One template per cell shape and a file per cell, the sub-arrays running the other way."""
+    """Return a matrix of one file per cell, each in the opposite direction.
+
+    Each cell shape has one template.
+    """
     names = tuple(f"d{i}" for i in range(len(edges)))
     cells = tuple(len(e) - 1 for e in edges)
     refs = np.arange(int(np.prod(cells)), dtype=np.int32)

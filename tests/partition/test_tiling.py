@@ -1,4 +1,4 @@
-"""Do the pure operations on matrices keep every cell showing what it should? Read through `read`, against NumPy."""
+"""Operations on matrices keep the values of every cell, against NumPy."""
 
 from dataclasses import replace
 from typing import Any
@@ -55,7 +55,7 @@ def test_overlap_rules(rule: str, wanted: list[int]) -> None:
 
 @given(st.data())
 def test_matrices_of_matrices(data: st.DataObject) -> None:
-    """Lazy selections, joined again at misaligned places, still show their own elements."""
+    """Lazy selections, joined at misaligned positions, keep their elements."""
     n = data.draw(st.integers(1, 12))
     base = joined([memory(np.arange(n)), memory(np.arange(100, 103)[::-1], directions=(False,))], [[0], [n]], (n + 3,))
     line = np.concatenate([np.arange(n), np.arange(100, 103)])
@@ -73,7 +73,7 @@ def test_matrices_of_matrices(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_picks_are_cut(data: st.DataObject) -> None:
-    """A cell of irregular indices, cut by the edges of its neighbours, in either direction."""
+    """A cell of irregular indices is cut by its neighbours in both directions."""
     forward = data.draw(st.booleans())
     line = np.arange(30) if forward else np.arange(30)[::-1]
     source = replace(memory(np.stack([line, line + 100]), ("y", "x"), (True, forward)), directions=(True, True))
@@ -111,7 +111,7 @@ def test_reverse_transpose_rename(data: st.DataObject) -> None:
     same(shown(renamed), wanted)
 
 
-def test_dropped_dimensions_come_back() -> None:
+def test_dropped_dimensions_are_restored() -> None:
     array = np.arange(12).reshape(3, 4)
     matrix = memory(array, ("y", "x"))
     row = select(matrix, 0, plan_dimension(1, matrix.edges[0]))
@@ -128,7 +128,7 @@ def test_dropped_dimensions_come_back() -> None:
     assert values(moved).tolist() == array[1].tolist()
 
 
-def test_relabel_moves_nothing() -> None:
+def test_relabel_keeps_values() -> None:
     matrix = memory(np.arange(4))
     named = relabel(matrix, 0)
     assert named.directions == (False,) and values(named).tolist() == [0, 1, 2, 3]

@@ -1,7 +1,7 @@
-"""What is a case? A few files and what must come of them: `Folder` writes, `Outcome` says what is expected, `verify` compares.
+"""Tables of cases: files to write, the expected outcome, and its check.
 
-A case is a function that gets a `Folder`, writes files into it and returns an `Outcome`. What is expected is worked out
-with NumPy from what was written, never through the package that is tested.
+A case is a function that takes a `Folder`, writes files into it and returns an `Outcome`. Expected values are computed with
+NumPy from the written values, without the package under test. `verify` compares them.
 """
 
 import re
@@ -26,10 +26,10 @@ NV = "nv"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """One array: its values (NaN or masked where missing) and the coordinates to compare; None elsewhere is not compared.
+    """One expected array: values and some of its coordinates.
 
-    ``rtol``: of values and coordinates, 0 for equal; ``attrs`` are looked up in the attributes, then those of the file;
-    ``uris``: base names of the files that are used.
+    ``values``: NaN or masked where missing; other fields are not compared where they are None. ``rtol``: of values and
+    coordinates, 0 for equality; ``attrs``: of the array, else of its files; ``uris``: base names of the files that are used.
     """
 
     values: Any
@@ -45,8 +45,11 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """One refusal: its rule (several allowed with "|", "" for any), and regular expressions that its reason must match."""
+class ExpectedRefusal:
+    """One expected refusal.
+
+    ``rule``: several alternatives are separated by "|", "" is any; ``texts``: regular expressions that its reason matches.
+    """
 
     rule: str
     texts: tuple[str, ...] = ()
@@ -54,7 +57,10 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding of a check: its kind, and regular expressions that its message must match."""
+    """One expected problem of a check.
+
+    ``texts``: regular expressions that its message matches.
+    """
 
     kind: str
     texts: tuple[str, ...] = ()
@@ -62,20 +68,24 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a case must give: arrays, refusals, skipped files (base names), findings of `check` (None: it is not run).
+    """The expected arrays, refusals, skipped files and problems of a case.
 
-    ``rules``: fields of Rules, or the name of a preset; ``as_given``: the files are not shuffled.
+    ``skipped``: base names; ``problems``: of `check`, None if it is not run; ``rules``: fields of Rules, or the name of a
+    preset; ``as_given``: the files are not shuffled.
     """
 
     arrays: Sequence[Expected]
-    apart: Sequence[Apart] = ()
+    refusals: Sequence[ExpectedRefusal] = ()
     rules: Mapping[str, Any] | str = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     problems: Sequence[Problem] | None = None
     as_given: bool = False
 
     def make_rules(self) -> Any:
-        """Return the rules; made late, so that rules which are refused fail the case and nothing else."""
+        """Return the rules.
+
+        They are made late, so that invalid rules fail only their own case.
+        """
         return getattr(aa.Rules, self.rules)() if isinstance(self.rules, str) else aa.Rules(**self.rules)
 
 
@@ -85,7 +95,7 @@ def one(expected: Expected, **more: Any) -> Outcome:
 
 
 class Folder:
-    """Where a case writes its files, each called by a name without suffix."""
+    """The folder of the files of a case; names have no suffix."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -102,7 +112,10 @@ class Folder:
         self.paths.append(str(path))
 
     def stored(self, name: str, made: Mapping[str, tuple[Any, ...]], **how: Any) -> None:
-        """Write netCDF-4 whose data variables are stored otherwise: ``how`` goes to netCDF4's createVariable."""
+        """Write netCDF-4 with storage options of netCDF4's createVariable.
+
+        They apply to data variables only.
+        """
         path = str(self.root / f"{name}.nc")
         with netCDF4.Dataset(path, "w") as file:
             for key, (dimensions, values, *rest) in made.items():
@@ -118,7 +131,7 @@ class Folder:
         self.paths.append(path)
 
     def hdf5(self, name: str, made: Mapping[str, tuple[Any, ...]]) -> None:
-        """Write HDF5 with dimension scales, and nothing of netCDF's."""
+        """Write HDF5 with dimension scales, without netCDF metadata."""
         path = str(self.root / f"{name}.h5")
         with h5py.File(path, "w") as file:
             for key, (_, values, *rest) in made.items():
@@ -163,14 +176,20 @@ class Cases(list[Callable[[Folder], Outcome]]):
 
 
 def changed(made: Made, name: str, values: Any = None, **attrs: Any) -> Made:
-    """Return variables with other values or attributes of one of them; an attribute of None goes."""
+    """Return variables, one of them with other values or attributes.
+
+    An attribute of None is removed.
+    """
     dimensions, old, *rest = made[name]
     all_attrs = {k: v for k, v in {**(rest[0] if rest else {}), **attrs}.items() if v is not None}
     return {**made, name: (dimensions, old if values is None else values, all_attrs)}
 
 
 def with_bounds(made: Made, name: str, half: float, **attrs: Any) -> Made:
-    """Return variables with bounds for a coordinate: its values plus and minus ``half``, in the order of the values."""
+    """Return variables with bounds for a coordinate: values ± ``half``.
+
+    The pairs are in the order of the values.
+    """
     dimensions, values, *_ = made[name]
     values = np.asarray(values, "f8")
     down = values.ndim == 1 and len(values) > 1 and values[1] < values[0]
@@ -204,7 +223,7 @@ def turned(made: Made, dimension: str) -> Made:
 
 
 def tas(times: Any, lats: Any = LATS, lons: Any = LONS, **more: Any) -> Expected:
-    """Expect the array that `cube` writes for these times, latitudes and longitudes."""
+    """Return the expected array that `cube` writes for these coordinates."""
     coords = {"time": times, "lat": lats, "lon": lons, **more.pop("coords", {})}
     return Expected(more.pop("values", field_of(times, lats, lons)), coords, **more)
 
@@ -213,7 +232,7 @@ def tas(times: Any, lats: Any = LATS, lons: Any = LONS, **more: Any) -> Expected
 
 
 def verify(agg: Any, outcome: Outcome, rng: np.random.Generator) -> None:
-    """Compare what came out with what is expected: every array, every refusal, nothing more."""
+    """Compare all arrays, refusals, skipped files and problems."""
     found, problems = list(agg), []
     for expected in outcome.arrays:
         faults = [_faults(array, expected, rng) for array in found]
@@ -224,15 +243,15 @@ def verify(agg: Any, outcome: Outcome, rng: np.random.Generator) -> None:
             found.pop(fits)
     shown = [f"{a.name}{a.shape}" for a in agg]
     assert not problems and not found, f"{problems or ''} left over: {found}; arrays {shown}; {agg.refusals}"
-    _verify_refusals(agg.refusals, outcome.apart)
+    _verify_refusals(agg.refusals, outcome.refusals)
     assert sorted(Path(s.file).name for s in agg.skipped) == sorted(outcome.skipped), agg.skipped
     if outcome.problems is not None:
         _verify_report(agg.check(), outcome.problems)
 
 
-def _verify_refusals(refusals: Sequence[Any], apart: Sequence[Apart]) -> None:
+def _verify_refusals(refusals: Sequence[Any], expected_refusals: Sequence[ExpectedRefusal]) -> None:
     left = list(refusals)
-    for expected in apart:
+    for expected in expected_refusals:
         fits = [
             r for r in left if (not expected.rule or r.rule in expected.rule.split("|")) and _matches(r.reason, expected.texts)
         ]
@@ -263,7 +282,7 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
 
 
 def _faults(array: Any, expected: Expected, rng: np.random.Generator) -> str:
-    """Say how an array is not what is expected; "" where it is."""
+    """Return how an array differs from the expected one, "" if it does not."""
     for what in ("name", "dimensions", "units", "dtype", "pmshape"):
         wanted, given = getattr(expected, what), getattr(array, what)
         if wanted is not None and wanted != given:
@@ -318,7 +337,7 @@ def _same(array: Any, key: Any, wanted: Any, rtol: float) -> bool:
 
 
 def fingerprint(agg: Any) -> tuple[Any, ...]:
-    """Return all that must not depend on the order in which files were given."""
+    """Return all properties that are independent of the order of files."""
     arrays = []
     for a in agg:
         pieces = [(p.index, p.location, None if p.data is None else p.data.uri) for p in a.partitions]

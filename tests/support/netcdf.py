@@ -1,4 +1,4 @@
-"""How do tests write small data files? `write` makes a netCDF file of variables given as (dimensions, values, attributes)."""
+"""Small netCDF files for tests, and a check of their array."""
 
 import os
 from collections.abc import Mapping
@@ -25,7 +25,10 @@ def write(
     format: str = "NETCDF4",
     unlimited: tuple[str, ...] = (),
 ) -> str:
-    """Write a netCDF file, values as they are given, never packed or masked; names with slashes go into groups."""
+    """Write a netCDF file of {name: (dimensions, values, attributes)}.
+
+    Values are never packed or masked. Names with slashes are in groups.
+    """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with netCDF4.Dataset(path, "w", format=format) as file:
         file.setncatts(dict(attrs or {}))
@@ -46,13 +49,16 @@ def write(
 
 
 def field(times: Any, lats: Any, lons: Any, dtype: Any = "f4") -> np.ndarray:
-    """Return values that tell where they belong: one number for every (time, lat, lon)."""
+    """Return values that identify their (time, lat, lon)."""
     t, y, x = (np.asarray(v, float) for v in (times, lats, lons))
     return (t[:, None, None] * 100 + y[:, None] + x / 100).astype(dtype)
 
 
 def cube(times: Any, lats: Any = (10.0, 20.0, 30.0), lons: Any = (0.0, 5.0), **changes: Any) -> dict[str, tuple[Any, ...]]:
-    """Return variables of a `tas` file over (time, lat, lon); ``changes`` replace or (None) leave out some of them."""
+    """Return variables of a `tas` file over (time, lat, lon).
+
+    ``changes`` replace variables, or omit them (None).
+    """
     times, lats, lons = np.asarray(times, "f8"), np.asarray(lats, "f8"), np.asarray(lons, "f8")
     found: dict[str, Any] = {
         "time": (("time",), times, dict(TIME)),
@@ -65,7 +71,7 @@ def cube(times: Any, lats: Any = (10.0, 20.0, 30.0), lons: Any = (0.0, 5.0), **c
 
 
 def one_array(agg: aa.Aggregation, name: str = "tas") -> aa.MasterArray:
-    """Return the only array of a name; there must be nothing else and no refusal."""
+    """Return the array of a name, which must be the only one, without refusal."""
     assert agg.refusals == () and agg.skipped == ()
     assert len(agg) == 1
     return agg[name]

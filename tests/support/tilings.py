@@ -1,4 +1,4 @@
-"""What do tests of master arrays share? Random tilings of random arrays, random keys, and NumPy's answer to both."""
+"""Random tilings of random arrays, random keys, and NumPy's results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ DTYPES = ("i2", "i4", "f4", "f8", ">i2", ">i4", ">f4", ">f8")
 
 @dataclass(frozen=True)
 class Tile:
-    """One sub-array before it is written anywhere, and where it goes."""
+    """One sub-array before it is written, and its location."""
 
     location: tuple[tuple[int, int], ...]
     values: np.ma.MaskedArray
@@ -34,7 +34,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles, and the array that they make: values as floats, what is missing, the dtype that all have in common."""
+    """Tiles and their array: float values, mask and common dtype."""
 
     dimensions: tuple[str, ...]
     directions: tuple[bool, ...]
@@ -57,7 +57,7 @@ class Tiling:
 
 @st.composite
 def boxes(draw: st.DrawFn, shape: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
-    """Cut an array by random cuts of random boxes: the edges need not align."""
+    """Cut an array into boxes at random; their edges need not align."""
     found = [tuple((0, n) for n in shape)]
     for _ in range(draw(st.integers(0, 5)) if shape else 0):
         box = found.pop(draw(st.integers(0, len(found) - 1)))
@@ -70,7 +70,7 @@ def boxes(draw: st.DrawFn, shape: Sequence[int]) -> list[tuple[tuple[int, int], 
 
 @st.composite
 def tilings(draw: st.DrawFn, min_size: int = 0, holes: bool = True, native: bool = False) -> Tiling:
-    """Draw an array of up to four dimensions and cut it into pieces that differ in all that pieces may differ in."""
+    """Draw an array of up to four dimensions, cut into pieces of all kinds."""
     shape = tuple(draw(st.lists(st.integers(min_size, 5), max_size=4)))
     dimensions = tuple(f"d{i}" for i in range(len(shape)))
     directions = tuple(draw(st.booleans()) for _ in shape)
@@ -97,7 +97,7 @@ def tilings(draw: st.DrawFn, min_size: int = 0, holes: bool = True, native: bool
 
 
 def _disguised(draw: st.DrawFn, tile: Tile) -> Tile:
-    """Turn dimensions round, leave size-1 ones out, put others in, and change the order."""
+    """Reverse, drop (size 1), add and reorder dimensions of a tile."""
     values, names, directions = tile.values, list(tile.dimensions), list(tile.directions)
     for axis in range(values.ndim):
         if draw(st.booleans()):
@@ -116,7 +116,7 @@ def _disguised(draw: st.DrawFn, tile: Tile) -> Tile:
 
 @st.composite
 def keys(draw: st.DrawFn, shape: Sequence[int]) -> tuple[Any, ...]:
-    """Draw one part of a key per dimension: integers, slices of any step, index arrays with repeats, masks."""
+    """Draw one key per dimension: integers, slices, index arrays, masks."""
     return tuple(draw(_parts(n)) for n in shape)
 
 
