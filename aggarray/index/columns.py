@@ -179,15 +179,9 @@ class Encoder:
             encoded["known"] = [self.writer.value(values), None if mask is None else self.writer.value(np.packbits(mask))]
         if isinstance(array, RaggedMasterArray):
             self.writer.newer = True
-            encoded["rows"] = self._rows(array._instances)
+            geometry = array._instances  # its coordinates share it
+            encoded["rows"] = self._once(("rows", id(geometry)), self.geometries, lambda: self._geometry(geometry))
         return encoded
-
-    def _rows(self, geometry: Geometry) -> int:
-        """Return the number of the row geometry of a ragged array.
-
-        Its coordinates share it.
-        """
-        return self._once(("rows", id(geometry)), self.geometries, lambda: self._geometry(geometry))
 
     def _geometry(self, geometry: Geometry) -> dict[str, Any]:
         chosen, column = geometry.chosen, self.writer.column

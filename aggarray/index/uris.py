@@ -125,10 +125,6 @@ def resolve_uri(reference: str, folder: str) -> str:
     return literal if os.path.exists(literal) and not os.path.exists(decoded) else decoded
 
 
-def _unquoted(text: str) -> str:
-    return unquote(text, errors="surrogateescape")
-
-
 @dataclass(frozen=True, slots=True)
 class PathMap:
     """Prefixes of URI references to replace before they are resolved.
@@ -177,7 +173,7 @@ def _path_of(reference: str) -> str:
     """Return a reference as a decoded path; URLs are returned unchanged."""
     if _URL.match(reference) and not reference.lower().startswith("file:"):
         return reference
-    return _unquoted(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE))
+    return unquote(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE), errors="surrogateescape")
 
 
 def _rest(form: str, old: str) -> str | None:

@@ -52,12 +52,10 @@ def check_geometry(geometry: Geometry) -> None:
         if part.present and (any(a.shape != (samples,) for a in part.present) or (counts % np.maximum(rows, 1)).any()):
             raise ValueError("samples of rows do not match the files")
     chosen = geometry.chosen
-    if not geometry.parts or (isinstance(chosen, np.ndarray) and len(chosen) and not _within(chosen, geometry.total)):
+    if isinstance(chosen, np.ndarray) and len(chosen) and not 0 <= chosen.min() <= chosen.max() < geometry.total:
         raise ValueError("row number out of range")
-
-
-def _within(numbers: np.ndarray, size: int) -> bool:
-    return bool(numbers.min() >= 0 and numbers.max() < size)
+    if not geometry.parts:
+        raise ValueError("rows without parts")
 
 
 def check_template(template: Template) -> None:

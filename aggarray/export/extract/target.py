@@ -220,9 +220,9 @@ def check_not_source(path: str, sources: Iterable[str]) -> None:
             if origin == target:
                 raise AggregationError("is read itself", path=path, hint=_OTHER_NAME)
             if origin.startswith(f"{target}/"):
-                raise AggregationError(f"contains the input  {source}", path=path, hint=_OTHER_NAME)
+                raise AggregationError(f"contains {source}, which is read", path=path, hint=_OTHER_NAME)
             if target.startswith(f"{origin}/"):
-                raise AggregationError(f"lies in the input  {source}", path=path, hint=_OTHER_NAME)
+                raise AggregationError(f"lies in {source}, which is read", path=path, hint=_OTHER_NAME)
 
 
 def _is_begun(path: str, begin: bytes) -> bool:

@@ -31,26 +31,8 @@ class ScalarVariable:
     attrs: Mapping[str, Any]
 
 
-def variables_for(
-    arrays: Sequence[MasterArray], path: str, relative: bool = True
-) -> tuple[list[ScalarVariable], list[tuple[str, str]]]:
-    """Return the variables of an index at ``path``, and the arrays left out.
-
-    Other arrays are those that CFA-0.4 cannot express. ``relative``: file names are relative to the folder of the index. The
-    file needs ``CFA-0.4`` among its Conventions, and the dimensions that ``cfa_dimensions`` of each variable lists.
-    """
-    folder = os.path.dirname(os.path.abspath(path)) if relative else None
-    written, refused = [], []
-    for array in arrays:
-        reason = _reason(array)
-        if reason is None:
-            written.append(_variable(array, folder))
-        else:
-            refused.append((array.name or "", reason))
-    return written, refused
-
-
-def _reason(array: MasterArray) -> str | None:
+def inexpressible(array: MasterArray) -> str | None:
+    """Return why CFA-0.4 cannot express an array, None if it can."""
     references = array._matrix.compact().references
     if (references.uri < 0).any():
         return "some of its values are in memory, which CFA-0.4 cannot express: save it as CF-1.13"
@@ -61,7 +43,11 @@ def _reason(array: MasterArray) -> str | None:
     return None
 
 
-def _variable(array: MasterArray, folder: str | None) -> ScalarVariable:
+def aggregation_variable(array: MasterArray, folder: str | None) -> ScalarVariable:
+    """Return the variable of an array; ``folder``: the base of relative file names, or None.
+
+    The file needs ``CFA-0.4`` among its Conventions, and the dimensions that ``cfa_dimensions`` lists.
+    """
     partitions = array.partitions
     text = {
         "pmdimensions": list(partitions.dimensions),
@@ -88,7 +74,8 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
         ref = int(matrix.refs[row])
         number, code = int(matrix.references.template[ref]), int(matrix.references.uri[ref])
         if code not in files:
-            files[code] = _file(str(matrix.references.uri_of(ref)), folder)
+            uri = str(matrix.references.uri_of(ref))
+            files[code] = uri if folder is None or is_url(uri) else os.path.relpath(uri, folder)
         template = matrix.references.templates[number]
         bounds = zip(matrix.edges, cell, strict=True)
         partition: dict[str, Any] = {
@@ -126,17 +113,10 @@ def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], di
         partition["pcalendar"] = template.calendar
     sub: dict[str, Any] = {"shape": list(template.shape)}
     if not template.declared:
-        sub |= {"format": "netCDF" if "netCDF" in template.format else template.format, "dtype": _dtype(template)}
+        dtype = template.encoding.dtype
+        sub["format"] = "netCDF" if "netCDF" in template.format else template.format
+        sub["dtype"] = "str" if dtype.kind == "T" else dtype.name
     return partition, sub
-
-
-def _dtype(template: Template) -> str:
-    dtype = template.encoding.dtype
-    return "str" if dtype.kind == "T" else dtype.name
-
-
-def _file(uri: str, folder: str | None) -> str:
-    return uri if folder is None or is_url(uri) else os.path.relpath(uri, folder)
 
 
 class CFA04(Container):
@@ -154,13 +134,13 @@ class CFA04(Container):
 
     def reason(self, array: MasterArray) -> str | None:
         """Return why CFA-0.4 cannot express an array, None if it can."""
-        return _reason(array)
+        return inexpressible(array)
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
         """Write the scalar variable whose attributes locate the partitions."""
         # The convention uses the names of the dimensions in this file.
         names = dict(zip(array.dimensions, dimensions, strict=True))
-        written = _variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
+        written = aggregation_variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
         attrs = dict(written.attrs)
         variable = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
         variable.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})

@@ -1,6 +1,8 @@
 """Reader and writer of CFA-0.4."""
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.index.conventions.cfa04_write import variables_for
+from aggarray.index.conventions.cfa04_write import ScalarVariable, aggregation_variable, inexpressible
 from tests.support.foreign_indexes import fragment, opened
 from tests.support.netcdf import LAT, TIME, cube, write
 
@@ -268,6 +270,15 @@ def test_invalid_json(tmp_path: Path, text: str | None, words: str) -> None:
 
 
 # Writing
+
+
+def variables_for(
+    arrays: Sequence[aa.MasterArray], path: str, relative: bool = True
+) -> tuple[list[ScalarVariable], list[tuple[str, str]]]:
+    """Return the variables of an index at ``path``, and (name, reason) of the arrays left out."""
+    folder = os.path.dirname(path) if relative else None
+    refused = [(a.name or "", reason) for a in arrays if (reason := inexpressible(a)) is not None]
+    return [aggregation_variable(a, folder) for a in arrays if inexpressible(a) is None], refused
 
 
 def written(array: aa.MasterArray, path: Path, format: str = "NETCDF4") -> str:
