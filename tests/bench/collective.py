@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.bench.harness import Benchmark, BenchmarkError, Contestant, Size
 from tests.bench.layouts import Layout, write_layout
-from tests.support.mpi import ROOT, launching, surroundings
+from tests.support.mpi import ROOT, launching, rank_environment
 
 _RANKS = 4
 
@@ -27,7 +27,9 @@ def _started(folder: Path, _size: Size, way: str) -> Any:
     pipe = folder / "asked"
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
-    ranks = subprocess.Popen(order, cwd=ROOT, env=surroundings(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    ranks = subprocess.Popen(
+        order, cwd=ROOT, env=rank_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
     _expect(ranks, "ready")
     return ranks, folder, pipe.open("w", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Whole partitions per process, balanced by what they cost."""
+"""Assignment of whole partitions to processes by cost."""
 
 import pickle
 from dataclasses import fields, replace
@@ -23,7 +23,7 @@ COSTS = st.lists(st.integers(0, 20), max_size=9).map(lambda c: np.array(c, np.in
 
 
 def tiled(*widths: list[int], holes: Any = ()) -> MasterArray:
-    """An array of zeros in partitions of the widths given for each dimension."""
+    """Return zeros in partitions of the widths given per dimension."""
     names = tuple("abc"[: len(widths)])
     edges = [np.concatenate([[0], np.cumsum(w)]).astype(int).tolist() for w in widths]
     pieces = []
@@ -36,7 +36,7 @@ def tiled(*widths: list[int], holes: Any = ()) -> MasterArray:
 
 
 @given(COSTS, st.integers(1, 6))
-def test_the_costliest_run_is_as_cheap_as_can_be(costs: np.ndarray, count: int) -> None:
+def test_contiguous_assignment_is_optimal(costs: np.ndarray, count: int) -> None:
     ranks = assign_contiguous(costs, count)
     assert len(ranks) == len(costs) and (np.diff(ranks) >= 0).all()
     sums = np.bincount(ranks, costs, count)
@@ -53,13 +53,13 @@ def test_the_costliest_run_is_as_cheap_as_can_be(costs: np.ndarray, count: int) 
 def test_longest_first_is_near_the_best(costs: np.ndarray, count: int) -> None:
     ranks = assign_longest_first(costs, count)
     sums = np.bincount(ranks, costs, count)
-    # Graham's bound of whoever gives each cost to the least burdened.
+    # Graham's bound of list scheduling.
     assert len(ranks) == len(costs) and sums.max() <= costs.sum() / count + (1 - 1 / count) * costs.max(initial=0)
     assert len(set(ranks.tolist())) == min(count, len(costs))
 
 
 @given(st.data())
-def test_partitions_stay_whole(data: Any) -> None:
+def test_partitions_are_not_split(data: Any) -> None:
     widths = data.draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=5), min_size=1, max_size=3))
     a = tiled(*widths)
     nprocs = data.draw(st.one_of(st.integers(1, 7), st.tuples(*(st.integers(1, 4) for _ in widths))))
@@ -104,7 +104,7 @@ def test_grids_over_several_partitioned_dimensions() -> None:
     assert Distribution.from_partitions(scalar, 1) == Distribution(())
 
 
-def test_by_hand() -> None:
+def test_explicit_assignments() -> None:
     a = tiled([2, 3, 4], [1, 1])
     d = Distribution.from_partitions(a, 2, assignment={"a": [0, 0, 1]})
     assert d.maps == (Block([0, 5, 9]), Block([0, 2]))
@@ -138,7 +138,7 @@ def test_by_hand() -> None:
         (2, {"assignment": {"a": [0, 0, 1], "b": [0, 1]}}),
     ],
 )
-def test_arguments_that_do_not_fit(nprocs: Any, how: Any) -> None:
+def test_invalid_arguments_raise(nprocs: Any, how: Any) -> None:
     with pytest.raises(ProtocolError):
         Distribution.from_partitions(tiled([2, 3, 4], [1, 1]), nprocs, **how)
 
@@ -149,7 +149,7 @@ def test_an_array_without_dimensions_has_one_process() -> None:
         Distribution.from_partitions(scalar, 2)
 
 
-def test_missing_partitions_cost_nothing_and_parts_cost_their_part() -> None:
+def test_costs_of_missing_partitions_and_parts() -> None:
     a = tiled([2, 2, 4], [3, 3], holes=[(1, 0), (1, 1)])
     assert [c.tolist() for c in a.partitions.costs()] == [[96, 0, 192], [144, 144]]
     assert [c.tolist() for c in a.lazy[3:, :3].partitions.costs()] == [[0, 96], [96]]
@@ -157,8 +157,8 @@ def test_missing_partitions_cost_nothing_and_parts_cost_their_part() -> None:
     assert len(Distribution.from_partitions(a, 3).maps[0].owned(2)) == 4
 
 
-def test_stored_bytes_count_where_an_index_knows_them(tmp_path: Path) -> None:
-    """Months of noise take more than months of zeros: the index knows, though no file is left to ask."""
+def test_costs_are_stored_bytes_of_an_index(tmp_path: Path) -> None:
+    """The index has the stored bytes without the files."""
     uneven(tmp_path)
     fresh = aa.open(tmp_path / "*.nc")["tas"]
     assert fresh.partitions.costs()[0].tolist() == [4000] * 6
@@ -187,7 +187,7 @@ def uneven(folder: Path) -> Path:
 
 
 def test_costs_are_pickled(tmp_path: Path) -> None:
-    """Whatever was done to an array since: every process finds the distribution of the one that opened the index."""
+    """Every process computes the distribution of the index."""
     index = uneven(tmp_path)
     tas = aa.open(index)["tas"]
     joined = aa.concat([tas.lazy[4000:], tas.lazy[:4000]], dimension="time")
@@ -201,14 +201,14 @@ def test_costs_are_pickled(tmp_path: Path) -> None:
         again = pickle.loads(pickle.dumps(sent))
         assert sent.partitions.costs()[0].tolist() == again.partitions.costs()[0].tolist() == costs
         for balance in ("contiguous", "cost"):
-            wanted = Distribution.from_partitions(array, 3, balance=balance)
-            assert Distribution.from_partitions(sent, 3, balance=balance) == wanted
+            expected = Distribution.from_partitions(array, 3, balance=balance)
+            assert Distribution.from_partitions(sent, 3, balance=balance) == expected
     parts = [pickle.loads(pickle.dumps(loose.lazy[start : start + 2000])) for start in (0, 2000, 4000)]
     assert aa.concat(parts, dimension="time").partitions.costs()[0].tolist() == tas.partitions.costs()[0].tolist()
 
 
-def test_what_is_pickled_stays_small(tmp_path: Path) -> None:
-    """An array of an index is its place there, others have eight bytes more per file."""
+def test_pickles_are_small(tmp_path: Path) -> None:
+    """Arrays of an index are pickled as origin, others with 8 bytes per file."""
     index = uneven(tmp_path)
     tas = aa.open(index)["tas"]
     assert len(pickle.dumps(tas)) < 600
@@ -219,7 +219,7 @@ def test_what_is_pickled_stays_small(tmp_path: Path) -> None:
 
 
 def test_pickles_without_sizes_load(tmp_path: Path) -> None:
-    """Older ones have no tables."""
+    """Older pickles have no chunk indexes."""
     tas = aa.open(uneven(tmp_path))["tas"]
     found = tas._matrix.references
     state = [None if f.name == "tables" else getattr(found, f.name) for f in fields(found)]
@@ -231,7 +231,7 @@ def test_pickles_without_sizes_load(tmp_path: Path) -> None:
 
 
 def _deflate(path: Path) -> None:
-    """Store the variable of a file deflated instead."""
+    """Rewrite the variable of a file with compression."""
     import h5py
 
     with h5py.File(path, "r+") as file:

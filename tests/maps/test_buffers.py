@@ -1,4 +1,4 @@
-"""Buffers and indices of the Distributed Array Protocol: PEP 3118 decides what may be exported, whatever the type."""
+"""Buffers and indices of the DAP: PEP 3118 decides what can be exported."""
 
 import array
 import ctypes
@@ -61,7 +61,7 @@ DTYPES = st.one_of(
 
 @settings(max_examples=300)
 @given(st.data())
-def test_an_array_is_a_buffer_where_python_says_so(data: st.DataObject) -> None:
+def test_arrays_with_buffers_are_valid(data: st.DataObject) -> None:
     dtype = data.draw(DTYPES)
     values = np.zeros(data.draw(hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)), dtype)
     for axis in range(values.ndim):
@@ -98,7 +98,7 @@ def test_an_array_is_a_buffer_where_python_says_so(data: st.DataObject) -> None:
         ("abc", "str has no buffer"),
     ],
 )
-def test_what_exports_no_buffer_is_refused_everywhere(item: Any, way: str) -> None:
+def test_values_without_buffers_raise(item: Any, way: str) -> None:
     export = {
         **export_of(item, 1),
         "dim_data": ({"dist_type": "b", "size": 3, "proc_grid_size": 1, "proc_grid_rank": 0, "start": 0, "stop": 3},),
@@ -108,7 +108,7 @@ def test_what_exports_no_buffer_is_refused_everywhere(item: Any, way: str) -> No
             call(export)
 
 
-def test_buffers_of_others_are_taken_as_they_are() -> None:
+def test_foreign_buffers_are_not_copied() -> None:
     shared = mmap.mmap(-1, 8)
     items = [array.array("d", [1.0, 2.0]), bytearray(b"ab"), shared, (ctypes.c_int * 2)(), (ctypes.c_char * 2)()]
     for item in items:
@@ -186,7 +186,7 @@ def test_indices_of_any_integers_and_any_layout(data: st.DataObject) -> None:
         d.maps[0].owner(absent)
 
 
-def test_labels_beyond_signed_integers_neither_wrap_nor_round() -> None:
+def test_unsigned_labels_are_exact() -> None:
     lists = [np.array([LARGE + 1, 5], "u8"), np.array([LARGE, 2**64 - 1], ">u8"), np.array([6], "i2")]
     exports = [exported(one, 5, rank, 3, one_to_one=True) for rank, one in enumerate(lists)]
     validate_all(exports)
@@ -210,7 +210,7 @@ def test_labels_beyond_signed_integers_neither_wrap_nor_round() -> None:
     assert whole[:].tolist() == [1, 20, 10, 0, 11]  # in the order of the labels 5, 6, 2**63, 2**63 + 1, 2**64 - 1
 
 
-def test_labels_that_no_type_holds_together() -> None:
+def test_labels_without_a_common_type_raise() -> None:
     lists = [np.array([-1]), np.array([LARGE], "u8")]
     exports = [exported(one, 2, rank, 2, one_to_one=True) for rank, one in enumerate(lists)]
     validate_all(exports)  # the protocol does not limit them

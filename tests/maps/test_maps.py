@@ -1,4 +1,4 @@
-"""Maps of one dimension and distributions of several: who has what, against plain lists."""
+"""Maps and distributions against plain lists."""
 
 import pickle
 from typing import Any
@@ -59,7 +59,7 @@ def test_shapes_are_kept(m: Map, times: int) -> None:
 
 
 @given(ANY)
-def test_what_is_not_there_is_an_error(m: Map) -> None:
+def test_indices_out_of_range_raise(m: Map) -> None:
     labels = set(everywhere(m).tolist())
     strange = next(g for g in range(-1, -50, -1) if g not in labels)
     for wrong in (strange, [strange], 2**63, 0.5, True, "a", [[0], [0, 1]]):
@@ -77,7 +77,7 @@ def test_what_is_not_there_is_an_error(m: Map) -> None:
         m.to_global(m.nprocs, 0)
 
 
-def test_nothing_is_found_for_nothing() -> None:
+def test_empty_indices_give_empty_results() -> None:
     for m in (Block([0, 0]), Cyclic(0, 3), Unstructured(0, [[], []]), Block.even(5, 2)):
         assert m.owner([]).shape == (0,) and m.holders(np.zeros((0, 2), int)).shape == (0, 2)
 
@@ -98,7 +98,7 @@ def test_even_blocks_own_what_searching_finds(size: int, nprocs: int) -> None:
     assert m.owner(g).tolist() == (np.searchsorted(m.bounds, g, side="right") - 1).tolist()
 
 
-def test_the_partial_block_goes_to_whose_turn_it_is() -> None:
+def test_partial_cyclic_block() -> None:
     m = Cyclic(7, 2, 2)
     assert [m.num_owned(r) for r in range(2)] == [4, 3]
     assert m.indices(0).tolist() == [0, 1, 4, 5] and m.indices(1).tolist() == [2, 3, 6]
@@ -182,7 +182,7 @@ def test_padding_wraps() -> None:
         lambda: Distribution((Cyclic(5, 2), "b")),
     ],
 )
-def test_arguments_that_do_not_fit(make: Any) -> None:
+def test_invalid_arguments_raise(make: Any) -> None:
     with pytest.raises(ProtocolError) as error:
         make()
     assert "\n" not in str(error.value)
@@ -195,7 +195,7 @@ def test_numpy_integers_are_integers() -> None:
 
 
 @given(st.data())
-def test_slices_leave_everything_where_it_is(data: Any) -> None:
+def test_slices_keep_elements_on_their_process(data: Any) -> None:
     d = data.draw(distributions(data.draw(st.sampled_from(["0.10.0", "0.9.0"]))))
     ends = st.one_of(st.none(), st.integers(-11, 11))
     steps = st.sampled_from([None, 1, 1, 1, 2, 3, -1, -2])
@@ -211,7 +211,7 @@ def test_slices_leave_everything_where_it_is(data: Any) -> None:
             assert np.isin(chosen[new.indices(rank)], old.indices(rank)).all()
 
 
-def test_slices_keep_their_type_where_it_can() -> None:
+def test_types_of_slices() -> None:
     d = Distribution.regular((10, 12, 12), "bcc", (2, 3, 2), block_size={1: 2}, padding={0: (1, 1)})
     part = d[2:, 6:, ::2]
     assert [m.dist_type for m in part.maps] == ["b", "c", "u"]
@@ -307,7 +307,7 @@ def test_regular_arguments_that_do_not_fit(arguments: Any) -> None:
         Distribution.regular(*arguments)
 
 
-def test_questions_to_distributions_that_do_not_fit() -> None:
+def test_invalid_queries_raise() -> None:
     d = Distribution.regular((5, 9), "bc", (2, 2))
     for rank in (-1, 4, 1.0, True):
         with pytest.raises(ProtocolError, match="rank"):
@@ -319,7 +319,7 @@ def test_questions_to_distributions_that_do_not_fit() -> None:
 
 
 @given(SIZES.flatmap(lambda n: blocks(n, "0.9.0")))
-def test_what_a_version_cannot_say_is_an_error(m: Block) -> None:
+def test_inexpressible_maps_raise(m: Block) -> None:
     pads = np.zeros((m.nprocs, 2), int) if m.padding is None else np.asarray(m.padding)
     wraps = m.outer == "wrap" and (pads[0, 0] or pads[-1, 1])
     uneven = (pads[:-1, 1] != pads[1:, 0]).any()
@@ -335,7 +335,7 @@ def test_what_a_version_cannot_say_is_an_error(m: Block) -> None:
 
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 300))
-def test_many_indices_are_found_as_few_are(cuts: list[int], size: int) -> None:
+def test_intervals_of_many_numbers(cuts: list[int], size: int) -> None:
     edges = np.array([0, *sorted(c for c in cuts if c <= size), size])
     asked = np.resize(np.arange(size), 5000)
     assert find_intervals(edges, asked).tolist() == (np.searchsorted(edges, asked, side="right") - 1).tolist()
@@ -343,7 +343,7 @@ def test_many_indices_are_found_as_few_are(cuts: list[int], size: int) -> None:
 
 
 class Hostile:
-    """An object that cannot even be shown."""
+    """An object whose repr fails."""
 
     def __repr__(self) -> str:
         raise KeyError("boom")
@@ -363,12 +363,12 @@ class Hostile:
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_what_is_no_argument_of_a_regular_distribution(wrong: dict[str, Any]) -> None:
+def test_invalid_regular_distributions_raise(wrong: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
         Distribution.regular(**{"shape": (4,), "dist_types": "b", "grid": (2,), **wrong})
 
 
-def test_what_is_nothing_with_partitions() -> None:
+def test_objects_without_partitions_raise() -> None:
     with pytest.raises(ProtocolError, match="NoneType has no partitions"):
         Distribution.from_partitions(None, 2)
 

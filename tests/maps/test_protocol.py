@@ -1,4 +1,4 @@
-"""The Distributed Array Protocol: the specifications' examples, what is written is read, and what is wrong is named."""
+"""DAP: examples of the specifications, round trips and faults."""
 
 import array
 import copy
@@ -58,7 +58,7 @@ MADE = {
 
 
 def exports_of(section: str) -> list[dict[str, Any]]:
-    """The exports of all processes of an example, after the corrections: arrays of labels, tuples."""
+    """Return the corrected exports of all processes of an example."""
     example = EXAMPLES[section]
     found = []
     for dim_data, shape in zip(example["dim_data"], example["local_shapes"], strict=True):
@@ -68,7 +68,7 @@ def exports_of(section: str) -> list[dict[str, Any]]:
 
 
 def exported(d: Distribution, version: str = "0.10.0", dtype: Any = "f8") -> list[dict[str, Any]]:
-    """Exports of all processes of a distribution."""
+    """Return the exports of all processes of a distribution."""
     return [
         {"__version__": version, "buffer": np.zeros(d.local_shape(r), dtype), "dim_data": d.dim_data(r, version)}
         for r in range(d.nprocs)
@@ -110,7 +110,7 @@ def test_examples_are_read(section: str) -> None:
     )
 
 
-def test_lists_of_indices_are_read_in_the_old_version_alone() -> None:
+def test_lists_of_indices_are_valid_in_0_9_only() -> None:
     for section in ("2.3", "7.3"):
         exports = exports_of(section)
         for export in exports:
@@ -131,7 +131,7 @@ def test_examples_convert(sections: tuple[str, str]) -> None:
 
 
 @given(st.data())
-def test_what_is_written_is_read(data: Any) -> None:
+def test_round_trips(data: Any) -> None:
     version = data.draw(st.sampled_from(VERSIONS))
     d = data.draw(distributions(version))
     try:
@@ -176,7 +176,7 @@ def test_conversion_and_back(d: Distribution) -> None:
         assert normals(convert(old, "0.9.0", source="0.9.1")) == normals(old)
 
 
-def test_what_does_not_convert() -> None:
+def test_inexpressible_dim_data_raises() -> None:
     wrapped = Block.even(6, 3, (1, 1), True, "wrap")
     for rank in (0, 2):
         with pytest.raises(ProtocolError, match="wrap"):
@@ -225,7 +225,7 @@ def test_arrays_without_dimensions() -> None:
 
 
 class Exporter:
-    """An object that exports what it is told to."""
+    """An exporter of any value."""
 
     def __init__(self, export: Any) -> None:
         self.export = export
@@ -237,7 +237,7 @@ class Exporter:
 
 
 def block(rank: int = 0, nprocs: int = 2, **changes: Any) -> dict[str, Any]:
-    """The dictionary of one of even blocks of a dimension of size 10; ... leaves a key out."""
+    """Return the dictionary of an even block of size 10; ... removes a key."""
     found = {**Block.even(10, nprocs).dim_dict(rank), **changes}
     return {k: v for k, v in found.items() if v is not ...}
 
@@ -257,11 +257,11 @@ def export(entry: Any, extent: int = 5, version: Any = "0.10.0") -> dict[str, An
 
 
 class Odd:
-    """Nothing in particular."""
+    """An object without any protocol."""
 
 
 class Broken:
-    """An object that cannot even say whether it exports."""
+    """An object whose ``__distarray__`` attribute fails."""
 
     @property
     def __distarray__(self) -> Any:
@@ -365,14 +365,14 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "words"), WRONG)
-def test_wrong_exports_are_told(wrong: Any, words: str) -> None:
+def test_invalid_exports_raise(wrong: Any, words: str) -> None:
     for check in (validate, lambda e: validate_all([e])):
         with pytest.raises(ProtocolError, match=words) as error:
             check(wrong)
         assert "\n" not in str(error.value) and all(line in str(error.value) for line in error.value.faults)
 
 
-def test_all_faults_of_an_export_are_named() -> None:
+def test_all_faults_of_an_export_are_listed() -> None:
     wrong = {"__version__": "0.10.0", "buffer": np.zeros((3, 4)), "dim_data": (block(size=-1, start=0.5), listed(one_to_one=2))}
     with pytest.raises(ProtocolError) as error:
         validate(wrong)
@@ -385,7 +385,7 @@ def test_all_faults_of_an_export_are_named() -> None:
     ]
 
 
-def test_what_is_odd_and_right() -> None:
+def test_unusual_exports_are_valid() -> None:
     validate(export(block(start=np.int16(0), stop=np.uint8(5))))
     validate(export(block(periodic=np.bool(True), padding=[np.int8(1), 0])))
     validate(export(cyclic(1, size=2, start=2, block_size=9), 0))
@@ -404,7 +404,7 @@ def test_what_is_odd_and_right() -> None:
 
 
 def change(rank: int, d: int = 0, **values: Any) -> Callable[[list[dict[str, Any]]], None]:
-    """Return what changes a dictionary of a process; ... removes a key."""
+    """Return a function that changes a dictionary; ... removes a key."""
 
     def apply(exports: list[dict[str, Any]]) -> None:
         entry = exports[rank]["dim_data"][d]
@@ -461,7 +461,7 @@ TOGETHER: list[tuple[Distribution, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("d", "version", "spoil", "words"), TOGETHER)
-def test_exports_that_do_not_fit_together_are_told(d: Distribution, version: str, spoil: Any, words: str) -> None:
+def test_conflicting_exports_raise(d: Distribution, version: str, spoil: Any, words: str) -> None:
     exports = exported(d, version)
     validate_all(exports)
     exports = copy.deepcopy(exports)
@@ -486,7 +486,7 @@ def test_boundary_padding_alone_may_differ_between_processes_of_a_rank() -> None
 
 
 @pytest.mark.parametrize("wrong", [None, [], {}, "ab", 5, {"a": 1}])
-def test_lists_of_processes_that_are_none(wrong: Any) -> None:
+def test_invalid_lists_of_exports_raise(wrong: Any) -> None:
     with pytest.raises(ProtocolError):
         validate_all(wrong)
     with pytest.raises(ProtocolError):
@@ -494,14 +494,14 @@ def test_lists_of_processes_that_are_none(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, None, [5], [{}], [block()], [(5,)], [(None,)], [({"dist_type": "b"},)], [block(), 5]])
-def test_dim_data_that_is_none(wrong: Any) -> None:
+def test_invalid_dim_data_raises(wrong: Any) -> None:
     with pytest.raises(ProtocolError):
         D.from_dim_data(wrong)
     with pytest.raises(ProtocolError):
         convert(wrong, "0.9.0")
 
 
-def test_versions_and_shapes_that_do_not_fit() -> None:
+def test_invalid_versions_and_shapes_raise() -> None:
     dim_data = [PADDED.dim_data(r) for r in range(3)]
     for version in ("1.0.0", "0.10", None, 0.1):
         with pytest.raises(ProtocolError):
@@ -557,7 +557,7 @@ VALUES = st.one_of(
 
 @pytest.mark.parametrize("kind", map_types().values())
 def test_every_type_of_distribution_reads_its_examples(kind: Any) -> None:
-    """The contract of a module of `aggarray.maps`: what one process says gives back that process, and fits what all say."""
+    """A part gives back the map of its process."""
     found = 0
     for section, example in EXAMPLES.items():
         for rank, dim_data in enumerate(e["dim_data"] for e in exports_of(section)):
@@ -577,7 +577,7 @@ def test_every_type_of_distribution_reads_its_examples(kind: Any) -> None:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([*KEYS, "one_to_one", 5]), VALUES), max_size=2), st.sampled_from(VERSIONS))
-def test_whatever_is_in_a_dictionary_nothing_but_protocol_errors(entries: list[dict[Any, Any]], version: str) -> None:
+def test_any_dictionary_is_valid_or_raises_protocol_errors(entries: list[dict[Any, Any]], version: str) -> None:
     given = {"__version__": version, "buffer": np.zeros((3,) * len(entries)), "dim_data": tuple(entries)}
     for check in (validate, lambda e: validate_all([e, e])):
         try:
@@ -595,8 +595,8 @@ def test_whatever_is_in_a_dictionary_nothing_but_protocol_errors(entries: list[d
 
 
 @given(st.data())
-def test_a_changed_value_is_found_or_harmless(data: Any) -> None:
-    """Whatever one value of a right set of exports becomes: it is either told, or every element still has an owner."""
+def test_changed_values_raise_or_are_valid(data: Any) -> None:
+    """A changed value raises an error, or every element still has an owner."""
     d = data.draw(distributions(most=2, largest=6))
     assume(d.maps)
     exports = copy.deepcopy(exported(d))
@@ -612,8 +612,8 @@ def test_a_changed_value_is_found_or_harmless(data: Any) -> None:
         assert found.local_shape(rank) == d.local_shape(rank)
 
 
-def test_keys_are_looked_at_whatever_the_others_say() -> None:
-    """What can be judged by itself is, where what is common to all types, or the tuple, is wrong."""
+def test_keys_are_checked_separately() -> None:
+    """Keys are checked where the common keys or the tuple are invalid."""
     wrong = block(size=10.0, start="x", stop=-3, padding=(-1, 0), periodic=3)
     with pytest.raises(ProtocolError) as error:
         validate({"__version__": "0.10.0", "buffer": np.zeros(3), "dim_data": (wrong,)})
@@ -635,7 +635,7 @@ def test_keys_are_looked_at_whatever_the_others_say() -> None:
 
 
 class Unshowable:
-    """An object whose representation fails."""
+    """An object whose repr fails."""
 
     def __repr__(self) -> str:
         raise KeyError("boom")
@@ -643,14 +643,14 @@ class Unshowable:
 
 @pytest.mark.parametrize("value", [10**5000, Unshowable()], ids=["huge", "hostile"])
 @pytest.mark.parametrize("key", ["size", "start", "padding", "dist_type", "proc_grid_rank"])
-def test_values_that_cannot_be_shown(key: str, value: object) -> None:
+def test_values_without_repr(key: str, value: object) -> None:
     wrong = {"__version__": "0.10.0", "buffer": np.zeros(3), "dim_data": (block(**{key: value}),)}
     for check in (validate, lambda e: validate_all([e]), LocalArray.from_distarray):
         with pytest.raises(ProtocolError):
             check(wrong)
 
 
-def test_what_is_between_processes_is_told_though_their_sizes_differ() -> None:
+def test_conflicts_are_listed_for_different_sizes() -> None:
     parts = [(0, 3, 10), (3, 6, 11), (7, 10, 10)]
     exports = [
         {
@@ -666,8 +666,8 @@ def test_what_is_between_processes_is_told_though_their_sizes_differ() -> None:
     assert "'size' = 11" in error.value.faults[0] and "gap" in error.value.faults[1]
 
 
-def test_one_export_tells_which_process_it_is_of() -> None:
-    """By its proc_grid_rank along each dimension, in C order; not where that is wrong itself, or it is the only one."""
+def test_faults_name_the_rank_of_an_export() -> None:
+    """The rank follows from proc_grid_rank along each dimension, in C order."""
     first = block(size=4, proc_grid_size=2, proc_grid_rank=1, start=2, stop=3)
     second = block(size=9, proc_grid_size=3, proc_grid_rank=1, start=3, stop=6)
     for dims, lead in (

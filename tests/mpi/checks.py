@@ -1,4 +1,7 @@
-"""What has to be true of movements, over any number of workers and any back end? Checks that all workers run together."""
+"""Checks of movements, over any number of processes and any back end.
+
+All processes run them together.
+"""
 
 from collections.abc import Callable
 from math import prod
@@ -14,12 +17,15 @@ from aggarray.mpi.schedule import broadcast_groups, halo_widths
 
 
 def total(group: ProcessGroup, value: float) -> float:
-    """The sum over all workers."""
+    """Return the sum over all processes."""
     return float(sum(group.link.allgather(float(value))))
 
 
 def require_adjoint(group: ProcessGroup, movement: Any, x: np.ndarray, y: np.ndarray) -> None:
-    """The adjoint test: |<Fx, y> - <x, F*y>| <= 1e-12 max(|Fx||y|, |x||F*y|); x and y of size 0 where nothing is held."""
+    """Check |<Fx, y> - <x, F*y>| <= 1e-12 max(|Fx||y|, |x||F*y|).
+
+    x and y have size 0 on inactive processes.
+    """
     there, back = movement(x.copy()), movement.adjoint(y.copy())
     assert there.shape == y.shape and back.shape == x.shape, (there.shape, y.shape, back.shape, x.shape)
     left, right = total(group, np.vdot(there, y)), total(group, np.vdot(x, back))
@@ -28,7 +34,7 @@ def require_adjoint(group: ProcessGroup, movement: Any, x: np.ndarray, y: np.nda
 
 
 def factors(number: int, dimensions: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """A shape of so many places."""
+    """Return a random shape with ``number`` elements."""
     shape = [1] * dimensions
     while number > 1:
         prime = next(p for p in range(2, number + 1) if number % p == 0)
@@ -38,7 +44,10 @@ def factors(number: int, dimensions: int, rng: np.random.Generator) -> tuple[int
 
 
 def random_map(size: int, nprocs: int, rng: np.random.Generator) -> Map:
-    """A map of any type; blocks with padding, some workers without elements, elements that several hold."""
+    """Return a map of any type.
+
+    It may have padding, processes without elements, and shared elements.
+    """
     kind = rng.integers(5)
     if kind == 0:
         return Block.even(size, nprocs)
@@ -56,9 +65,9 @@ def random_map(size: int, nprocs: int, rng: np.random.Generator) -> Map:
     return Unstructured(size, [[int(i) for i in order if rank in homes[i]] for rank in range(nprocs)])
 
 
-def section(whole: np.ndarray, distribution: Distribution, rank: int) -> np.ndarray:
-    """A worker's section of an array, by listing indices."""
-    return whole[np.ix_(*distribution.indices(rank))] if whole.ndim else whole.copy()
+def section(full: np.ndarray, distribution: Distribution, rank: int) -> np.ndarray:
+    """Return the section of a process by listed indices."""
+    return full[np.ix_(*distribution.indices(rank))] if full.ndim else full.copy()
 
 
 def check_groups(root: ProcessGroup) -> None:
@@ -95,27 +104,27 @@ def check_groups(root: ProcessGroup) -> None:
 
 
 def _grids(root: ProcessGroup, rng: np.random.Generator) -> tuple[Any, Any, bool, bool]:
-    """Two grids, the first broadcasting to the second, of workers that overlap in any way."""
+    """Return two overlapping grids; the first broadcasts to the second."""
     size = root.size
     shape = factors(int(rng.integers(1, size + 1)), int(rng.integers(1, 4)), rng)
     small = [n if rng.integers(2) else 1 for n in shape]
     small = small[int(rng.integers(len(small))) if small[0] == 1 else 0 :] if all(n == 1 for n in small) else small
-    turned = bool(rng.integers(2)), bool(rng.integers(2))
-    x = root.include(rng.permutation(size)[: prod(small)].tolist()).grid(small[::-1] if turned[0] else small)
-    y = root.include(rng.permutation(size)[: prod(shape)].tolist()).grid(shape[::-1] if turned[1] else shape)
-    return x, y, *turned
+    transposed = bool(rng.integers(2)), bool(rng.integers(2))
+    x = root.include(rng.permutation(size)[: prod(small)].tolist()).grid(small[::-1] if transposed[0] else small)
+    y = root.include(rng.permutation(size)[: prod(shape)].tolist()).grid(shape[::-1] if transposed[1] else shape)
+    return x, y, *transposed
 
 
-def check_fans(root: ProcessGroup) -> None:
-    """Broadcast and sum-reduce: against brute force over the groups, and adjoint to each other."""
+def check_broadcasts(root: ProcessGroup) -> None:
+    """Compare broadcast and sum-reduce with brute force and their adjoints."""
     rng = np.random.default_rng(5)
     for turn in range(12):
-        x, y, *turned = _grids(root, rng)
-        groups = broadcast_groups(x.ranks, x.shape, y.ranks, y.shape, *turned)
-        move, back = Broadcast(x, y, *turned), SumReduce(y, x, *turned[::-1])
+        x, y, *transposed = _grids(root, rng)
+        groups = broadcast_groups(x.ranks, x.shape, y.ranks, y.shape, *transposed)
+        move, back = Broadcast(x, y, *transposed), SumReduce(y, x, *transposed[::-1])
         mine = root.rank
         assert move.P_send == next((g for g in groups if g[0] == mine), None) == back.P_recv
-        home = _home(mine, groups)
+        home = _group_of_rank(mine, groups)
         assert move.P_recv == (home if y.active else None) == back.P_send
         values = rng.standard_normal((root.size, 3, 2))
         shape = (3, 2) if turn % 3 else (0, 2)
@@ -124,21 +133,21 @@ def check_fans(root: ProcessGroup) -> None:
         assert copied.shape == (shape if y.active else (0,))
         assert not y.active or np.array_equal(copied, given[home[0]])
         summed = back(np.asfortranarray(given[mine]) if y.active else "nothing")
-        leaves = [r for r in y.ranks if move.P_send and _home(r, groups) == move.P_send]
-        wanted = sum((given[r] for r in leaves), np.zeros(shape)) if x.active else np.zeros(0)
-        assert np.allclose(summed, wanted, rtol=0, atol=1e-13) and summed.shape == wanted.shape
+        leaves = [r for r in y.ranks if move.P_send and _group_of_rank(r, groups) == move.P_send]
+        expected = sum((given[r] for r in leaves), np.zeros(shape)) if x.active else np.zeros(0)
+        assert np.allclose(summed, expected, rtol=0, atol=1e-13) and summed.shape == expected.shape
         mx, my = (given[mine] if g.active else np.empty(0) for g in (x, y))
         require_adjoint(root, move, mx, my)
         require_adjoint(root, back, my, mx)
 
 
-def _home(rank: int, groups: list[list[int]]) -> list[int]:
-    """The group of which a worker is a member, as its root only if of no other."""
+def _group_of_rank(rank: int, groups: list[list[int]]) -> list[int]:
+    """Return the group of which a rank is a leaf, or else the root."""
     return next((g for g in groups if rank in g[1:]), None) or next((g for g in groups if g[0] == rank), [])
 
 
 def check_sums(root: ProcessGroup) -> None:
-    """All-sum-reduce over any axes, of grids and of sub-grids."""
+    """All-sum-reduce over any axes of grids and sub-grids."""
     rng = np.random.default_rng(6)
     for turn in range(6):
         shape = factors(int(rng.integers(1, root.size + 1)), 3, rng)
@@ -160,12 +169,12 @@ def check_sums(root: ProcessGroup) -> None:
 
 
 def check_repartition(root: ProcessGroup) -> None:
-    """Between distributions of any types and groups: equal to listing indices, and adjoint."""
+    """Compare repartitions with listed indices, and their adjoints."""
     rng = np.random.default_rng(7)
     for _ in range(25):
         dims = int(rng.integers(0, 4))
         shape = tuple(int(n) for n in rng.integers(0, 9, dims))
-        whole = rng.standard_normal(shape)
+        full = rng.standard_normal(shape)
         sides = []
         for _ in range(2):
             grid = factors(int(rng.integers(1, root.size + 1)), dims, rng) if dims else ()
@@ -174,18 +183,18 @@ def check_repartition(root: ProcessGroup) -> None:
         (gx, source), (gy, target) = sides
         x = np.empty(0)
         if gx.rank is not None:
-            # Only what is owned counts: all else is garbage.
-            x = np.where(_owned(source, gx.rank), section(whole, source, gx.rank), np.nan)
+            # Only owned elements are sent.
+            x = np.where(_owned(source, gx.rank), section(full, source, gx.rank), np.nan)
         move = Repartition(gx, gy, source, target)
         found = move(np.asfortranarray(x) if x.ndim else x)
-        wanted = np.empty(0) if gy.rank is None else section(whole, target, gy.rank)
-        assert found.shape == wanted.shape and np.array_equal(found, wanted) and found.flags.c_contiguous
+        expected = np.empty(0) if gy.rank is None else section(full, target, gy.rank)
+        assert found.shape == expected.shape and np.array_equal(found, expected) and found.flags.c_contiguous
         own = np.random.default_rng(root.rank)
-        require_adjoint(root, move, own.standard_normal(x.shape), own.standard_normal(wanted.shape))
+        require_adjoint(root, move, own.standard_normal(x.shape), own.standard_normal(expected.shape))
 
 
 def _owned(distribution: Distribution, rank: int) -> np.ndarray:
-    """Which elements of its buffer a worker owns, of several holders the lowest."""
+    """Return a mask of the owned elements of a process."""
     found = np.ones(distribution.local_shape(rank), bool)
     for d, (one, place) in enumerate(zip(distribution.maps, distribution.coords(rank), strict=True)):
         mine = np.zeros(one.extent(place), bool)
@@ -196,7 +205,7 @@ def _owned(distribution: Distribution, rank: int) -> np.ndarray:
 
 
 def check_halo(root: ProcessGroup) -> None:
-    """Halos of any widths, wrapping or not, corners included: equal to listing indices, and adjoint."""
+    """Compare halos of any widths with listed indices and adjoints."""
     rng = np.random.default_rng(8)
     for turn in range(10):
         grid = factors(root.size, 3, rng)
@@ -211,19 +220,19 @@ def check_halo(root: ProcessGroup) -> None:
         distribution = Distribution(tuple(maps))
         group = root.grid(grid, around)
         move = HaloExchange(group, distribution)
-        whole = rng.standard_normal(shape)
-        wanted = section(whole, distribution, root.rank or 0)
-        x = np.full(wanted.shape, np.nan)
+        full = rng.standard_normal(shape)
+        expected = section(full, distribution, root.rank or 0)
+        x = np.full(expected.shape, np.nan)
         inner = distribution.owned_slices(root.rank or 0)
-        x[inner] = wanted[inner]
+        x[inner] = expected[inner]
         found = move(x)
-        assert found is x and np.array_equal(x, wanted)
+        assert found is x and np.array_equal(x, expected)
         own = np.random.default_rng(root.rank)
         require_adjoint(root, move, own.standard_normal(x.shape), own.standard_normal(x.shape))
 
 
 def check_dtypes(root: ProcessGroup) -> None:
-    """What MPI itself refuses or turns round arrives as it was: big-endian, strided, unaligned, text, times, no elements."""
+    """Arrays that MPI itself rejects or converts arrive unchanged."""
     size, me = root.size, root.rank
     unaligned = np.frombuffer(bytearray(1 + 8 * 6), np.uint8)[1:].view("f8").reshape(2, 3)
     unaligned[...] = np.arange(6).reshape(2, 3)
@@ -248,17 +257,20 @@ def check_dtypes(root: ProcessGroup) -> None:
         found = Broadcast(one, everybody)(case if me == size - 1 else None)
         assert found.dtype == case.dtype and found.shape == case.shape and found.flags.c_contiguous
         assert found.tobytes() == np.ascontiguousarray(case).tobytes()
-    whole = np.arange(2 * 3 * size, dtype=">f4").reshape(2 * size, 3)
-    rows, columns = Distribution.regular(whole.shape, "bb", (size, 1)), Distribution.regular(whole.shape, "cb", (size, 1))
+    full = np.arange(2 * 3 * size, dtype=">f4").reshape(2 * size, 3)
+    rows, columns = (
+        Distribution.regular(full.shape, "bb", (size, 1)),
+        Distribution.regular(full.shape, "cb", (size, 1)),
+    )
     move = Repartition(everybody, everybody, rows, columns)
-    found = move(section(whole, rows, me or 0))
-    assert found.dtype == ">f4" and np.array_equal(found, section(whole, columns, me or 0))
+    found = move(section(full, rows, me or 0))
+    assert found.dtype == ">f4" and np.array_equal(found, section(full, columns, me or 0))
     found = SumReduce(everybody, one)(np.array([1, 2], ">i2"))
     assert found.dtype == ">i2" and found.tolist() == ([size, 2 * size] if me == size - 1 else [])
 
 
-def refuses(root: ProcessGroup, words: str, call: Callable[[], Any]) -> None:
-    """An error on every worker, and the same one."""
+def raises_on_all(root: ProcessGroup, words: str, call: Callable[[], Any]) -> None:
+    """Check that all processes raise the same error."""
     with pytest.raises(aa.ExchangeError, match=words) as caught:
         call()
     said = root.link.allgather(str(caught.value))
@@ -266,59 +278,63 @@ def refuses(root: ProcessGroup, words: str, call: Callable[[], Any]) -> None:
 
 
 def check_wrong_use(root: ProcessGroup) -> None:
-    """What is wrong on one worker is an error on all of them."""
+    """An error on one process is raised on all processes."""
     size, me = root.size, root.rank or 0
     last = me == size - 1
     everybody = root.grid((size,))
     d = Distribution.regular((4 * size,), "b", (size,))
     both = root.grid((1, size))
-    refuses(root, "does not broadcast", lambda: Broadcast(both, everybody))
-    refuses(root, "give exactly one", lambda: AllSumReduce(everybody))
-    refuses(root, "axes_keep .*; give dimensions", lambda: AllSumReduce(everybody, axes_keep=[1]))
+    raises_on_all(root, "does not broadcast", lambda: Broadcast(both, everybody))
+    raises_on_all(root, "give exactly one", lambda: AllSumReduce(everybody))
+    raises_on_all(root, "axes_keep .*; give dimensions", lambda: AllSumReduce(everybody, axes_keep=[1]))
     more = Distribution.regular((4 * size,), "b", (size + 1,))
-    refuses(root, f"over {size + 1} processes, but a group of {size}", lambda: Repartition(everybody, everybody, d, more))
-    refuses(root, f"over {size + 1} processes", lambda: HaloExchange(everybody, more))
-    refuses(
+    raises_on_all(root, f"over {size + 1} processes, but a group of {size}", lambda: Repartition(everybody, everybody, d, more))
+    raises_on_all(root, f"over {size + 1} processes", lambda: HaloExchange(everybody, more))
+    raises_on_all(
         root,
         "give distributions of one array",
         lambda: Repartition(everybody, everybody, d, Distribution.regular(5, "b", size)),
     )
-    refuses(root, "not a Distribution", lambda: HaloExchange(everybody, "b"))
-    refuses(root, "of two root groups", lambda: Repartition(everybody, ProcessGroup.serial(), d, d))
-    refuses(root, "does not fit", lambda: root.grid((size, 2)))
-    refuses(root, "include: .*; give each rank once", lambda: root.include([size]))
-    refuses(root, "include: .*; give each rank once", lambda: root.include([0, 0]))
+    raises_on_all(root, "not a Distribution", lambda: HaloExchange(everybody, "b"))
+    raises_on_all(root, "of two root groups", lambda: Repartition(everybody, ProcessGroup.serial(), d, d))
+    raises_on_all(root, "does not fit", lambda: root.grid((size, 2)))
+    raises_on_all(root, "include: .*; give each rank once", lambda: root.include([size]))
+    raises_on_all(root, "include: .*; give each rank once", lambda: root.include([0, 0]))
     move, halo = Repartition(everybody, everybody, d, d), HaloExchange(everybody, d)
     ones = np.ones(4)
-    refuses(root, "section of this process has", lambda: move(np.ones(3) if last else ones))
-    refuses(root, "NoneType on an active process", lambda: move(None if last else ones))
-    refuses(root, "cannot be sent", lambda: move(ones.astype(object) if last else ones))
-    refuses(root, "cannot be summed", lambda: AllSumReduce(everybody, axes_keep=())(np.array(["a"])))
+    raises_on_all(root, "section of this process has", lambda: move(np.ones(3) if last else ones))
+    raises_on_all(root, "NoneType on an active process", lambda: move(None if last else ones))
+    raises_on_all(root, "cannot be sent", lambda: move(ones.astype(object) if last else ones))
+    raises_on_all(root, "cannot be summed", lambda: AllSumReduce(everybody, axes_keep=())(np.array(["a"])))
     frozen = np.ones(4)
     frozen.flags.writeable = not last
-    refuses(root, "read-only", lambda: halo(frozen))
+    raises_on_all(root, "read-only", lambda: halo(frozen))
     with pytest.raises(aa.ExchangeError, match="communicator"):
         ProcessGroup("world")
     if size > 1:
-        refuses(root, "dtype float64 on process 0, float32 on process", lambda: move(ones.astype("f4") if last else ones))
+        raises_on_all(root, "dtype float64 on process 0, float32 on process", lambda: move(ones.astype("f4") if last else ones))
         total_ = SumReduce(everybody, root.include([0]).grid((1,)))
-        refuses(root, r"shape \(4,\) on process 0, \(3,\) on process", lambda: total_(np.ones(3) if last else ones))
-        refuses(root, "on all processes", lambda: (move.adjoint if last else move)(ones))
-        refuses(
+        raises_on_all(root, r"shape \(4,\) on process 0, \(3,\) on process", lambda: total_(np.ones(3) if last else ones))
+        raises_on_all(root, "on all processes", lambda: (move.adjoint if last else move)(ones))
+        raises_on_all(
             root,
             "on all processes",
             lambda: Repartition(everybody, everybody, d, d) if last else HaloExchange(everybody, d),
         )
-        refuses(root, "on all processes", lambda: move(ones) if last else HaloExchange(everybody, d))
+        raises_on_all(root, "on all processes", lambda: move(ones) if last else HaloExchange(everybody, d))
         other = Distribution.regular((4 * size,), "c", (size,))
-        refuses(root, "on all processes", lambda: HaloExchange(everybody, other if last else d))
-        refuses(root, "include: .*; give the same values on all processes", lambda: root.include([0, 1] if last else [1, 0]))
-        refuses(root, "grid: .*; give the same values on all processes", lambda: root.grid((1, size) if last else (size, 1)))
+        raises_on_all(root, "on all processes", lambda: HaloExchange(everybody, other if last else d))
+        raises_on_all(
+            root, "include: .*; give the same values on all processes", lambda: root.include([0, 1] if last else [1, 0])
+        )
+        raises_on_all(
+            root, "grid: .*; give the same values on all processes", lambda: root.grid((1, size) if last else (size, 1))
+        )
     assert np.array_equal(move(ones), ones)
 
 
 def check_many_groups(root: ProcessGroup) -> None:
-    """More groups than there may be communicators, closed and left open."""
+    """More groups than MPI has communicators, closed and open."""
     for turn in range(3000):
         group = root.include([turn % root.size])
         if turn % 2:
@@ -328,7 +344,7 @@ def check_many_groups(root: ProcessGroup) -> None:
 
 CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_groups,
-    check_fans,
+    check_broadcasts,
     check_sums,
     check_repartition,
     check_halo,

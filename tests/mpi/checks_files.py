@@ -1,4 +1,7 @@
-"""What has to be true of reading, reducing and writing together? Checks that all workers run, on files that one makes."""
+"""Checks of collective reading, reducing and writing.
+
+All processes run them together.
+"""
 
 import pickle
 import shutil
@@ -23,14 +26,14 @@ from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi import ProcessGroup
 from aggarray.mpi.transport import call_on_root
 from aggarray.read import chunk_blocks, small_chunks
-from tests.mpi.checks import factors, random_map, refuses, section
+from tests.mpi.checks import factors, raises_on_all, random_map, section
 
 SHAPE = (24, 30, 40)
 
 
 @contextmanager
-def folder_of_all(root: ProcessGroup) -> Iterator[Path]:
-    """A folder that all workers know."""
+def shared_folder(root: ProcessGroup) -> Iterator[Path]:
+    """Provide a folder to all processes."""
     folder = call_on_root(root.link, lambda: Path(tempfile.mkdtemp(prefix="aggarray-mpi-")))
     try:
         yield folder
@@ -41,14 +44,17 @@ def folder_of_all(root: ProcessGroup) -> Iterator[Path]:
 
 
 def write_files(folder: Path, chunks: tuple[int, int, int] | None, files: int = 4, **how: Any) -> np.ndarray:
-    """Some files along time, every other one with its latitudes turned round; returns the values."""
-    whole = np.random.default_rng(1).integers(0, 1000, SHAPE).astype("f4")
+    """Write files along time, every other one with reversed latitudes.
+
+    Returns the values.
+    """
+    full = np.random.default_rng(1).integers(0, 1000, SHAPE).astype("f4")
     steps = SHAPE[0] // files
     if how.get("uneven"):
-        whole[:-steps] = 7.0  # deflated, the last file takes most bytes
-    whole[3, 4, 5] = np.nan
+        full[:-steps] = 7.0  # deflated, the last file takes most bytes
+    full[3, 4, 5] = np.nan
     for number in range(files):
-        part = whole[number * steps : (number + 1) * steps]
+        part = full[number * steps : (number + 1) * steps]
         with netCDF4.Dataset(folder / f"part_{number}.nc", "w", format=how.get("format", "NETCDF4")) as file:
             axes = {
                 "time": (np.arange(number * steps, (number + 1) * steps), "days since 2000-01-01"),
@@ -64,7 +70,7 @@ def write_files(folder: Path, chunks: tuple[int, int, int] | None, files: int = 
             tas = file.createVariable("tas", "f4", ("time", "lat", "lon"), fill_value=np.float32(-999), **zlib, **sizes)
             tas.setncatts({"units": "K", "long_name": "air temperature"})
             tas[:] = np.where(np.isnan(part), -999, part)[:, :: -1 if number % 2 else 1]
-    return whole
+    return full
 
 
 _COUNTING = threading.Lock()  # files are read by several threads
@@ -72,7 +78,7 @@ _COUNTING = threading.Lock()  # files are read by several threads
 
 @contextmanager
 def decoded() -> Iterator[list[int]]:
-    """The number of stored chunks that this process decodes, in a list of one."""
+    """Count the stored chunks that this process decodes, in a list of one."""
     count = [0]
 
     def counting(decode: Callable[..., Any], each: Callable[[Any], int]) -> Callable[..., Any]:
@@ -92,7 +98,7 @@ def decoded() -> Iterator[list[int]]:
 
 
 def across(root: ProcessGroup) -> list[Distribution]:
-    """Distributions of all types, across the chunks or along them."""
+    """Return distributions of all types, across the chunks or along them."""
     n, (t, y, x) = root.size, SHAPE
     rng = np.random.default_rng(n)
     grid = factors(n, 3, rng)
@@ -103,14 +109,14 @@ def across(root: ProcessGroup) -> list[Distribution]:
         Distribution.regular(SHAPE, "cbb", (n, 1, 1)),
         Distribution.regular(SHAPE, "bcb", grid, block_size={1: 2}),
         Distribution((Block.even(t, 1), Unstructured(y, np.array_split(order, n)), Cyclic(x, 1))),
-        # Some of the array only, some of it twice.
+        # A part of the array, on all processes.
         Distribution((Unstructured(2, [[5, 9]] * n), Block.even(y, 1), Block.even(x, 1))),
         Distribution(tuple(random_map(size, k, rng) for size, k in zip(SHAPE, grid, strict=True))),
     ]
 
 
 def check_reading(root: ProcessGroup) -> None:
-    """Every section is right, however the files are stored; each chunk is decoded by one worker, once."""
+    """Sections equal those of NumPy, and each chunk is decoded once."""
     layouts: list[tuple[Any, dict[str, Any], int]] = [
         ((1, 30, 40), {}, 24),
         ((4, 10, 25), {}, 4 * 2 * 3 * 2),
@@ -119,8 +125,8 @@ def check_reading(root: ProcessGroup) -> None:
         ((6, 10, 40), {"deflated": False}, 0),
     ]
     for chunks, how, count in layouts:
-        with folder_of_all(root) as folder:
-            whole = call_on_root(root.link, lambda f=folder, c=chunks, h=how: write_files(f, c, **h))  # type: ignore[misc]
+        with shared_folder(root) as folder:
+            full = call_on_root(root.link, lambda f=folder, c=chunks, h=how: write_files(f, c, **h))  # type: ignore[misc]
             tas = mpi.open(str(folder), root)["tas"]
             assert np.array_equal(tas.coords["lat"][:], np.linspace(-80, 80, 30))
             with mock.patch("aggarray.mpi.reading._SMALL", 0):
@@ -129,39 +135,39 @@ def check_reading(root: ProcessGroup) -> None:
                         found = mpi.local(tas, distribution, root)
                         assert found._buffer is not None
                         root.link.allgather(None)
-                    wanted = section(whole, distribution, root.rank or 0)
-                    assert found.shape == wanted.shape and np.array_equal(found.buffer, wanted, equal_nan=True)
+                    expected = section(full, distribution, root.rank or 0)
+                    assert found.shape == expected.shape and np.array_equal(found.buffer, expected, equal_nan=True)
                     assert found.distribution == distribution and found.rank == root.rank and found.buffer.flags.writeable
                     counts = root.link.allgather(decodes[0])
                     if distribution.shape == SHAPE:
-                        _require_once(root, counts, count)
-            apart = Distribution.regular(SHAPE, "bbb", (1, root.size, 1))
-            lazily = mpi.local(tas, apart, root, collective=False)
+                        _check_decoded_once(root, counts, count)
+            moved = Distribution.regular(SHAPE, "bbb", (1, root.size, 1))
+            lazily = mpi.local(tas, moved, root, collective=False)
             assert lazily._buffer is None
-            assert np.array_equal(lazily.buffer, section(whole, apart, root.rank or 0), equal_nan=True)
+            assert np.array_equal(lazily.buffer, section(full, moved, root.rank or 0), equal_nan=True)
             small = mpi.local(tas.coords["lat"], Distribution.regular((30,), "c", (root.size,)), root)
             assert np.array_equal(small.buffer, np.linspace(-80, 80, 30)[root.rank :: root.size])
-            handed = mpi.local(tas, apart, root)  # small enough for one to read
+            handed = mpi.local(tas, moved, root)  # read by process 0
             assert np.array_equal(handed.buffer, lazily.buffer, equal_nan=True)
 
 
-def _require_once(root: ProcessGroup, counts: list[int], wanted: int) -> None:
-    """Each chunk was decoded once in all, by many."""
-    assert sum(counts) == wanted, (counts, wanted)
-    assert max(counts) <= 2 * wanted / root.size + 1, counts
+def _check_decoded_once(root: ProcessGroup, counts: list[int], expected: int) -> None:
+    """Check that each chunk was decoded once, with a balanced load."""
+    assert sum(counts) == expected, (counts, expected)
+    assert max(counts) <= 2 * expected / root.size + 1, counts
 
 
-def check_even(root: ProcessGroup) -> None:
-    """Virtual partitions, lazy selections, missing partitions and values in memory are read together too."""
-    with folder_of_all(root) as folder, mock.patch("aggarray.mpi.reading._SMALL", 0):
-        whole = call_on_root(root.link, lambda: write_files(folder, (4, 10, 25)))
+def check_virtual_arrays(root: ProcessGroup) -> None:
+    """Read virtual and missing partitions, selections and values in memory."""
+    with shared_folder(root) as folder, mock.patch("aggarray.mpi.reading._SMALL", 0):
+        full = call_on_root(root.link, lambda: write_files(folder, (4, 10, 25)))
         tas = mpi.open(str(folder), root)["tas"]
         order = [7, 3, 3, 20, 21, 23, 1]
         cases = [
-            (tas.lazy[::-1, 2:29:3], whole[::-1, 2:29:3]),
-            (tas.lazy[order, :, ::-2], whole[order][..., ::-2]),
-            (tas.transpose("lon", "time", "lat").astype("f8"), whole.transpose(2, 0, 1).astype("f8")),
-            (tas.lazy[5], whole[5]),
+            (tas.lazy[::-1, 2:29:3], full[::-1, 2:29:3]),
+            (tas.lazy[order, :, ::-2], full[order][..., ::-2]),
+            (tas.transpose("lon", "time", "lat").astype("f8"), full.transpose(2, 0, 1).astype("f8")),
+            (tas.lazy[5], full[5]),
         ]
         for array, values in cases:
             n = root.size
@@ -177,52 +183,52 @@ def check_even(root: ProcessGroup) -> None:
         assert np.array_equal(mpi.local(holed, every, root).buffer, expected, equal_nan=True)
 
 
-def refuses_alone(words: str, call: Callable[[], Any]) -> None:
-    """An error on this worker."""
+def raises_here(words: str, call: Callable[[], Any]) -> None:
+    """Check that this process raises an error."""
     with pytest.raises(aa.ExchangeError, match=words):
         call()
 
 
 def check_opening(root: ProcessGroup) -> None:
-    """One worker opens files or an index: the others need neither; errors are everybody's."""
-    with folder_of_all(root) as folder:
-        whole = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
+    """Process 0 opens files or an index; its errors are raised on all."""
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
         opened = mock.Mock(wraps=aa.open)
         with mock.patch("aggarray.mpi.reading.open_locally", opened) if root.rank == 0 else mock.patch("os.getpid", wraps=int):
             agg = mpi.open(str(folder), root, variables=["tas"])
-        assert agg.names == ("tas",) and np.array_equal(agg["tas"][3], whole[3], equal_nan=True)
+        assert agg.names == ("tas",) and np.array_equal(agg["tas"][3], full[3], equal_nan=True)
         if root.rank == 0:
             agg.save(folder / "index.nca")
         root.link.allgather(None)
         again = mpi.open(str(folder / "index.nca"), root)
-        # Where one is gone, nobody has to open it any more.
+        # The index is not opened again.
         root.link.allgather(None)
         if root.rank == 0:
             (folder / "index.nca").rename(folder / "gone.nca")
         root.link.allgather(None)
-        assert np.array_equal(again["tas"][:], whole, equal_nan=True)
+        assert np.array_equal(again["tas"][:], full, equal_nan=True)
         assert dict(again["tas"].attrs) == dict(agg["tas"].attrs) and again["tas"].coords.keys() == agg["tas"].coords.keys()
-        # Some of the workers by themselves, in an order of their own.
+        # Some of the processes, in another order.
         with root.include(list(range(root.size))[::-2]) as some:
             if some.rank is None:
-                refuses_alone("inactive", lambda: mpi.open(str(folder), some))
+                raises_here("inactive", lambda: mpi.open(str(folder), some))
             else:
                 own = mpi.open(str(folder), some)["tas"]
                 across_ = Distribution.regular(SHAPE, "bbb", (1, some.size, 1))
                 with mock.patch("aggarray.mpi.reading._SMALL", 0):
                     mine = mpi.local(own, across_, some)
-                assert np.array_equal(mine.buffer, section(whole, across_, some.rank), equal_nan=True)
-                assert mpi.reduce(mine, "count", None, some).buffer == whole.size - 1
+                assert np.array_equal(mine.buffer, section(full, across_, some.rank), equal_nan=True)
+                assert mpi.reduce(mine, "count", None, some).buffer == full.size - 1
         with pytest.raises(aa.MissingFileError):
             mpi.open(str(folder / "nothing.nc"), root)
         with pytest.raises(aa.NotFoundError):
             mpi.open(str(folder), root, variables=["pr"])
         d = Distribution.regular(SHAPE, "bbb", (root.size, 1, 1))
-        refuses(
+        raises_on_all(
             root, "but a group of", lambda: mpi.local(agg["tas"], Distribution.regular(SHAPE, "bbb", (root.size, 2, 1)), root)
         )
-        refuses(root, "a distribution of shape", lambda: mpi.local(agg["tas"].lazy[1], d, root))
-        refuses(root, "is not a MasterArray", lambda: mpi.local(whole, d, root))
+        raises_on_all(root, "a distribution of shape", lambda: mpi.local(agg["tas"].lazy[1], d, root))
+        raises_on_all(root, "is not a MasterArray", lambda: mpi.local(full, d, root))
         if root.rank == 0:
             (folder / "part_2.nc").write_bytes(b"gone")
         root.link.allgather(None)
@@ -230,17 +236,21 @@ def check_opening(root: ProcessGroup) -> None:
             mpi.local(agg["tas"], Distribution.regular(SHAPE, "bbb", (1, root.size, 1)), root)
 
 
-def check_uneven(root: ProcessGroup) -> None:
-    """All workers find the distribution of the one that opened an index, and hold it against what a single one gets."""
-    with folder_of_all(root) as folder:
-        whole = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40), uneven=True))
+def check_uneven_costs(root: ProcessGroup) -> None:
+    """All processes compute the distribution of process 0."""
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40), uneven=True))
         index = folder / "index.nca"
         call_on_root(root.link, lambda: bool(aa.open(folder).save(index)))
         alone = call_on_root(root.link, lambda: aa.open(index)["tas"].partitions.costs()[0].tolist())
         assert max(alone) > 2 * min(alone)
         opened = mpi.open(str(index), root)["tas"]
         again = pickle.loads(pickle.dumps(opened))
-        for array, values in ((opened, whole), (again, whole), (opened.lazy[3:, ::-1], whole[3:, ::-1])):
+        for array, values in (
+            (opened, full),
+            (again, full),
+            (opened.lazy[3:, ::-1], full[3:, ::-1]),
+        ):
             for balance in ("contiguous", "cost"):
                 across_ = Distribution.from_partitions(array, (root.size, 1, 1), balance=balance)
                 with mock.patch("aggarray.mpi.reading._SMALL", 0):
@@ -261,9 +271,9 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 
 
 def check_reducing(root: ProcessGroup) -> None:
-    """Reductions over any dimensions, of any distribution, equal NumPy's, missing values left out."""
-    with folder_of_all(root) as folder:
-        whole = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
+    """Reductions of any distribution equal NumPy's without missing values."""
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
         tas = mpi.open(str(folder), root)["tas"]
         for number, distribution in enumerate(d for d in across(root) if d.shape == SHAPE):
             local = mpi.local(tas, distribution, root)
@@ -283,16 +293,16 @@ def check_reducing(root: ProcessGroup) -> None:
                     else dimensions
                 )
                 axes = tuple(d for d, name in enumerate(("time", "lat", "lon")) if name in names)
-                wanted = section(np.asarray(_NUMPY[operation](whole.astype("f8"), axis=axes)), found.distribution, found.rank)
-                assert found.shape == wanted.shape
-                assert np.allclose(found.buffer, wanted, rtol=1e-12, atol=0, equal_nan=True), (operation, dimensions)
+                expected = section(np.asarray(_NUMPY[operation](full.astype("f8"), axis=axes)), found.distribution, found.rank)
+                assert found.shape == expected.shape
+                assert np.allclose(found.buffer, expected, rtol=1e-12, atol=0, equal_nan=True), (operation, dimensions)
                 kind = {"count": "i8", "min": "f4", "max": "f4"}.get(operation, "f8")
                 assert found.dtype == kind
         every = mpi.local(tas, Distribution.regular(SHAPE, "bbb", (root.size, 1, 1)), root)
         for wrong in (("time",) * 2, "height", 3):
-            refuses(root, "dimension", lambda w=wrong: mpi.reduce(every, "mean", w, root))  # type: ignore[misc]
-        refuses(root, "operation 'median'", lambda: mpi.reduce(every, "median", "time", root))
-        refuses(root, "has no method __distarray__", lambda: mpi.reduce(whole, "mean", "time", root))
+            raises_on_all(root, "dimension", lambda w=wrong: mpi.reduce(every, "mean", w, root))  # type: ignore[misc]
+        raises_on_all(root, "operation 'median'", lambda: mpi.reduce(every, "median", "time", root))
+        raises_on_all(root, "has no method __distarray__", lambda: mpi.reduce(full, "mean", "time", root))
     # Integers have a fill value; extremes keep their type; large means do not spoil deviations.
     numbers = np.arange(3 * root.size * 2, dtype="i4").reshape(3, -1) + 2**30
     numbers[0, 0], numbers[:, 1] = -1, -1
@@ -308,10 +318,10 @@ def check_reducing(root: ProcessGroup) -> None:
 
 
 def check_writing(root: ProcessGroup) -> None:
-    """What all write is read back by zarr and xarray; no chunk is written by two; exporters that know no names are taken."""
+    """zarr and xarray read the written arrays; each chunk has one writer."""
     n, me = root.size, root.rank or 0
-    with folder_of_all(root) as folder:
-        whole = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
         tas = mpi.open(str(folder / "part_*.nc"), root)["tas"]
         for number, distribution in enumerate(across(root)):
             local = mpi.local(tas, distribution, root)
@@ -320,16 +330,16 @@ def check_writing(root: ProcessGroup) -> None:
             assert len(written) == len(set(written)), "two processes wrote one chunk"
             found = zarr.open_group(store, mode="r")
             times = np.arange(24) if distribution.shape == SHAPE else np.array([5, 9])
-            assert np.array_equal(found["tas"][:], whole[times], equal_nan=True)
+            assert np.array_equal(found["tas"][:], full[times], equal_nan=True)
             assert found["tas"].metadata.dimension_names == ("time", "lat", "lon")
             assert found["tas"].attrs["long_name"] == "air temperature" and found["tas"].attrs["units"] == "K"
             assert found["time"][:].tolist() == times.tolist() and found["time"].attrs["units"].startswith("days since 2000")
             again = aa.open(store)["tas"]
-            assert again.units == "K" and np.array_equal(again[:], whole[times], equal_nan=True)
+            assert again.units == "K" and np.array_equal(again[:], full[times], equal_nan=True)
         mean = mpi.reduce(mpi.local(tas, across(root)[3], root), "mean", "time", root)
         mpi.write(mean, root, store, "climatology")
         with xarray.open_zarr(store) as dataset:
-            assert np.allclose(dataset["climatology"], np.nanmean(whole.astype("f8"), axis=0), rtol=1e-12, atol=0)
+            assert np.allclose(dataset["climatology"], np.nanmean(full.astype("f8"), axis=0), rtol=1e-12, atol=0)
             assert (
                 dataset["climatology"].dims == ("lat", "lon") and dataset["climatology"].attrs["cell_methods"] == "time: mean"
             )
@@ -342,18 +352,18 @@ def check_writing(root: ProcessGroup) -> None:
         mpi.write(exporter, root, folder / "plain.zarr", "numbers")
         back = zarr.open_group(folder / "plain.zarr", mode="r")["numbers"]
         assert np.array_equal(back[:], values) and back.metadata.dimension_names == ("dim_0", "dim_1")
-        refuses(root, "variable 'cells': .*exists", lambda: mpi.write(total, root, store, "cells"))
-        refuses(root, "invalid name .*; give the array a name", lambda: mpi.write(exporter, root, folder / "x.zarr"))
-        refuses(root, "has no method __distarray__", lambda: mpi.write(values, root, folder / "x.zarr", "x"))
-        refuses(root, "not a Zarr store", lambda: mpi.write(total, root, folder, "x"))
+        raises_on_all(root, "variable 'cells': .*exists", lambda: mpi.write(total, root, store, "cells"))
+        raises_on_all(root, "invalid name .*; give the array a name", lambda: mpi.write(exporter, root, folder / "x.zarr"))
+        raises_on_all(root, "has no method __distarray__", lambda: mpi.write(values, root, folder / "x.zarr", "x"))
+        raises_on_all(root, "not a Zarr store", lambda: mpi.write(total, root, folder, "x"))
         if n > 1:
             one = Distribution.regular((4,), "b", (n,)).dim_data(0)
             export = Exporter(np.zeros(-(-4 // n)), one)
-            refuses(root, "proc_grid_rank", lambda: mpi.write(export, root, folder / "x.zarr", "x"))
+            raises_on_all(root, "proc_grid_rank", lambda: mpi.write(export, root, folder / "x.zarr", "x"))
 
 
 class Exporter:
-    """What another library exports."""
+    """Export of another library."""
 
     def __init__(self, values: np.ndarray, dim_data: Any) -> None:
         self._export = {"__version__": "0.10.0", "buffer": values, "dim_data": dim_data}
@@ -363,7 +373,7 @@ class Exporter:
 
 
 def _written(root: ProcessGroup, write: Callable[[], None]) -> list[str]:
-    """The chunks that were written, once for each process that did."""
+    """Return the written chunks, once per process that wrote them."""
     keys: list[str] = []
     put = LocalStore.set
 
@@ -379,9 +389,9 @@ def _written(root: ProcessGroup, write: Callable[[], None]) -> list[str]:
 
 FILE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_reading,
-    check_even,
+    check_virtual_arrays,
     check_opening,
-    check_uneven,
+    check_uneven_costs,
     check_reducing,
     check_writing,
 )

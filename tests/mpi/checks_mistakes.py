@@ -1,4 +1,7 @@
-"""What if one of the processes does something else than the others, or fails? Checks that all workers run: nobody may wait."""
+"""Checks of processes that fail or call different operations.
+
+All processes run them together; none may hang.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,29 +19,29 @@ from aggarray.dap import Distribution, LocalArray
 from aggarray.mpi import AllSumReduce, Broadcast, ProcessGroup, Repartition
 from aggarray.mpi.transport import call_on_root
 from aggarray.mpi.zarr_store import Store
-from tests.mpi.checks import refuses, section
-from tests.mpi.checks_files import Exporter, folder_of_all
+from tests.mpi.checks import raises_on_all, section
+from tests.mpi.checks_files import Exporter, shared_folder
 
 
 def check_other_calls(root: ProcessGroup) -> None:
-    """Another movement of the same class, arguments that are none: an error everywhere, and what follows is right."""
+    """Different calls and invalid arguments raise on all processes."""
     size, me = root.size, root.rank or 0
     last, everybody = me == size - 1, root.grid((size,))
-    refuses(root, "invalid include None; give a list", lambda: root.include(None))  # type: ignore[arg-type]
-    refuses(root, "invalid shape 3; give a list", lambda: root.grid(3))  # type: ignore[arg-type]
-    refuses(root, "invalid periodic True; give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
-    refuses(root, "invalid keep 'x'; give dimensions", lambda: everybody.subgrid("x"))  # type: ignore[arg-type]
-    refuses(root, "is not a process group", lambda: Broadcast(None, everybody))  # type: ignore[arg-type]
+    raises_on_all(root, "invalid include None; give a list", lambda: root.include(None))  # type: ignore[arg-type]
+    raises_on_all(root, "invalid shape 3; give a list", lambda: root.grid(3))  # type: ignore[arg-type]
+    raises_on_all(root, "invalid periodic True; give a list", lambda: root.grid((size,), periodic=True))  # type: ignore[arg-type]
+    raises_on_all(root, "invalid keep 'x'; give dimensions", lambda: everybody.subgrid("x"))  # type: ignore[arg-type]
+    raises_on_all(root, "is not a process group", lambda: Broadcast(None, everybody))  # type: ignore[arg-type]
     if size == 1:
         return
-    refuses(root, f"process {size - 1}: invalid include None; give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
-    refuses(root, "is not a process group", lambda: Broadcast(everybody, None if last else everybody))  # type: ignore[arg-type]
+    raises_on_all(root, f"process {size - 1}: invalid include None; give a list", lambda: root.include(None if last else [0]))  # type: ignore[arg-type]
+    raises_on_all(root, "is not a process group", lambda: Broadcast(everybody, None if last else everybody))  # type: ignore[arg-type]
     first, second = (Broadcast(root.include([rank]), root) for rank in (0, 1))
-    refuses(root, "processes 0 and .* differ", lambda: (second if last else first)(me))
+    raises_on_all(root, "processes 0 and .* differ", lambda: (second if last else first)(me))
     assert first(10 + me).item() == 10 and second(10 + me).item() == 11
     d, c = (Distribution.regular((2 * size,), kind, (size,)) for kind in "bc")
     there, back = Repartition(root, root, d, c), Repartition(root, root, c, d)
-    refuses(root, "processes 0 and .* differ", lambda: (back if last else there)(np.ones(2)))
+    raises_on_all(root, "processes 0 and .* differ", lambda: (back if last else there)(np.ones(2)))
     mine = section(np.arange(2 * size), d, me)
     assert np.array_equal(back(there(mine)), mine)
 
@@ -48,18 +51,18 @@ def check_other_calls(root: ProcessGroup) -> None:
         def __array__(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("the device is gone")
 
-    refuses(root, "RuntimeError: the device is gone", lambda: first(Broken() if me == 0 else None))
+    raises_on_all(root, "RuntimeError: the device is gone", lambda: first(Broken() if me == 0 else None))
     assert first(me).item() == 0
 
 
 def check_sums_of_large_arrays(root: ProcessGroup) -> None:
-    """Large arrays are added up by all of them, a part each: the same everywhere."""
+    """Sums of large arrays are correct and equal on all processes."""
     size, me = root.size, root.rank or 0
     for count in (8192, 100_003):
         values = np.random.default_rng(me).random((count, 2))
         found = AllSumReduce(root.grid((size,)), axes_keep=())(values)
-        wanted = sum(np.random.default_rng(rank).random((count, 2)) for rank in range(size))
-        assert np.allclose(found, wanted, rtol=1e-13, atol=0)
+        expected = sum(np.random.default_rng(rank).random((count, 2)) for rank in range(size))
+        assert np.allclose(found, expected, rtol=1e-13, atol=0)
         assert len(set(root.link.allgather(found.tobytes()))) == 1
 
 
@@ -67,7 +70,7 @@ NAMES = ["Uccle", "De Bilt", "", "Ålesund", "x" * 50]
 
 
 def _arrays(folder: Path) -> None:
-    """Two variables that look alike, later steps of one of them, stations with names."""
+    """Write similar variables, later steps of one, and stations with names."""
     for name, start in (("tas", 0), ("pr", 0), ("later", 6)):
         with netCDF4.Dataset(folder / f"{name}.nc", "w") as file:
             file.createDimension("time", 6)
@@ -85,27 +88,29 @@ def _arrays(folder: Path) -> None:
 
 
 def check_other_arrays(root: ProcessGroup) -> None:
-    """Processes that mean different arrays, files or operations are told; infinite values are no fault."""
+    """Different arrays or operations raise; infinite values do not."""
     size, me = root.size, root.rank or 0
     last = me == size - 1
-    with folder_of_all(root) as folder:
+    with shared_folder(root) as folder:
         call_on_root(root.link, lambda: _arrays(folder))
         tas, pr = (mpi.open(str(folder / f"{name}.nc"), root)[name] for name in ("tas", "pr"))
         even = Distribution.regular((6,), "b", (size,))
         locals_ = [mpi.local(a, even, root) for a in (tas, pr)]
         if size > 1:
-            refuses(root, "processes 0 and .* differ", lambda: mpi.open(str(folder / ("pr.nc" if last else "tas.nc")), root))
-            refuses(root, "local: processes 0 and .* differ", lambda: mpi.local(pr if last else tas, even, root))
-            refuses(root, "reduce: processes 0 and .* differ", lambda: mpi.reduce(locals_[last], "sum", None, root))
+            raises_on_all(
+                root, "processes 0 and .* differ", lambda: mpi.open(str(folder / ("pr.nc" if last else "tas.nc")), root)
+            )
+            raises_on_all(root, "local: processes 0 and .* differ", lambda: mpi.local(pr if last else tas, even, root))
+            raises_on_all(root, "reduce: processes 0 and .* differ", lambda: mpi.reduce(locals_[last], "sum", None, root))
             for operation in (np.ones(2), lambda: 0):
-                wanted = operation if last else "sum"
-                refuses(root, "give one of", lambda o=wanted: mpi.reduce(locals_[0], o, None, root))  # type: ignore[misc]
-        refuses(root, "invalid dimensions 1.5; give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
+                expected = operation if last else "sum"
+                raises_on_all(root, "give one of", lambda o=expected: mpi.reduce(locals_[0], o, None, root))  # type: ignore[misc]
+        raises_on_all(root, "invalid dimensions 1.5; give a list", lambda: mpi.reduce(locals_[0], "mean", 1.5, root))
         # Text is read by one, like other small arrays.
         with mock.patch.object(aa.MasterArray, "read", autospec=True, side_effect=aa.MasterArray.read) as reads:
             owners = mpi.open(str(folder / "stations.nc"), root)["owner"]
-            dealt = mpi.local(owners, Distribution.regular((5,), "c", (size,)), root)
-            assert dealt.buffer.tolist() == NAMES[::-1][me::size]
+            schedule = mpi.local(owners, Distribution.regular((5,), "c", (size,)), root)
+            assert schedule.buffer.tolist() == NAMES[::-1][me::size]
         assert sum(root.link.allgather(reads.call_count)) == 1
     values = np.arange(4.0 * size)
     values[-1] = np.inf
@@ -117,27 +122,28 @@ def check_other_arrays(root: ProcessGroup) -> None:
 
 
 def check_stores(root: ProcessGroup) -> None:
-    """A store is added to only where that can be read, and nothing is left of what could not be written."""
+    """A conflicting store is not changed, and failed writes leave nothing."""
     size = root.size
     even = Distribution.regular((6,), "b", (size,))
-    with folder_of_all(root) as folder:
+    with shared_folder(root) as folder:
         call_on_root(root.link, lambda: _arrays(folder))
         arrays = {name: mpi.open(str(folder / f"{name}.nc"), root)[name] for name in ("tas", "pr", "later")}
         local = {name: mpi.local(a, even, root) for name, a in arrays.items()}
         store = folder / "out.zarr"
         mpi.write(local["tas"], root, store)
-        differs = "variable 'later': .*the stored coordinate 'time' differs"
-        refuses(root, differs, lambda: mpi.write(local["later"], root, store))
+        raises_on_all(
+            root, "variable 'later': .*the stored coordinate 'time' differs", lambda: mpi.write(local["later"], root, store)
+        )
         mpi.write(local["pr"], root, store)
         short = mpi.local(arrays["pr"].lazy[:3], Distribution.regular((3,), "b", (size,)), root)
-        refuses(
+        raises_on_all(
             root,
             "variable 'short': .*dimension 'time' has size 3, that of '.*' has size 6",
             lambda: mpi.write(short, root, store, "short"),
         )
-        refuses(root, "not a Zarr group", lambda: mpi.write(local["pr"], root, store / "pr"))
-        refuses(root, "TypeError", lambda: mpi.write(local["pr"], root, None))  # type: ignore[arg-type]
-        _failing(root, store, local["pr"], "again")
+        raises_on_all(root, "not a Zarr group", lambda: mpi.write(local["pr"], root, store / "pr"))
+        raises_on_all(root, "TypeError", lambda: mpi.write(local["pr"], root, None))  # type: ignore[arg-type]
+        _fail_to_write(root, store, local["pr"], "again")
         mpi.write(local["pr"], root, store, "again")
         height = mpi.open(str(folder / "stations.nc"), root)["height"]
         mpi.write(mpi.local(height, Distribution.regular((5,), "b", (size,)), root), root, store)
@@ -158,8 +164,8 @@ def _error(call: Callable[[], Any]) -> str:
     return "no error"
 
 
-def _failing(root: ProcessGroup, store: Path, local: LocalArray, name: str) -> None:
-    """The disk of one process is full."""
+def _fail_to_write(root: ProcessGroup, store: Path, local: LocalArray, name: str) -> None:
+    """Write with a full disk on the last process."""
     put = Store.put
 
     def full(self: Store, region: Any, values: np.ndarray) -> None:
@@ -168,12 +174,12 @@ def _failing(root: ProcessGroup, store: Path, local: LocalArray, name: str) -> N
         put(self, region, values)
 
     with mock.patch.object(Store, "put", full):
-        refuses(root, "OSError: disk full", lambda: mpi.write(local, root, store, name))
+        raises_on_all(root, "OSError: disk full", lambda: mpi.write(local, root, store, name))
     assert name not in zarr.open_group(store, mode="r", use_consolidated=False)
     root.link.allgather(None)
 
 
-MIXUP_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
+MISTAKE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_other_calls,
     check_sums_of_large_arrays,
     check_other_arrays,

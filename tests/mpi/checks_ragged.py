@@ -1,4 +1,7 @@
-"""What has to be true of rows and text on their way between workers? Checks that all workers run together."""
+"""Checks of movements of rows and text.
+
+All processes run them together.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,22 +22,22 @@ TEXT = np.dtypes.StringDType()
 
 
 def words(count: int, rng: np.random.Generator) -> np.ndarray:
-    """Text of many lengths, none included, and of letters of several bytes."""
+    """Return text of many lengths, with characters of several bytes."""
     return np.array(["né€𝄞"[: rng.integers(5)] * int(rng.integers(9)) for _ in range(count)], TEXT)
 
 
 def check_texts(root: ProcessGroup) -> None:
-    """Text is moved as it is, whatever the distributions."""
+    """Text is moved unchanged between any distributions."""
     rng = np.random.default_rng(5)
     for shape in ((0,), (9,), (5, 4)):
-        whole = words(int(np.prod(shape)), rng).reshape(shape)
+        full = words(int(np.prod(shape)), rng).reshape(shape)
         grid = (root.size, *([1] * (len(shape) - 1)))
         source, target = (
             Distribution(tuple(random_map(n, p, rng) for n, p in zip(shape, grid, strict=True))) for _ in range(2)
         )
-        moved = Repartition(root, root, source, target)(section(whole, source, root.rank or 0))
+        moved = Repartition(root, root, source, target)(section(full, source, root.rank or 0))
         assert moved.dtype == TEXT
-        assert moved.tolist() == section(whole, target, root.rank or 0).tolist()
+        assert moved.tolist() == section(full, target, root.rank or 0).tolist()
     told = Broadcast(root.include([0]), root)(words(6, np.random.default_rng(8)).reshape(2, 3))
     assert told.tolist() == words(6, np.random.default_rng(8)).reshape(2, 3).tolist()
     with pytest.raises(aa.ExchangeError, match="from_text"):
@@ -44,25 +47,25 @@ def check_texts(root: ProcessGroup) -> None:
 
 
 def check_rows(root: ProcessGroup) -> None:
-    """Rows are moved whole, empty ones too, to other groups and back."""
+    """Rows are moved, empty ones too, to other groups and back."""
     rng = np.random.default_rng(6)
     for count in (0, 3, 40):
-        whole = Ragged.from_rows([rng.random(int(rng.integers(5))) for _ in range(count)], float)
+        full = Ragged.from_rows([rng.random(int(rng.integers(5))) for _ in range(count)], float)
         source, target = (
             Distribution((Block([0, *np.sort(rng.integers(0, count + 1, root.size - 1)).tolist(), count]),)) for _ in range(2)
         )
         receivers = root.include(range(root.size)[::-1])
         move = RaggedRepartition(root, receivers, source, target)
-        mine, wanted = (
-            whole[slice(*d.maps[0].bounds[rank : rank + 2].tolist())]  # type: ignore[attr-defined]
+        mine, expected = (
+            full[slice(*d.maps[0].bounds[rank : rank + 2].tolist())]  # type: ignore[attr-defined]
             for d, rank in ((source, root.rank or 0), (target, receivers.rank or 0))
         )
         moved = move(mine)
-        assert moved.tolist() == wanted.tolist()
+        assert moved.tolist() == expected.tolist()
         assert move.adjoint(moved).tolist() == mine.tolist()
     one = root.include([root.size - 1])
     gathered = RaggedRepartition(root, one, source, Distribution((Block([0, count]),)))(mine)
-    assert gathered.tolist() == (whole.tolist() if one.active else [])
+    assert gathered.tolist() == (full.tolist() if one.active else [])
     with pytest.raises(aa.ExchangeError, match="Ragged"):
         move(mine.flat)
     with pytest.raises(aa.ExchangeError, match="blocks"):
@@ -70,7 +73,7 @@ def check_rows(root: ProcessGroup) -> None:
 
 
 def check_reading_rows(root: ProcessGroup, folder: Path) -> None:
-    """Sections of a ragged array are the rows of each worker; text of files is read by one and told to the others."""
+    """Each process reads its rows; one process reads text."""
     agg = open_together([folder / "rows.nc"], root)
     a, names = agg["v"], agg["name"]
     distribution = Distribution.from_partitions(a, root.size)
@@ -85,20 +88,20 @@ def check_reading_rows(root: ProcessGroup, folder: Path) -> None:
 
 
 def check_reductions(a: Any, root: ProcessGroup) -> None:
-    """Samples are reduced without those that are missing, of integers too, and written with what is known of them."""
+    """Reductions of samples ignore missing values."""
     mine = local(a, Distribution.from_partitions(a, root.size), root)
-    whole: Any = a.read(masked=True).flat
-    assert whole.mask.any()
+    full: Any = a.read(masked=True).flat
+    assert full.mask.any()
     for part in (mine, mine.samples):
         for operation in ("sum", "min", "count"):
             found = reduce(part, operation, "obs", root).buffer.item()
-            assert found == getattr(whole, operation)(), operation
+            assert found == getattr(full, operation)(), operation
     with pytest.raises(aa.ExchangeError, match=f"the array has {a.flat.dimensions[0]}"):
         reduce(mine, "sum", "profile", root)
 
 
 def make_rows(folder: Path, texts: int) -> None:
-    """Write a file of rows, and of text."""
+    """Write a file of rows and text."""
     rng = np.random.default_rng(7)
     with netCDF4.Dataset(folder / "rows.nc", "w") as file:
         counts = rng.integers(0, 6, 30)
@@ -108,8 +111,8 @@ def make_rows(folder: Path, texts: int) -> None:
         rows.sample_dimension = "obs"
         rows[:] = counts
         file.createVariable("v", "f4", ("obs",))[:] = rng.random(counts.sum())
-        whole = rng.integers(0, 9, counts.sum())
-        file.createVariable("v_int", "i2", ("obs",), fill_value=-99)[:] = np.where(whole == 3, -99, whole)
+        full = rng.integers(0, 9, counts.sum())
+        file.createVariable("v_int", "i2", ("obs",), fill_value=-99)[:] = np.where(full == 3, -99, full)
         file.createVariable("name", str, ("y",))[:] = words(texts, rng).astype(object)
 
 

@@ -1,4 +1,7 @@
-"""The program that tests start under MPI: runs checks (by name, else those of movements), and prints what passed on rank 0."""
+"""Program that tests start under MPI.
+
+Runs the checks given by name, or all, and prints those that passed on rank 0.
+"""
 
 import sys
 import time
@@ -12,9 +15,9 @@ from tests.mpi import checks, checks_files, checks_mistakes, checks_ragged
 def main() -> None:
     """Run the checks; an error ends the program on all ranks."""
     comm = MPI.COMM_WORLD
-    wanted = [name for name in sys.argv[1:] if name.startswith("check_")]
-    for check in (*checks.CHECKS, *checks_files.FILE_CHECKS, *checks_mistakes.MIXUP_CHECKS, *checks_ragged.RAGGED_CHECKS):
-        if wanted and check.__name__ not in wanted:
+    expected = [name for name in sys.argv[1:] if name.startswith("check_")]
+    for check in (*checks.CHECKS, *checks_files.FILE_CHECKS, *checks_mistakes.MISTAKE_CHECKS, *checks_ragged.RAGGED_CHECKS):
+        if expected and check.__name__ not in expected:
             continue
         start = time.perf_counter()
         with ProcessGroup(comm) as root:

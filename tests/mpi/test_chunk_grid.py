@@ -1,4 +1,4 @@
-"""Are stored chunks neither too large nor needlessly small, and each written by one process?"""
+"""Sizes of stored chunks, and one writer per chunk."""
 
 from math import ceil, prod
 
@@ -15,7 +15,7 @@ _MOST = 16 << 20
 
 @st.composite
 def distributions(draw: st.DrawFn) -> Distribution:
-    """Blocks with any cuts, even ones, cyclic dimensions, over up to four processes each."""
+    """Distributions of blocks and cyclic dimensions over up to four processes."""
     found = []
     for _ in range(draw(st.integers(1, 3))):
         size, nprocs = draw(st.integers(0, 20_000)), draw(st.integers(1, 4))
@@ -39,7 +39,7 @@ def test_every_chunk_has_one_writer(distribution: Distribution, itemsize: int) -
 @pytest.mark.parametrize(
     ("shape", "grid"), [((3659, 720), (1, 1)), ((4_000_037,), (1,)), ((14_611, 180, 360), (1, 2, 2)), ((7919, 1009), (3, 1))]
 )
-def test_prime_sizes_have_chunks_of_a_good_size(shape: tuple[int, ...], grid: tuple[int, ...]) -> None:
+def test_prime_sizes_have_few_chunks(shape: tuple[int, ...], grid: tuple[int, ...]) -> None:
     chunks, _ = chunk_layout(Distribution.regular(shape, "b" * len(shape), grid), 8)
     count = prod(ceil(n / side) for n, side in zip(shape, chunks, strict=True))
     assert count <= 8 * max(prod(shape) * 8 // _MOST, prod(grid))

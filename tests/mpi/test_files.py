@@ -1,4 +1,7 @@
-"""Do many workers read, reduce and write as one would? Here by a single process; `test_mpi_run` has MPI."""
+"""Collective reading, reducing and writing with a single process.
+
+`test_mpiexec` runs the same checks under MPI.
+"""
 
 from collections.abc import Callable
 
@@ -6,10 +9,10 @@ import pytest
 
 from aggarray.mpi import ProcessGroup
 from tests.mpi.checks_files import FILE_CHECKS
-from tests.mpi.checks_mistakes import MIXUP_CHECKS
+from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 
 
-@pytest.mark.parametrize("check", (*FILE_CHECKS, *MIXUP_CHECKS), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", (*FILE_CHECKS, *MISTAKE_CHECKS), ids=lambda c: c.__name__)
 def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
     with ProcessGroup.serial() as root:
         check(root)

@@ -1,4 +1,4 @@
-"""Do movements do what they should, whatever carries them? All checks over threads and over a single process without MPI."""
+"""Movements over threads and over a single process without MPI."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from aggarray.dap import Distribution
 from aggarray.mpi import Broadcast, HaloExchange, ProcessGroup, Repartition
 from aggarray.mpi.transport import moving
 from tests.mpi.checks import CHECKS, require_adjoint, section
-from tests.mpi.checks_mistakes import MIXUP_CHECKS
+from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.support.distributions import maps
 from tests.support.thread_link import run
 
@@ -28,12 +28,12 @@ def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("check", (*CHECKS[:-1], *MIXUP_CHECKS[:2]), ids=lambda c: c.__name__)
-def test_many_workers(check: Callable[[ProcessGroup], None], size: int) -> None:
+@pytest.mark.parametrize("check", (*CHECKS[:-1], *MISTAKE_CHECKS[:2]), ids=lambda c: c.__name__)
+def test_many_ranks(check: Callable[[ProcessGroup], None], size: int) -> None:
     run(size, check)
 
 
-def test_the_worked_example() -> None:
+def test_broadcast_of_the_specification() -> None:
     sends = {1: [1, 0, 6, 7], 2: [2, 3, 8, 9], 3: [3, 4, 5, 10, 11]}
     receives = {**dict.fromkeys((0, 1, 6, 7), 1), **dict.fromkeys((2, 3, 8, 9), 2), **dict.fromkeys((4, 5, 10, 11), 3)}
 
@@ -51,7 +51,7 @@ def test_the_worked_example() -> None:
 
 @st.composite
 def pairs(draw: Any) -> tuple[Distribution, Distribution, list[int]]:
-    """Two distributions of one array, over workers in any order."""
+    """Two distributions of one array, over ranks in any order."""
     sizes = draw(st.lists(st.integers(0, 7), max_size=2))
     found = [Distribution(tuple(draw(maps(n, "0.9.0")) for n in sizes)) for _ in range(2)]
     most = max(d.nprocs for d in found)
@@ -62,21 +62,21 @@ def pairs(draw: Any) -> tuple[Distribution, Distribution, list[int]]:
 @settings(max_examples=60)
 def test_repartition_of_anything(pair: tuple[Distribution, Distribution, list[int]]) -> None:
     source, target, order = pair
-    whole = np.arange(float(np.prod(source.shape))).reshape(source.shape)
+    full = np.arange(float(np.prod(source.shape))).reshape(source.shape)
 
     def work(root: ProcessGroup) -> None:
         x_group, y_group = root.include(order[: source.nprocs]), root.include(order[::-1][: target.nprocs])
         move = Repartition(x_group, y_group, source, target)
-        x = np.empty(0) if x_group.rank is None else section(whole, source, x_group.rank)
-        wanted = np.empty(0) if y_group.rank is None else section(whole, target, y_group.rank)
-        assert np.array_equal(move(x), wanted)
-        require_adjoint(root, move, x, wanted + 1)
+        x = np.empty(0) if x_group.rank is None else section(full, source, x_group.rank)
+        expected = np.empty(0) if y_group.rank is None else section(full, target, y_group.rank)
+        assert np.array_equal(move(x), expected)
+        require_adjoint(root, move, x, expected + 1)
 
     sent: list[tuple[int, int, int]] = []
     run(len(order), work, sent)
 
 
-def test_one_message_between_two_processes_and_none_to_oneself() -> None:
+def test_one_message_between_two_ranks() -> None:
     source, target = Distribution.regular((40, 6), "cb", (4, 1), {0: 3}), Distribution.regular((40, 6), "bc", (2, 2))
     sent: list[tuple[int, int, int]] = []
 
@@ -87,11 +87,11 @@ def test_one_message_between_two_processes_and_none_to_oneself() -> None:
     run(4, work, sent)
     assert all(count == 1 for count in Counter(s[:2] for s in sent).values())
     assert not any(a == b for a, b, _ in sent)
-    apart = sum(_apart(source, target, (i, j)) for i in range(40) for j in range(6))
-    assert sum(size for *_, size in sent) == 8 * apart
+    moved = sum(_changes_owner(source, target, (i, j)) for i in range(40) for j in range(6))
+    assert sum(size for *_, size in sent) == 8 * moved
 
 
-def _apart(source: Distribution, target: Distribution, index: tuple[int, int]) -> bool:
+def _changes_owner(source: Distribution, target: Distribution, index: tuple[int, int]) -> bool:
     return bool(source.owner(index) != target.owner(index))
 
 
@@ -102,19 +102,19 @@ def test_halo_takes_two_messages_per_dimension() -> None:
     assert Counter(a for a, *_ in sent)[13] == 6
 
 
-def test_large_parcels_go_in_several_messages_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_messages_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "MAX_MESSAGE", 40)
     monkeypatch.setattr(moving, "_IN_FLIGHT", 1)
     for check in CHECKS[1:5]:
         run(4, check)
 
 
-def test_a_halo_wider_than_the_neighbour_is_an_error_that_says_so() -> None:
+def test_halo_wider_than_the_neighbour_is_an_error() -> None:
     with pytest.raises(aa.ProtocolError, match=r"padding \[3, 3\] of rank 0 is too wide: the neighbours own"):
         Distribution.regular((8,), "b", (4,), padding={0: (3, 3)})
 
 
-def test_what_comes_after_closing() -> None:
+def test_closed_groups_raise() -> None:
     with ProcessGroup.serial() as root:
         grid = root.grid((1,))
         move = Broadcast(grid, grid)

@@ -1,4 +1,4 @@
-"""Does everything work under MPI? Programs started by mpiexec on 1 to 12 ranks; one start runs all checks."""
+"""All checks under MPI, with mpiexec on 1 to 12 ranks."""
 
 import time
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.mpi.checks import CHECKS
 from tests.mpi.checks_files import FILE_CHECKS
-from tests.mpi.checks_mistakes import MIXUP_CHECKS
+from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.mpi.checks_ragged import RAGGED_CHECKS
 from tests.support.mpi import run_mpi
 
@@ -15,11 +15,11 @@ from tests.support.mpi import run_mpi
 def test_movements(ranks: int) -> None:
     printed = run_mpi(ranks, "tests/mpi/program.py")
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
-        c.__name__ for c in (*CHECKS, *FILE_CHECKS, *MIXUP_CHECKS, *RAGGED_CHECKS)
+        c.__name__ for c in (*CHECKS, *FILE_CHECKS, *MISTAKE_CHECKS, *RAGGED_CHECKS)
     ]
 
 
-def test_a_run_that_hangs_is_stopped_and_fails() -> None:
+def test_hanging_run_times_out() -> None:
     start = time.monotonic()
     with pytest.raises(pytest.fail.Exception, match="takes more than"):
         run_mpi(2, "tests/mpi/program.py", "hang", seconds=3)

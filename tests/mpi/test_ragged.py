@@ -1,4 +1,7 @@
-"""Do rows and text get between workers as they are? Checks over threads and one process; `test_mpi_run` has them under MPI."""
+"""Movements of rows and text over threads and a single process.
+
+`test_mpiexec` runs the same checks under MPI.
+"""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Are chunks dealt out so that each is read once, by as many as can be, and does all arrive? Brute force, without processes."""
+"""Schedules of reads against brute force, without processes."""
 
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.distributions import maps
 
 @st.composite
 def chunked(draw: Any) -> tuple[tuple[int, ...], Units]:
-    """An array in chunks, cut along each dimension anywhere; some chunks in two units."""
+    """An array in chunks, cut anywhere; some chunks have two units."""
     shape = tuple(draw(st.lists(st.integers(1, 8), min_size=1, max_size=2)))
     cuts = [sorted({0, n, *draw(st.sets(st.integers(0, n), max_size=3))}) for n in shape]
     rows = [list(pairwise(c)) for c in cuts]
@@ -30,18 +30,18 @@ def chunked(draw: Any) -> tuple[tuple[int, ...], Units]:
 
 
 @given(chunked(), st.integers(1, 5), st.integers(1, 20), st.data())
-def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units], count: int, most: int, data: Any) -> None:
+def test_chunks_are_read_once_and_delivered(array: tuple[tuple[int, ...], Units], count: int, most: int, data: Any) -> None:
     shape, units = array
     target = Distribution(tuple(data.draw(maps(n, "0.9.0")) for n in shape))
-    dealt = schedule_reads(units, target, count, most)
-    whole = np.arange(np.prod(shape)).reshape(shape)
-    if dealt is None:
-        _follows(units, target)
+    schedule = schedule_reads(units, target, count, most)
+    full = np.arange(np.prod(shape)).reshape(shape)
+    if schedule is None:
+        _check_no_sharing(units, target)
         return
     times = np.zeros(shape, int)
     readers: dict[tuple[int, ...], set[tuple[int, int]]] = {}
     found = [np.full(target.local_shape(rank), -1) for rank in range(target.nprocs)]
-    for number, boxes in enumerate(dealt):
+    for number, boxes in enumerate(schedule):
         assert len(boxes) == count
         sent = {(rank, m.rank): m for rank in range(count) for m in plan_chunk_sends(boxes[rank], target)}
         for rank, own in enumerate(boxes):
@@ -56,22 +56,22 @@ def test_everything_is_read_once_and_arrives(array: tuple[tuple[int, ...], Units
                 twin = sent.pop((message.rank, rank))
                 for mine, theirs in zip(message.boxes, twin.boxes, strict=True):
                     box = boxes[message.rank][theirs.array].tolist()
-                    values = whole[tuple(slice(a, b) for a, b in box)]
+                    values = full[tuple(slice(a, b) for a, b in box)]
                     taken = values[_index(theirs.source, values.shape)]
                     found[rank][_index(mine.target, found[rank].shape)] = taken
         assert not sent
     assert times.max(initial=0) <= 1
     assert all(len(who) == 1 for who in readers.values())
     for rank in range(target.nprocs):
-        assert np.array_equal(found[rank], whole[np.ix_(*target.indices(rank))])
+        assert np.array_equal(found[rank], full[np.ix_(*target.indices(rank))])
 
 
 def _index(selectors: Any, shape: tuple[int, ...]) -> Any:
     return np.ix_(*[np.arange(n)[s] for s, n in zip(selectors, shape, strict=True)])
 
 
-def _follows(units: Units, target: Distribution) -> None:
-    """No chunk is wanted by two processes."""
+def _check_no_sharing(units: Units, target: Distribution) -> None:
+    """Check that no two processes require one chunk."""
     for chunk in np.unique(units.chunks, axis=0):
         boxes = units.boxes[(units.chunks == chunk).all(axis=1)]
         wanting = set()
@@ -82,7 +82,7 @@ def _follows(units: Units, target: Distribution) -> None:
         assert len(wanting) <= 1
 
 
-def test_shares_are_even_and_near_who_wants_them() -> None:
+def test_shares_are_even_and_local() -> None:
     starts = np.arange(40)
     units = Units(
         np.stack([starts, starts + 1], axis=-1)[:, np.newaxis], np.full(40, 10), np.stack([starts, starts * 0], axis=-1)

@@ -1,4 +1,4 @@
-"""Are the schedules right? Against the worked example of the specification, and against brute force without any process."""
+"""Schedules against the specification's example and brute force."""
 
 from itertools import product
 from math import prod
@@ -32,7 +32,7 @@ def test_the_worked_example_of_broadcast() -> None:
 
 
 def test_transposed_shapes_reverse_the_index_of_every_worker() -> None:
-    # Worker k of a 3 x 2 grid at (i, j) is at (j, i) of the 2 x 3 grid that it is transposed to.
+    # Rank k at (i, j) of a 3 x 2 grid is at (j, i) of the transposed 2 x 3 grid.
     assert broadcast_groups([6, 7], (2, 1), range(6), (2, 3), transpose_src=True, transpose_dest=True) == [
         [6, 0, 1, 2],
         [7, 3, 4, 5],
@@ -50,14 +50,14 @@ def test_transposed_shapes_reverse_the_index_of_every_worker() -> None:
         (([0, 0], (2,)), ([0, 1], (2,)), "repeat"),
     ],
 )
-def test_what_does_not_broadcast(x: Any, y: Any, words: str) -> None:
+def test_invalid_broadcasts_raise(x: Any, y: Any, words: str) -> None:
     with pytest.raises(aa.ExchangeError, match=words):
         broadcast_groups(*x, *y)
 
 
 @st.composite
 def grids(draw: Any) -> tuple[list[int], tuple[int, ...], list[int], tuple[int, ...]]:
-    """Two grids of any workers of which one broadcasts to the other."""
+    """Two grids of any ranks, the first of which broadcasts to the second."""
     y_shape = draw(st.lists(st.integers(1, 3), max_size=3))
     x_shape = [n if draw(st.booleans()) else 1 for n in y_shape]
     while x_shape and x_shape[0] == 1 and draw(st.booleans()):
@@ -75,9 +75,11 @@ def test_groups_are_those_of_numpy_broadcasting(given_: Any) -> None:
     assert [g[0] for g in groups] == x
     grid = np.array(y).reshape(y_shape)
     for group in groups:
-        wanted = [int(grid[i]) for i in np.ndindex(*y_shape) if x[_source(i, x_shape)] == group[0]]
-        assert group[1:] == [w for w in wanted if w != group[0]]
-    assert sorted(m for g in groups for m in g if m in y) == sorted([*y, *(r for r in x if r in y and _hears_other(r, groups))])
+        expected = [int(grid[i]) for i in np.ndindex(*y_shape) if x[_source(i, x_shape)] == group[0]]
+        assert group[1:] == [w for w in expected if w != group[0]]
+    assert sorted(m for g in groups for m in g if m in y) == sorted(
+        [*y, *(r for r in x if r in y and _is_other_leaf(r, groups))]
+    )
 
 
 def _source(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
@@ -85,8 +87,8 @@ def _source(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return int(np.ravel_multi_index([i if n > 1 else 0 for i, n in zip(own, shape, strict=True)], shape)) if shape else 0
 
 
-def _hears_other(rank: int, groups: list[list[int]]) -> bool:
-    """Whether a root of one group is a member of another."""
+def _is_other_leaf(rank: int, groups: list[list[int]]) -> bool:
+    """Return whether the root of one group is a member of another."""
     return any(rank in g[1:] for g in groups)
 
 
@@ -107,16 +109,16 @@ def test_unions_and_neighbours() -> None:
     *[st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 7)) for _ in range(2)],
     st.integers(0, 5),
 )
-def test_progressions_meet_by_arithmetic(a: Any, b: Any, offset: int) -> None:
+def test_ranges_overlap_by_arithmetic(a: Any, b: Any, offset: int) -> None:
     first, second = Range(*a), Range(*b)
     met = find_overlap(Run(first, Range(offset, len(first))), Run(second, Range(0, len(second))))
-    wanted = sorted(set(first.indices().tolist()) & set(second.indices().tolist()))
+    expected = sorted(set(first.indices().tolist()) & set(second.indices().tolist()))
     buffer = np.concatenate([np.full(offset, -1), first.indices()])
     if met is None:
-        assert wanted == []
+        assert expected == []
     else:
-        assert buffer[met.source].tolist() == second.indices()[met.target].tolist() == wanted
-        assert met.size == len(wanted)
+        assert buffer[met.source].tolist() == second.indices()[met.target].tolist() == expected
+        assert met.size == len(expected)
 
 
 @st.composite
@@ -128,7 +130,7 @@ def pairs(draw: Any) -> tuple[Distribution, Distribution]:
 
 
 def _values(distribution: Distribution, rank: int) -> np.ndarray:
-    """The buffer of a process of an array whose every element is its own number."""
+    """Return a process's buffer of an array of element numbers."""
     found: np.ndarray = np.zeros(distribution.local_shape(rank), np.int64)
     for d, indices in enumerate(distribution.indices(rank)):
         found = found * 100 + indices.reshape([-1 if i == d else 1 for i in range(found.ndim)])
@@ -140,19 +142,19 @@ def _chosen(buffer: np.ndarray, selectors: Any) -> np.ndarray:
 
 
 @given(pairs())
-def test_repartition_brings_every_element_to_whoever_holds_it(pair: tuple[Distribution, Distribution]) -> None:
+def test_repartition_delivers_every_element_once(pair: tuple[Distribution, Distribution]) -> None:
     source, target = pair
     sent = {(r, m.rank): m for r in range(source.nprocs) for m in plan_sends(source, r, target)}
     for rank in range(target.nprocs):
-        wanted = _values(target, rank)
-        times = np.zeros(wanted.shape, int)
+        expected = _values(target, rank)
+        times = np.zeros(expected.shape, int)
         for message in plan_receives(source, target, rank):
             mine = _values(source, message.rank)
             twin = sent.pop((message.rank, rank))
             assert [b.shape for b in twin.boxes] == [b.shape for b in message.boxes]
             for box, other in zip(message.boxes, twin.boxes, strict=True):
-                assert np.array_equal(_chosen(mine, other.source), _chosen(wanted, box.target))
-                spots = np.ix_(*[np.arange(n)[s] for s, n in zip(box.target, wanted.shape, strict=True)])
+                assert np.array_equal(_chosen(mine, other.source), _chosen(expected, box.target))
+                spots = np.ix_(*[np.arange(n)[s] for s, n in zip(box.target, expected.shape, strict=True)])
                 times[spots if box.target else ...] += 1
                 _check_owned(source, message.rank, box.source)
         assert (times == 1).all()
@@ -165,7 +167,7 @@ def _check_owned(source: Distribution, rank: int, selectors: Any) -> None:
         assert set(range(one.extent(place))[one.owned_slice(place)]) >= set(np.arange(one.extent(place))[chosen].tolist())
 
 
-def test_large_blocks_and_cyclic_dimensions_meet_without_being_listed() -> None:
+def test_large_dimensions_overlap_without_listing() -> None:
     size = 10**15
     source, target = Distribution((Block.even(size, 7),)), Distribution((Cyclic(size, 3),))
     assert sum(m.size for m in plan_sends(source, 6, target)) == size // 7
@@ -174,7 +176,7 @@ def test_large_blocks_and_cyclic_dimensions_meet_without_being_listed() -> None:
     assert [m.boxes[0].source for m in plan_sends(source, 0, again)] == [(slice(0, size // 7 + 1, 1),)]
 
 
-def test_what_cannot_be_repartitioned() -> None:
+def test_invalid_repartitions_raise() -> None:
     four, five = Distribution((Block.even(4, 2),)), Distribution((Block.even(5, 2),))
     with pytest.raises(aa.ExchangeError, match=r"shape \(4,\), target of shape \(5,\)"):
         plan_sends(four, 0, five)
@@ -187,7 +189,7 @@ def test_what_cannot_be_repartitioned() -> None:
 
 
 def _needed(size: int, nprocs: int, k: int, s: int, p: int, d: int) -> list[tuple[int, int]]:
-    """The widths of the specification, worker by worker, by listing the first and last input of its outputs."""
+    """Return the halo widths of the specification by listing inputs."""
     outputs = (size + 2 * p - d * (k - 1) - 1) // s + 1
     shares = [np.array_split(np.arange(n), nprocs) for n in (size, max(outputs, 0))]
     found, x0 = [], 0
@@ -221,11 +223,11 @@ def test_halo_widths_by_hand() -> None:
 @given(distributions("0.9.0", 3, 6))
 def test_halo_steps_fill_all_padding_with_corners(distribution: Distribution) -> None:
     ranks = range(distribution.nprocs)
-    wanted = [_values(distribution, r) for r in ranks]
+    expected = [_values(distribution, r) for r in ranks]
     buffers = []
     for rank in ranks:
         buffer = np.full(distribution.local_shape(rank), -1)
-        buffer[distribution.owned_slices(rank)] = wanted[rank][distribution.owned_slices(rank)]
+        buffer[distribution.owned_slices(rank)] = expected[rank][distribution.owned_slices(rank)]
         buffers.append(buffer)
     steps = [halo_steps(distribution, r) for r in ranks]
     assert len({len(s) for s in steps}) == 1
@@ -235,5 +237,5 @@ def test_halo_steps_fill_all_padding_with_corners(distribution: Distribution) ->
             for filled in steps[rank][number].filled[slab : slab + 1]:
                 buffers[rank][filled.region] = sent.pop((filled.rank, rank, filled.direction))
         assert not sent
-    for buffer, right in zip(buffers, wanted, strict=True):
+    for buffer, right in zip(buffers, expected, strict=True):
         assert np.array_equal(buffer, right)

@@ -1,4 +1,4 @@
-"""Which distributions are there to try? Strategies for maps and distributions, edge cases first; and what is true of them."""
+"""Strategies of maps and distributions, and their properties."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ VERSIONS = ("0.10.0", "0.9.0")
 
 @st.composite
 def blocks(draw: Any, size: int, version: str = "0.10.0") -> Block:
-    """Blocks of any widths, empty ones too, with padding up to what the neighbours own."""
+    """Blocks of any widths, with padding up to the neighbours' size."""
     nprocs = draw(st.integers(1, 6))
     cuts = sorted(draw(st.lists(st.integers(0, size), min_size=nprocs - 1, max_size=nprocs - 1)))
     edges = [0, *cuts, size]
@@ -37,13 +37,16 @@ def blocks(draw: Any, size: int, version: str = "0.10.0") -> Block:
 
 @st.composite
 def cyclics(draw: Any, size: int) -> Cyclic:
-    """Cyclic maps; blocks may be larger than the dimension."""
+    """Cyclic maps; blocks may exceed the dimension."""
     return Cyclic(size, draw(st.integers(1, 6)), draw(st.integers(1, size + 2)))
 
 
 @st.composite
 def unstructured(draw: Any, size: int, positions: bool = True) -> Unstructured:
-    """Lists in any order, some indices in several; labels that are no positions too, unless ``positions``."""
+    """Unordered lists, some indices on several processes.
+
+    ``positions``: False for labels out of the range of positions.
+    """
     nprocs = draw(st.integers(1, 5))
     labels = list(range(size))
     if not positions:
@@ -67,7 +70,7 @@ def distributions(draw: Any, version: str = "0.10.0", most: int = 3, largest: in
 
 
 def everywhere(m: Map) -> np.ndarray:
-    """The global indices that a map has, ascending."""
+    """Return the global indices of a map, ascending."""
     return np.unique(np.concatenate([m.owned(rank) for rank in range(m.nprocs)]))
 
 

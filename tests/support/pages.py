@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.mpi import ROOT, run_mpi, surroundings
+from tests.support.mpi import ROOT, rank_environment, run_mpi
 
 #: Pages with examples, as paths from the root of the project.
 PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
@@ -149,7 +149,7 @@ def run_command(line: str, where: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", *words],
         cwd=folder,
-        env=surroundings(),
+        env=rank_environment(),
         capture_output=True,
         text=True,
         check=False,

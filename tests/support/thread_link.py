@@ -1,4 +1,4 @@
-"""What if the processes were threads? A back end for tests: the movements of many workers within one process."""
+"""Back end over threads, for tests of many ranks in request process."""
 
 import threading
 from collections import defaultdict, deque
@@ -16,49 +16,49 @@ _SECONDS = 60
 
 
 class _Hub:
-    """What the threads share."""
+    """State shared by the threads."""
 
     def __init__(self, size: int) -> None:
         self.barrier = threading.Barrier(size, timeout=_SECONDS)
-        self.said: list[Any] = [None] * size
+        self.items: list[Any] = [None] * size
         self.sent: dict[tuple[int, int, int], deque[np.ndarray]] = defaultdict(deque)
         self.changed = threading.Condition()
         self.messages: list[tuple[int, int, int]] = []
 
 
 class ThreadLink(Link):
-    """One thread's end."""
+    """Link of one thread."""
 
     def __init__(self, hub: _Hub, rank: int, size: int) -> None:
         self.hub, self.rank, self.size = hub, rank, size
 
     def allgather(self, item: Any) -> list[Any]:
-        self.hub.said[self.rank] = item
+        self.hub.items[self.rank] = item
         self.hub.barrier.wait()
-        found = list(self.hub.said)
+        gathered = list(self.hub.items)
         self.hub.barrier.wait()
-        return found
+        return gathered
 
-    def send(self, data: np.ndarray, peer: int, tag: int) -> Any:
+    def send(self, data: np.ndarray, other: int, tag: int) -> Any:
         with self.hub.changed:
-            self.hub.sent[self.rank, peer, tag].append(data.copy())
-            self.hub.messages.append((self.rank, peer, len(data)))
+            self.hub.sent[self.rank, other, tag].append(data.copy())
+            self.hub.messages.append((self.rank, other, len(data)))
             self.hub.changed.notify_all()
 
-    def receive(self, into: np.ndarray, peer: int, tag: int) -> Any:
-        return into, (peer, self.rank, tag)
+    def receive(self, into: np.ndarray, other: int, tag: int) -> Any:
+        return into, (other, self.rank, tag)
 
-    def wait_any(self, pending: Sequence[Any]) -> int:
+    def wait_any(self, requests: Sequence[Any]) -> int:
         def done() -> int | None:
-            return next((n for n, one in enumerate(pending) if one is None or self.hub.sent[one[1]]), None)
+            return next((n for n, request in enumerate(requests) if request is None or self.hub.sent[request[1]]), None)
 
         with self.hub.changed:
             if not self.hub.changed.wait_for(lambda: done() is not None, timeout=_SECONDS):
-                raise TimeoutError(f"worker {self.rank} waits for a message that nobody sends")
+                raise TimeoutError(f"rank {self.rank} waits for a message that no rank sends")
             number = done()
             assert number is not None
-            if pending[number] is not None:
-                into, key = pending[number]
+            if requests[number] is not None:
+                into, key = requests[number]
                 arrived = self.hub.sent[key].popleft()
                 assert len(arrived) == len(into)
                 into[...] = arrived
@@ -69,13 +69,13 @@ class ThreadLink(Link):
 
 
 def run(size: int, work: Callable[[ProcessGroup], _T], messages: list[tuple[int, int, int]] | None = None) -> list[_T]:
-    """Run the same on so many workers; return what each returns. Nothing may be left unreceived.
+    """Run a function on ``size`` ranks and return the result of each.
 
-    ``messages``: gets (from, to, bytes) of all messages.
+    All messages must be received. ``messages``: collects (from, to, bytes) of all messages.
     """
     hub = _Hub(size)
 
-    def one(rank: int) -> _T:
+    def run_rank(rank: int) -> _T:
         try:
             with ProcessGroup(ThreadLink(hub, rank, size)) as group:
                 return work(group)
@@ -84,12 +84,12 @@ def run(size: int, work: Callable[[ProcessGroup], _T], messages: list[tuple[int,
             raise
 
     with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(one, rank) for rank in range(size)]
+        futures = [pool.submit(run_rank, rank) for rank in range(size)]
         errors = [f.exception() for f in futures]
     real = [e for e in errors if e is not None and not isinstance(e, threading.BrokenBarrierError)]
     if real:
         raise real[0]
-    assert not any(hub.sent.values()), "messages that nobody received"
+    assert not any(hub.sent.values()), "some messages were not received"
     if messages is not None:
         messages += hub.messages
     return [f.result() for f in futures]
