@@ -26,7 +26,7 @@ Files = Callable[[int, bool], tuple[dict[str, Any], dict[str, Any]]]
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    _descriptions._known.clear()
+    _descriptions._cached.clear()
 
 
 def series(folder: Path, make: Files, odd: int | None = 4, count: int = 8) -> list[str]:
@@ -286,9 +286,7 @@ def test_a_file_that_is_written_anew_after_opening(tmp_path: Path, name: str, be
         lambda: agg.save(tmp_path / "index.nca"),
     )
     for read in reads:
-        with pytest.raises(
-            aa.FormatError, match=rf"tas_04\.nc.*{text} changed since the files were opened; open them"
-        ):
+        with pytest.raises(aa.FormatError, match=rf"tas_04\.nc.*{text} changed since the files were opened; open them"):
             read()
     assert array.partitions[4].data.template.declared
     np.testing.assert_array_equal(array[:12], field(np.arange(12), LATS, LONS))
