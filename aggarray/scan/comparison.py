@@ -44,8 +44,8 @@ def as_text(value: Any) -> str:
     """
     if value is None or isinstance(value, str):
         return "none" if value is None else repr(value)
-    found = items_of(value)
-    return f"{found.dtype.str} {found.tolist()!r}" if found.dtype.kind in "iufcb" else repr(found.tolist())
+    items = items_of(value)
+    return f"{items.dtype.str} {items.tolist()!r}" if items.dtype.kind in "iufcb" else repr(items.tolist())
 
 
 def signatures_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str, VariableSignature]:
@@ -71,11 +71,13 @@ def signature_of(variable: Variable, identifying: Sequence[str] = ()) -> Variabl
     else:
         # Without a usable standard_name, long_name identifies the variable.
         standard = attrs.get("standard_name")
-        known = isinstance(standard, str) and naming(standard) is not None
-        names = [n for n in dict.fromkeys((*_MEANING, *(() if known else ("long_name",)), *identifying)) if n in attrs]
+        is_named = isinstance(standard, str) and naming(standard) is not None
+        names = [n for n in dict.fromkeys((*_MEANING, *(() if is_named else ("long_name",)), *identifying)) if n in attrs]
     stated = tuple((name, as_text(attrs[name])) for name in names)
     values = variable.values
-    return VariableSignature(variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), _falls(values))
+    return VariableSignature(
+        variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), _is_decreasing(values)
+    )
 
 
 def _digest(values: np.ndarray | None) -> bytes | None:
@@ -86,7 +88,7 @@ def _digest(values: np.ndarray | None) -> bytes | None:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _falls(values: np.ndarray | None) -> bool:
+def _is_decreasing(values: np.ndarray | None) -> bool:
     """Return whether every pair of bounds is decreasing."""
     if values is None or values.shape[1:] != (2,) or values.dtype.kind not in "iuf" or not len(values):
         return False
@@ -104,53 +106,55 @@ def groups_of(structure: Structure, names: Sequence[str]) -> dict[str, dict[str,
     return {path: identity_of(structure.groups.get(path, {}), names) for path in sorted(paths)}
 
 
-def difference(found: Structure, assumed: FileSignature, seen: Structure | None = None) -> Mismatch | None:
+def difference(scanned: Structure, assumed: FileSignature, seen: Structure | None = None) -> Mismatch | None:
     """Describe how a scanned file differs from its assumed signature; None if it does not.
 
     ``seen``: the structure assumed when the file was opened; what was read of the file then must be unchanged. Additional or
     absent variables that do not affect others are no difference: see `other_variables`.
     """
-    text = _differing(found, assumed)
+    text = _file_mismatch(scanned, assumed)
     if text is not None:
         return Mismatch(f"not as assumed: {text} in {assumed.model}")
-    return None if seen is None else changed_items(own_of(found, assumed), own_of(seen, assumed))
+    return None if seen is None else changed_items(own_of(scanned, assumed), own_of(seen, assumed))
 
 
-def other_variables(found: Structure, assumed: FileSignature, seen: Structure) -> Mismatch | None:
+def other_variables(scanned: Structure, assumed: FileSignature, seen: Structure) -> Mismatch | None:
     """Name the variables that a file lacks or has in addition to its assumed signature; None if there are none."""
-    own = {v.name for v in found.variables} | {name for name, _ in found.skipped}
-    taken = {*assumed.facts, *(name for name, _ in seen.skipped)}
-    lost = [n for n in assumed.facts if n not in {v.name for v in found.variables}]
-    more = sorted(own - taken)
-    texts = [f"{what} {', '.join(map(repr, names))}" for what, names in (("no", lost), ("also", more)) if names]
+    own = {v.name for v in scanned.variables} | {name for name, _ in scanned.skipped}
+    expected = {*assumed.facts, *(name for name, _ in seen.skipped)}
+    absent = [n for n in assumed.facts if n not in {v.name for v in scanned.variables}]
+    additional = sorted(own - expected)
+    texts = [f"{what} {', '.join(map(repr, names))}" for what, names in (("no", absent), ("also", additional)) if names]
     return Mismatch(f"not as assumed: it has {' and '.join(texts)}, unlike {assumed.model}") if texts else None
 
 
-def _differing(found: Structure, assumed: FileSignature) -> str | None:
+def _file_mismatch(scanned: Structure, assumed: FileSignature) -> str | None:
     names = [*assumed.attrs, *assumed.open]
-    if found.format != assumed.format:
-        return f"it is {found.format}, not {assumed.format} as"
-    facts = signatures_of(found, names)
+    if scanned.format != assumed.format:
+        return f"it is {scanned.format}, not {assumed.format} as"
+    facts = signatures_of(scanned, names)
     for name, fact in assumed.facts.items():
         if name not in facts and fact.digest is not None:  # reads of other absent variables raise an error
             return f"{name!r}: no such variable, unlike"
     for name, own in facts.items():
-        text = _unlike(own, assumed.facts[name], name in assumed.read, assumed.along) if name in assumed.facts else None
+        text = (
+            _variable_mismatch(own, assumed.facts[name], name in assumed.read, assumed.along) if name in assumed.facts else None
+        )
         if text is not None:
             return f"{name!r}: {text}"
-    own_attrs = identity_of(found.attrs, list(assumed.attrs))
+    own_attrs = identity_of(scanned.attrs, list(assumed.attrs))
     for name, value in assumed.attrs.items():
         if own_attrs[name] != value:
             return f"{name} is {own_attrs[name]}, not {value} as"
     for path, texts in assumed.groups.items():
-        own_attrs = identity_of(found.groups.get(path, {}), names)
+        own_attrs = identity_of(scanned.groups.get(path, {}), names)
         for name, value in texts.items():
             if own_attrs[name] != value:
                 return f"{name} of group {path!r} is {own_attrs[name]}, not {value} as"
-    return _unmeasured(facts, assumed)
+    return _size_mismatch(facts, assumed)
 
 
-def _unmeasured(facts: Mapping[str, VariableSignature], assumed: FileSignature) -> str | None:
+def _size_mismatch(facts: Mapping[str, VariableSignature], assumed: FileSignature) -> str | None:
     """Describe a variable whose size differs from that of the coordinates read from the file."""
     sizes = {d: n for name in assumed.read for d, n in zip(facts[name].dimensions, facts[name].shape, strict=True)}
     for name in assumed.facts:
@@ -161,7 +165,7 @@ def _unmeasured(facts: Mapping[str, VariableSignature], assumed: FileSignature) 
     return None
 
 
-def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: frozenset[str]) -> str | None:
+def _variable_mismatch(own: VariableSignature, fact: VariableSignature, read: bool, along: frozenset[str]) -> str | None:
     """Describe how a variable differs from its signature; ``read``: values, units and calendar are read from the file."""
     if own.dimensions != fact.dimensions:
         return f"dimensions are {own.dimensions}, not {fact.dimensions} as"
@@ -179,10 +183,10 @@ def _unlike(own: VariableSignature, fact: VariableSignature, read: bool, along: 
     own_values = read or not along.isdisjoint(fact.dimensions)
     if not own_values and own.digest != fact.digest:
         return "values differ from those"
-    return _other_role(own, fact)
+    return _role_mismatch(own, fact)
 
 
-def _other_role(own: VariableSignature, fact: VariableSignature) -> str | None:
+def _role_mismatch(own: VariableSignature, fact: VariableSignature) -> str | None:
     """Describe how the role of a variable differs from its signature."""
     if own.hung != fact.hung:
         here, there = (", ".join(dict.fromkeys(n for _, n in f.hung)) or "nothing" for f in (own, fact))
@@ -196,12 +200,12 @@ def _other_role(own: VariableSignature, fact: VariableSignature) -> str | None:
 def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
     """Return what is read from a file itself as text: coordinates and identifying attributes, by name."""
     own = {v.name: v for v in structure.variables if v.name in assumed.read}
-    found = {}
+    texts = {}
     for name, v in sorted(own.items()):
         stated = [as_text(v.attrs.get(attribute)) for attribute in COORDINATE_ATTRIBUTES]
         digest = _digest(v.values)
-        found[name] = f"{v.dtype.str} {v.shape} {stated} {None if digest is None else digest.hex()}"
-    return {**found, **identity_of(structure.attrs, assumed.open)}
+        texts[name] = f"{v.dtype.str} {v.shape} {stated} {None if digest is None else digest.hex()}"
+    return {**texts, **identity_of(structure.attrs, assumed.open)}
 
 
 def own_number(structure: Structure, assumed: FileSignature) -> int:

@@ -34,35 +34,35 @@ def find_files(source: Source) -> list[str]:
     or folder without files, and AggregationError for items that are not paths. Paths that do not exist raise when they are
     scanned. Remote folders and patterns are listed where the server supports it.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for item in _sources(source):
-        found.update(dict.fromkeys(filter(_is_wanted, _expand(given_path(item)))))
-    if not found:
+        paths.update(dict.fromkeys(filter(_is_included, _expand(given_path(item)))))
+    if not paths:
         raise MissingFileError("no files", hint="give a path, a glob, a folder or a list of these")
-    return list(found)
+    return list(paths)
 
 
 #: Real paths that are never input, even inside a folder that a source names.
-_LEFT_OUT: ContextVar[frozenset[str]] = ContextVar("aggarray_left_out", default=frozenset())
+_EXCLUDED: ContextVar[frozenset[str]] = ContextVar("aggarray_left_out", default=frozenset())
 
 
 @contextmanager
 def leaving_out(paths: Iterable[str]) -> Iterator[None]:
     """Exclude files from sources inside the context, such as output written next to the data."""
-    token = _LEFT_OUT.set(frozenset(map(os.path.realpath, paths)))
+    token = _EXCLUDED.set(frozenset(map(os.path.realpath, paths)))
     try:
         yield
     finally:
-        _LEFT_OUT.reset(token)
+        _EXCLUDED.reset(token)
 
 
-def _is_wanted(path: str) -> bool:
-    out = _LEFT_OUT.get()
-    if not out or is_remote(path):
+def _is_included(path: str) -> bool:
+    excluded = _EXCLUDED.get()
+    if not excluded or is_remote(path):
         return True
     real = os.path.realpath(path)
-    return real not in out and not any(
-        real.startswith(f"{one}.part/") for one in out if f"{os.path.basename(one)}.part" in real
+    return real not in excluded and not any(
+        real.startswith(f"{path_}.part/") for path_ in excluded if f"{os.path.basename(path_)}.part" in real
     )
 
 
@@ -128,16 +128,16 @@ def _literal_start(pattern: str) -> str:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    for here, folders, files in os.walk(folder):
-        if unsupported_folder(here, folders, files) is not None:
+    for parent, folders, files in os.walk(folder):
+        if kind_of_folder(parent, folders, files) is not None:
             # The scan identifies it; the files inside are not data files themselves.
-            yield here
+            yield parent
             folders.clear()
             continue
-        stores = [d for d in folders if is_store(os.path.join(here, d))]
-        yield from (os.path.join(here, d) for d in stores)
+        stores = [d for d in folders if is_store(os.path.join(parent, d))]
+        yield from (os.path.join(parent, d) for d in stores)
         folders[:] = sorted(d for d in folders if d not in stores and not d.startswith("."))
-        yield from (os.path.join(here, f) for f in files if not f.startswith("."))
+        yield from (os.path.join(parent, f) for f in files if not f.startswith("."))
 
 
 def _inside_store(folder: str) -> bool:
@@ -158,7 +158,7 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: Pro
     ``processes``: number of processes, this one included; None: one for few files and under MPI, otherwise one per core.
     """
     with Scan(len(paths), processes, progress) as running:
-        return running.whole(paths)
+        return running.scan_complete(paths)
 
 
 class Scan:
@@ -168,24 +168,24 @@ class Scan:
     """
 
     def __init__(self, total: int, processes: int | None = None, progress: Progress | None = None) -> None:
-        self._crew, self._arrays = WorkerPool(processes), ArrayInterner()
+        self._pool, self._arrays = WorkerPool(processes), ArrayInterner()
         self._total, self._done, self._progress = total, 0, progress
 
     def __enter__(self) -> "Scan":
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._crew.__exit__(*error)
+        self._pool.__exit__(*error)
 
-    def whole(self, paths: Sequence[str]) -> list[Scanned]:
+    def scan_complete(self, paths: Sequence[str]) -> list[Scanned]:
         """Scan complete files, in the order given; an unreadable file yields its error."""
-        found = self.run([(path, None) for path in paths])
-        return [(p, r) for p, r in zip(paths, found, strict=True) if isinstance(r, Structure | AggarrayError)]
+        results = self.run([(path, None) for path in paths])
+        return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]
 
     def run(self, tasks: Sequence[Task], again: bool = False) -> list[Result]:
         """Run scan tasks, in the order given; ``again``: their files were already counted in the progress."""
-        found = self._crew.run(tasks) if again else self._crew.run(tasks, self._report)
-        return [self._arrays.shared(r) if isinstance(r, Structure) else r for r in found]
+        results = self._pool.run(tasks) if again else self._pool.run(tasks, self._report)
+        return [self._arrays.shared(r) if isinstance(r, Structure) else r for r in results]
 
     def _report(self) -> None:
         self._done += 1
@@ -197,8 +197,8 @@ class ArrayInterner:
     """Shares equal coordinate arrays between structures."""
 
     def __init__(self) -> None:
-        self._sharer = Interner()
-        self._known: dict[int, tuple[Variable, Variable]] = {}
+        self._interner = Interner()
+        self._variables: dict[int, tuple[Variable, Variable]] = {}
 
     def shared(self, structure: Structure) -> Structure:
         """Return a structure whose arrays are those of earlier structures where equal."""
@@ -208,12 +208,12 @@ class ArrayInterner:
         if variable.values is None:
             return variable
         # A variable sent twice by a worker is one object; holding it keeps its id unique.
-        known = self._known.get(id(variable))
-        if known is None:
-            values = self._sharer.array(variable.values)
+        shared = self._variables.get(id(variable))
+        if shared is None:
+            values = self._interner.array(variable.values)
             same = variable if values is variable.values else replace(variable, values=values)
-            known = self._known[id(variable)] = (variable, same)
-        return known[1]
+            shared = self._variables[id(variable)] = (variable, same)
+        return shared[1]
 
 
 def sharing() -> Callable[[Structure], Structure]:

@@ -30,27 +30,27 @@ _DIGITS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class IdentifyingAttributes:
-    """``identifying``: global attributes that separate datasets; ``plain``: returns whether a file is data, not an index."""
+    """``identifying``: global attributes that separate datasets; ``is_data``: returns whether a file is data, not an index."""
 
     identifying: Sequence[str]
-    plain: Callable[[Structure], bool]
+    is_data: Callable[[Structure], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """What the files of a group share: ``model``, and ``wanted``, the request for what is read of each file.
+    """What the files of a group share: ``model``, and ``request`` for what is read of each file.
 
     ``resized``: variables by name and shape, shared between files.
     """
 
     model: Structure
-    wanted: PartialScanRequest
+    request: PartialScanRequest
     assumed: FileSignature
     resized: dict[tuple[str, tuple[int, ...]], Variable] = field(default_factory=dict)
 
 
 def scan_trusting(
-    paths: Sequence[str], judges: IdentifyingAttributes, processes: int | None = None, progress: Progress | None = None
+    paths: Sequence[str], attributes: IdentifyingAttributes, processes: int | None = None, progress: Progress | None = None
 ) -> list[Scanned]:
     """Scan a sample of each group and return the structures of all files, in the order given.
 
@@ -60,18 +60,18 @@ def scan_trusting(
     groups = group_files(paths)
     with Scan(len(paths), processes, progress) as scan:
         probes = [number for group in groups for number in probes_of([paths[n] for n in group], group)]
-        for number, (_, whole) in zip(probes, scan.whole([paths[n] for n in probes]), strict=True):
-            results[number] = whole
-        kind_of: dict[int, FileGroup | None] = {}
+        for number, (_, structure) in zip(probes, scan.scan_complete([paths[n] for n in probes]), strict=True):
+            results[number] = structure
+        group_of: dict[int, FileGroup | None] = {}
         for group in groups:
-            known = [r for n in group if isinstance(r := results[n], Structure)]
-            kind_of |= dict.fromkeys((n for n in group if results[n] is None), agreed(known, judges))
-        tasks = [(paths[n], None if kind is None else kind.wanted) for n, kind in kind_of.items()]
-        for (number, kind), found in zip(kind_of.items(), scan.run(tasks), strict=True):
-            results[number] = _identifying(found, kind)
-        left = [n for n, r in enumerate(results) if r is None]
-        for number, found in zip(left, scan.run([(paths[n], None) for n in left], again=True), strict=True):
-            results[number] = _identifying(found, None)
+            scanned = [r for n in group if isinstance(r := results[n], Structure)]
+            group_of |= dict.fromkeys((n for n in group if results[n] is None), find_group(scanned, attributes))
+        tasks = [(paths[n], None if group_ is None else group_.request) for n, group_ in group_of.items()]
+        for (number, group_), result in zip(group_of.items(), scan.run(tasks), strict=True):
+            results[number] = _structure_of(result, group_)
+        remaining = [n for n, r in enumerate(results) if r is None]
+        for number, result in zip(remaining, scan.run([(paths[n], None) for n in remaining], again=True), strict=True):
+            results[number] = _structure_of(result, None)
     return [(path, r) for path, r in zip(paths, results, strict=True) if r is not None]
 
 
@@ -81,10 +81,10 @@ def group_files(paths: Sequence[str]) -> list[list[int]]:
     >>> group_files(["/a/tas_2001.nc", "/a/pr_2001.nc", "/a/tas_2002.nc"])
     [[0, 2], [1]]
     """
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for number, path in enumerate(paths):
-        found.setdefault(_DIGITS.sub("0", path), []).append(number)
-    return list(found.values())
+        groups.setdefault(_DIGITS.sub("0", path), []).append(number)
+    return list(groups.values())
 
 
 def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
@@ -102,37 +102,37 @@ def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
     return [numbers[n] for n in sorted(chosen)]
 
 
-def agreed(known: Sequence[Structure], judges: IdentifyingAttributes) -> FileGroup | None:
+def find_group(scanned: Sequence[Structure], attributes: IdentifyingAttributes) -> FileGroup | None:
     """Return what scanned files share and what to read of the others; None if they do not describe the others."""
-    if len(known) < 2 or not all(map(judges.plain, known)):
+    if len(scanned) < 2 or not all(map(attributes.is_data, scanned)):
         return None
-    model = known[0]
-    if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in known):
+    model = scanned[0]
+    if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in scanned):
         return None
     if samplings_of(model):
         return None  # each file has its own row sizes
-    columns = {vs[0].name: vs for vs in zip(*(s.variables for s in known), strict=True)}
+    columns = {vs[0].name: vs for vs in zip(*(s.variables for s in scanned), strict=True)}
     read = _differing(columns)
     along = frozenset(d for name in read for d in columns[name][0].dimensions)
     read |= {
         n for n, vs in columns.items() if len(vs[0].dimensions) == 1 and along.issuperset(vs[0].dimensions) and _valued(vs)
     }
     if not all(_is_identifying(name, vs, name in read, along) for name, vs in columns.items()) or not _measured(
-        known, read, along
+        scanned, read, along
     ):
         return None
-    if _given_elsewhere(known, columns, judges.identifying):
+    if _identifying_differ(scanned, columns, attributes.identifying):
         return None
-    facts = [signatures_of(s, judges.identifying) for s in known]
-    if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(known, facts, strict=True)):
+    facts = [signatures_of(s, attributes.identifying) for s in scanned]
+    if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(scanned, facts, strict=True)):
         return None
-    told = [identity_of(s.attrs, judges.identifying) for s in known]
-    open_ = tuple(name for name in judges.identifying if len({t[name] for t in told}) > 1)
-    wanted = PartialScanRequest({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
-    fixed = {name: text for name, text in told[0].items() if name not in open_}
-    groups = groups_of(model, judges.identifying)
+    stated = [identity_of(s.attrs, attributes.identifying) for s in scanned]
+    open_ = tuple(name for name in attributes.identifying if len({t[name] for t in stated}) > 1)
+    request = PartialScanRequest({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
+    fixed = {name: text for name, text in stated[0].items() if name not in open_}
+    groups = groups_of(model, attributes.identifying)
     assumed = FileSignature(model.uri, model.format, facts[0], fixed, groups, open_, frozenset(read), along)
-    return FileGroup(_common(known, columns), wanted, assumed)
+    return FileGroup(_common_structure(scanned, columns), request, assumed)
 
 
 def _parts(structure: Structure, facts: Mapping[str, VariableSignature]) -> object:
@@ -141,10 +141,10 @@ def _parts(structure: Structure, facts: Mapping[str, VariableSignature]) -> obje
     return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
 
 
-def _given_elsewhere(known: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
+def _identifying_differ(scanned: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
     """Return whether identifying attributes of variables or groups differ between files."""
     owners = [[v.attrs for v in column] for column in columns.values()]
-    owners += [[s.groups.get(name, {}) for s in known] for name in known[0].groups]
+    owners += [[s.groups.get(name, {}) for s in scanned] for name in scanned[0].groups]
     return any(identity_of(attrs, names) != identity_of(all_attrs[0], names) for all_attrs in owners for attrs in all_attrs)
 
 
@@ -161,11 +161,11 @@ def _valued(column: Column) -> bool:
 
 def _differing(columns: Mapping[str, Column]) -> set[str]:
     """Return the coordinates of at most one dimension that differ between files."""
-    found = set()
+    names = set()
     for name, column in columns.items():
         if _valued(column) and all(len(v.dimensions) < 2 for v in column) and len(set(map(signature_of, column))) > 1:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]) -> bool:
@@ -174,8 +174,8 @@ def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]
         return False
     if read:
         # A partial scan reads only numbers.
-        plain = all(v.dtype.kind in "iuf" for v in column)
-        return plain and len({_stated(v, leaving=COORDINATE_ATTRIBUTES) for v in column}) == 1
+        is_data = all(v.dtype.kind in "iuf" for v in column)
+        return is_data and len({_stated(v, leaving=MAX_VALUES) for v in column}) == 1
     own_values = not along.isdisjoint(column[0].dimensions)
     if len({(_stated(v), v.dtype, f.falls) for v in column for f in (signature_of(v),)}) > 1:
         return False
@@ -187,9 +187,9 @@ def _stated(variable: Variable, leaving: Sequence[str] = ()) -> tuple[tuple[str,
     return tuple((name, text) for name, text in signature_of(variable).attrs if name not in leaving)
 
 
-def _measured(known: Sequence[Structure], read: set[str], along: frozenset[str]) -> bool:
+def _measured(scanned: Sequence[Structure], read: set[str], along: frozenset[str]) -> bool:
     """Return whether the coordinates read from each file determine the sizes of all its variables."""
-    for structure in known:
+    for structure in scanned:
         sizes = _sizes([v for v in structure.variables if v.name in read])
         if sizes is None or sizes.keys() != along:
             return False
@@ -201,47 +201,47 @@ def _measured(known: Sequence[Structure], read: set[str], along: frozenset[str])
 
 def _sizes(coordinates: Sequence[Variable]) -> dict[str, int] | None:
     """Return the sizes of the dimensions of coordinates; None if they contradict each other."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for variable in coordinates:
         for d, n in zip(variable.dimensions, variable.shape, strict=True):
-            if found.setdefault(d, n) != n:
+            if sizes.setdefault(d, n) != n:
                 return None
-    return found
+    return sizes
 
 
-def _common(known: Sequence[Structure], columns: Mapping[str, Column]) -> Structure:
+def _common_structure(scanned: Sequence[Structure], columns: Mapping[str, Column]) -> Structure:
     """Return the first structure without the attributes that differ between files."""
-    model = known[0]
+    model = scanned[0]
     variables = [replace(v, attrs=_shared_attributes([other.attrs for other in columns[v.name]])) for v in model.variables]
-    groups = {name: _shared_attributes([s.groups.get(name, {}) for s in known]) for name in model.groups}
-    attrs = _shared_attributes([s.attrs for s in known])
+    groups = {name: _shared_attributes([s.groups.get(name, {}) for s in scanned]) for name in model.groups}
+    attrs = _shared_attributes([s.attrs for s in scanned])
     return replace(model, attrs=attrs, variables=tuple(variables), groups=groups)
 
 
-def _shared_attributes(found: Sequence[Attributes]) -> Attributes:
-    texts = [{name: as_text(value) for name, value in attrs.items()} for attrs in found]
-    return frozen({name: v for name, v in found[0].items() if all(t.get(name) == texts[0][name] for t in texts)})
+def _shared_attributes(all_attrs: Sequence[Attributes]) -> Attributes:
+    texts = [{name: as_text(value) for name, value in attrs.items()} for attrs in all_attrs]
+    return frozen({name: v for name, v in all_attrs[0].items() if all(t.get(name) == texts[0][name] for t in texts)})
 
 
-def _identifying(found: Result, kind: FileGroup | None) -> Structure | AggarrayError | None:
+def _structure_of(result: Result, group: FileGroup | None) -> Structure | AggarrayError | None:
     """Return the structure of a file; None if a partial scan does not determine it."""
-    if isinstance(found, PartialScan):
-        return None if kind is None else compared_attributes(found, kind)
-    return found if isinstance(found, Structure | AggarrayError) else None
+    if isinstance(result, PartialScan):
+        return None if group is None else compared_attributes(result, group)
+    return result if isinstance(result, Structure | AggarrayError) else None
 
 
-def compared_attributes(seen: PartialScan, kind: FileGroup) -> Structure | None:
+def compared_attributes(seen: PartialScan, group: FileGroup) -> Structure | None:
     """Return the assumed structure of a file of a group after a partial scan; None if the scan does not determine it."""
-    model, own = kind.model, {v.name: v for v in seen.variables}
+    model, own = group.model, {v.name: v for v in seen.variables}
     read = [_own(v, own[v.name]) for v in model.variables if v.name in own]
     sizes = _sizes(read)
     if sizes is None:
         return None
-    known = {v.name: v for v in read}
-    variables = tuple(known.get(v.name) or _resized(v, sizes, kind) for v in model.variables)
+    by_name = {v.name: v for v in read}
+    variables = tuple(by_name.get(v.name) or _resized(v, sizes, group) for v in model.variables)
     attrs = model.attrs if not seen.attrs else frozen({**model.attrs, **seen.attrs})
     paths = None if model.sizes is None else dict(_resized_paths(model.sizes, sizes))
-    return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=kind.assumed)
+    return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=group.assumed)
 
 
 def _own(variable: Variable, seen: Variable) -> Variable:
@@ -250,15 +250,15 @@ def _own(variable: Variable, seen: Variable) -> Variable:
     return replace(seen, dimensions=variable.dimensions, attrs={**attrs, **seen.attrs})
 
 
-def _resized(variable: Variable, sizes: Mapping[str, int], kind: FileGroup) -> Variable:
+def _resized(variable: Variable, sizes: Mapping[str, int], group: FileGroup) -> Variable:
     """Return a variable with the sizes of a file; values along its own dimensions are read on access."""
     if sizes.keys().isdisjoint(variable.dimensions):
         return variable
     shape = tuple(sizes.get(d, n) for d, n in zip(variable.dimensions, variable.shape, strict=True))
-    found = kind.resized.get((variable.name, shape))
-    if found is None:
-        found = kind.resized[variable.name, shape] = replace(variable, shape=shape, values=None)
-    return found
+    resized = group.resized.get((variable.name, shape))
+    if resized is None:
+        resized = group.resized[variable.name, shape] = replace(variable, shape=shape, values=None)
+    return resized
 
 
 def _resized_paths(paths: Mapping[str, int], sizes: Mapping[str, int]) -> Iterator[tuple[str, int]]:

@@ -29,7 +29,7 @@ class Sender:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._pickler, self._count = stream, pickle.Pickler(stream, 5), 0
-        self._sharer = Interner()
+        self._interner = Interner()
 
     def send(self, item: Any) -> None:
         """Write one object. Raises the errors of pickling, and OSError if the stream is closed."""
@@ -38,11 +38,11 @@ class Sender:
         self._count += 1
         if self._count % _FORGET == 0:
             self._pickler.clear_memo()
-            self._sharer = Interner()
+            self._interner = Interner()
 
     def _row(self, structure: Structure) -> tuple[Any, ...]:
         """Return the fields of a structure, with variables as tuples; parts sent before are the same objects."""
-        shared = self._sharer
+        shared = self._interner
         rows = {"attrs": shared.attrs(structure.attrs), "variables": tuple(map(shared.row, structure.variables))}
         return tuple(rows.get(name, getattr(structure, name)) for name in _FIELDS)
 
@@ -73,24 +73,24 @@ class Receiver:
 
     def receive(self) -> Any:
         """Return the next object. Raises EOFError at the end, and the errors of unpickling for other content."""
-        found = self._unpickler.load()
-        if isinstance(found, _Packed):
-            row = dict(zip(_FIELDS, found[0], strict=True))
-            found = Structure(**{**row, "variables": tuple(map(self._variable, row["variables"]))})
+        item = self._unpickler.load()
+        if isinstance(item, _Packed):
+            row = dict(zip(_FIELDS, item[0], strict=True))
+            item = Structure(**{**row, "variables": tuple(map(self._variable, row["variables"]))})
         self._count += 1
         if self._count % _FORGET == 0:
             self._unpickler = pickle.Unpickler(self._stream)  # an unpickler does not read ahead
             self._variables.clear()
-        return found
+        return item
 
     def _variable(self, row: tuple[Any, ...]) -> Variable:
         # Holding the row keeps its id unique.
-        known = self._variables.get(id(row))
-        if known is None:
-            known = self._variables[id(row)] = (row, Variable(*row))
-            if known[1].values is not None:
-                known[1].values.flags.writeable = False
-        return known[1]
+        stored = self._variables.get(id(row))
+        if stored is None:
+            stored = self._variables[id(row)] = (row, Variable(*row))
+            if stored[1].values is not None:
+                stored[1].values.flags.writeable = False
+        return stored[1]
 
 
 def skip_to_mark(stream: IO[bytes]) -> None:
@@ -127,11 +127,11 @@ class Interner:
         """Return interned attributes."""
         text = self._texts.setdefault
         key = tuple([(k, v if type(v) is str else _key(v)) for k, v in attrs.items()])
-        known = self._attrs.get(key)
-        if known is None:
-            known = {text(k, k): text(v, v) if type(v) is str else v for k, v in attrs.items()}
-            self._attrs[key] = known
-        return known
+        interned = self._attrs.get(key)
+        if interned is None:
+            interned = {text(k, k): text(v, v) if type(v) is str else v for k, v in attrs.items()}
+            self._attrs[key] = interned
+        return interned
 
     def array(self, values: np.ndarray, least: int = SHARED_BYTES) -> np.ndarray:
         """Return an interned array. Only numeric arrays of at least ``least`` bytes are compared."""

@@ -80,8 +80,8 @@ def duration(seconds: float) -> str:
     >>> duration(7.2), duration(75), duration(7384)
     ('7 s', '1:15', '2:03:04')
     """
-    whole = round(seconds)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    if whole < 60:
-        return f"{whole} s"
+    total = round(seconds)
+    hours, minutes, rest = total // 3600, total // 60 % 60, total % 60
+    if total < 60:
+        return f"{total} s"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -31,11 +31,11 @@ from aggarray.storage.files import stat_file
 from aggarray.storage.remote import is_remote, prefetch_states
 
 #: Number of cached file descriptions.
-KEPT_FILES = 16384
+MAX_FILES = 16384
 #: Largest number of sub-arrays resolved together.
-_TOGETHER = 4096
+_BATCH = 4096
 #: Number of signatures whose comparison with a file is cached.
-_COMPARED = 4
+_MAX_COMPARED = 4
 
 #: Prefix of the name of a variable that an index identifies by number.
 NUMBER_MARK = "#"
@@ -76,7 +76,7 @@ class _Descriptions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, _Description] = OrderedDict()
+        self._cached: OrderedDict[str, _Description] = OrderedDict()
         if hasattr(os, "register_at_fork"):
             # promise: descriptions-lock-fork
             os.register_at_fork(after_in_child=self._forked)
@@ -88,17 +88,17 @@ class _Descriptions:
     def recall(self, uri: str) -> _Description | None:
         """Return the cached description of a file without accessing the file."""
         with self._lock:
-            return self._known.get(uri)
+            return self._cached.get(uri)
 
     def of(self, uri: str, assumed: FileSignature | None = None) -> _Description:
         """Return the description of a file, compared with its assumed signature. Raises MissingFileError or FormatError."""
         state = _state(uri)
         with self._lock:
-            known = self._known.get(uri)
-            if known is not None and known.state == state and known.knows(assumed):
-                self._known.move_to_end(uri)
-                return known
-        return self._keep(uri, scan(uri), state, assumed)
+            cached = self._cached.get(uri)
+            if cached is not None and cached.state == state and cached.knows(assumed):
+                self._cached.move_to_end(uri)
+                return cached
+        return self._store(uri, scan(uri), state, assumed)
 
     def gather(self, wanted: Mapping[str, FileSignature | None]) -> None:
         """Describe many files with several processes; errors are raised when a file is requested."""
@@ -116,21 +116,23 @@ class _Descriptions:
             found = crew.run([(uri, None) for uri in states])
         for (uri, state), structure in zip(states.items(), found, strict=True):
             if isinstance(structure, Structure):
-                self._keep(uri, structure, state, wanted[uri])
+                self._store(uri, structure, state, wanted[uri])
 
-    def _keep(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: FileSignature | None) -> _Description:
-        found = _describe(structure, state)
+    def _store(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: FileSignature | None) -> _Description:
+        description = _describe(structure, state)
         if assumed is not None:
-            found = replace(found, compared=((assumed, difference(structure, assumed), own_number(structure, assumed)),))
+            description = replace(
+                description, compared=((assumed, difference(structure, assumed), own_number(structure, assumed)),)
+            )
         with self._lock:
-            known = self._known.get(uri)
-            if known is not None and known.state == state:
-                found = replace(found, compared=(*found.compared, *known.compared)[:_COMPARED])
-            self._known[uri] = found
-            self._known.move_to_end(uri)
-            while len(self._known) > KEPT_FILES:
-                self._known.popitem(last=False)
-        return found
+            cached = self._cached.get(uri)
+            if cached is not None and cached.state == state:
+                description = replace(description, compared=(*description.compared, *cached.compared)[:_MAX_COMPARED])
+            self._cached[uri] = description
+            self._cached.move_to_end(uri)
+            while len(self._cached) > MAX_FILES:
+                self._cached.popitem(last=False)
+        return description
 
 
 def _state(uri: str) -> tuple[int, ...]:
@@ -189,14 +191,14 @@ def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, acc
     if not refs.size:
         return matrix
     refs = refs[np.argsort(references.uri[refs], kind="stable")]
-    work, lost = _Resolver(references, step), list[int]()
+    resolver, missing = _Resolver(references, step), list[int]()
     with access.reach():
-        for start in range(0, len(refs), _TOGETHER):
-            rows = refs[start : start + _TOGETHER].tolist()
-            work.gather(rows, access)
-            lost += [row for row in rows if not work.settle(row, access)]
-    refs = np.where(np.isin(matrix.refs, lost), np.int32(-1), matrix.refs) if lost else matrix.refs
-    return replace(matrix, references=work.references(), refs=refs)
+        for start in range(0, len(refs), _BATCH):
+            rows = refs[start : start + _BATCH].tolist()
+            resolver.gather(rows, access)
+            missing += [row for row in rows if not resolver.resolve(row, access)]
+    refs = np.where(np.isin(matrix.refs, missing), np.int32(-1), matrix.refs) if missing else matrix.refs
+    return replace(matrix, references=resolver.references(), refs=refs)
 
 
 def known_references(references: References, row: int, step: Step) -> References | None:
@@ -205,16 +207,20 @@ def known_references(references: References, row: int, step: Step) -> References
     Returns None if the template is resolved already, or the file is not cached.
     """
     uri = references.uri_of(row)
-    known = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
+    description = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
     assumed = references.template_of(row).assumed
-    if known is None or not known.knows(assumed) or known.mismatch(assumed, references.seen_of(row)) is not None:
+    if (
+        description is None
+        or not description.knows(assumed)
+        or description.mismatch(assumed, references.seen_of(row)) is not None
+    ):
         return None  # a read raises the error
-    work = _Resolver(references.take(np.array([row])), step)
+    resolver = _Resolver(references.take(np.array([row])), step)
     try:
-        work.put(0, known)
+        resolver.put(0, description)
     except FormatError:
         return None  # a read raises the error
-    return work.references()
+    return resolver.references()
 
 
 def located(error: AggarrayError, uri: str, variable: str) -> AggarrayError:
@@ -259,7 +265,7 @@ class _Resolver:
             wanted[uri] = self._old.template_of(row).assumed
         _descriptions.gather(wanted)
 
-    def settle(self, row: int, access: Access) -> bool:
+    def resolve(self, row: int, access: Access) -> bool:
         """Resolve the template of one sub-array; False if its file is missing and ``access.missing`` is "fill"."""
         uri = str(self._old.uri_of(row))
         access.check(uri)
@@ -300,8 +306,8 @@ class _Resolver:
         key = (id(real), int(self._old.template[row]))
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
-            taken = self._old.template_of(row)
-            self._templates.append(match(real, taken, self._step) if taken.unresolved else _confirmed(real, taken))
+            declared = self._old.template_of(row)
+            self._templates.append(match(real, declared, self._step) if declared.guessed else _confirmed(real, declared))
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:

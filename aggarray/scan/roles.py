@@ -53,20 +53,20 @@ def samplings_of(structure: Structure) -> list[Sampling]:
     """Return the ragged representations in a file: contiguous, indexed, indexed contiguous, incomplete (CF H.2 to H.6)."""
     flat = [v for v in structure.variables if len(v.dimensions) == 1]
     indices = {(v.name.rpartition("/")[0], v.dimensions[0]): v for v in flat if words(v.attrs.get("instance_dimension"))}
-    found = []
+    samplings = []
     for v in flat:
         for samples in words(v.attrs.get("sample_dimension")):
             group, (runs,) = v.name.rpartition("/")[0], v.dimensions
             index = indices.pop((group, runs), None)
             if samples != runs:
                 (instances,) = (runs,) if index is None else words(index.attrs["instance_dimension"])[:1]
-                found.append(Sampling(group, samples, instances, runs, v.name, None if index is None else index.name))
-    counted = {(one.group, one.samples) for one in found}
+                samplings.append(Sampling(group, samples, instances, runs, v.name, None if index is None else index.name))
+    counted = {(sampling.group, sampling.samples) for sampling in samplings}
     for (group, samples), v in indices.items():
         (instances,) = words(v.attrs["instance_dimension"])[:1]
         if (group, samples) not in counted and instances != samples:
-            found.append(Sampling(group, samples, instances, index=v.name))
-    return found + _incomplete(structure)
+            samplings.append(Sampling(group, samples, instances, index=v.name))
+    return samplings + _incomplete(structure)
 
 
 def _incomplete(structure: Structure) -> list[Sampling]:
@@ -78,14 +78,16 @@ def _incomplete(structure: Structure) -> list[Sampling]:
     feature = structure.attrs.get("featureType")
     if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
         return []
-    names, found = VariableNames(structure), dict[tuple[str, tuple[str, ...]], dict[str, None]]()
+    names, coordinates = VariableNames(structure), dict[tuple[str, tuple[str, ...]], dict[str, None]]()
     for v in structure.variables:
         if len(v.dimensions) != 2 or not names.is_sampled(v):
             continue
         own = [n for n in names.named(v, words(v.attrs.get("coordinates"))) if names.variables[n].dimensions == v.dimensions]
-        alike = [n for n in own if names.variables[n].shape == v.shape]
-        found.setdefault((v.name.rpartition("/")[0], v.dimensions), {}).update(dict.fromkeys(alike))
-    return [Sampling(group, along[1], along[0], present=tuple(sorted(own))) for (group, along), own in found.items() if own]
+        same_shape = [n for n in own if names.variables[n].shape == v.shape]
+        coordinates.setdefault((v.name.rpartition("/")[0], v.dimensions), {}).update(dict.fromkeys(same_shape))
+    return [
+        Sampling(group, along[1], along[0], present=tuple(sorted(own))) for (group, along), own in coordinates.items() if own
+    ]
 
 
 class VariableNames:
@@ -120,9 +122,9 @@ class VariableNames:
         """Yield the variables that names in an attribute of ``variable`` refer to."""
         group = variable.name.rpartition("/")[0]
         for name in names:
-            found = self.find(name, group)
-            if found is not None and found != variable.name:
-                yield found
+            path = self.find(name, group)
+            if path is not None and path != variable.name:
+                yield path
 
     def coordinate(self, variable: Variable, dimension: str) -> str | None:
         """Return the name of the coordinate variable of a dimension; None if there is none."""
@@ -131,14 +133,14 @@ class VariableNames:
         if axis is not None and variable.scopes is not None:
             # The dimension belongs to an ancestor group; a dimension of the same name in this group has another coordinate.
             group = variable.scopes[axis]
-        found = self.find(dimension, group)
-        if found is None or not self.is_coordinate(self.variables[found]):
+        path = self.find(dimension, group)
+        if path is None or not self.is_coordinate(self.variables[path]):
             return None
-        if axis is not None and variable.scopes is not None and self.variables[found].scopes != (variable.scopes[axis],):
+        if axis is not None and variable.scopes is not None and self.variables[path].scopes != (variable.scopes[axis],):
             return None
         # A group may define a dimension of the same name and another size.
         size = None if axis is None else variable.shape[axis]
-        return found if size in (None, self.variables[found].shape[0]) else None
+        return path if size in (None, self.variables[path].shape[0]) else None
 
     def lies_along(self, name: str, variable: Variable) -> bool:
         """Return whether a variable spans only dimensions of another."""
@@ -149,8 +151,8 @@ class VariableNames:
 
     def is_sampled(self, variable: Variable) -> bool:
         """Return whether the second dimension of a variable only numbers samples: it is not an axis and not of instances."""
-        told = self.coordinate(variable, variable.dimensions[1])
-        attrs = {} if told is None else self.variables[told].attrs
+        coordinate = self.coordinate(variable, variable.dimensions[1])
+        attrs = {} if coordinate is None else self.variables[coordinate].attrs
         bare = not {"axis", "standard_name"} & attrs.keys() and text_attribute(attrs.get("units", "1")) in ("1", "")
         return bare and not any(v.dimensions[:1] == variable.dimensions[1:] for v in self._roles)
 

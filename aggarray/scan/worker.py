@@ -17,24 +17,24 @@ def main() -> None:
     """Process tasks until standard input ends."""
     # The parent process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Output that libraries print must not mix with the results.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    answers.write(MARK)
-    answers.flush()
-    receiver, sender = Receiver(sys.stdin.buffer), Sender(answers)
+    results.write(MARK)
+    results.flush()
+    receiver, sender = Receiver(sys.stdin.buffer), Sender(results)
     try:
         set_options(**receiver.receive())
         while True:
             for task in receiver.receive():
-                _answer(sender, scan_one(task))
+                _send(sender, scan_one(task))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the parent closed the stream
 
 
-def _answer(sender: Sender, found: object) -> None:
+def _send(sender: Sender, result: object) -> None:
     try:
-        sender.send(found)
+        sender.send(result)
     except BrokenPipeError:
         raise
     except LIBRARY_ERRORS:

@@ -33,11 +33,11 @@ BATCH = 16
 #: With fewer files no worker is started.
 FEW_FILES = 64
 #: Seconds that this process scans alone to estimate the remaining time.
-TRIAL = 0.3
+ESTIMATE_SECONDS = 0.3
 #: Estimated remaining seconds above which workers are started, about five times the start of a worker.
-WORTH = 1.5
+WORKER_SECONDS = 1.5
 #: Seconds without a result after which workers time out and this process scans the remaining files.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 #: A file and what is requested of it; None: everything.
 Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
@@ -49,11 +49,11 @@ _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
 
 def scan_one(task: Task) -> Result:
     """Return the requested part of a file, or its error. Errors are returned, not raised."""
-    path, wanted = task
+    path, request = task
     try:
-        if isinstance(wanted, ChunkIndexRequest):
-            return locate(path, wanted)
-        return scan(path) if wanted is None else scan_partially(path, wanted)
+        if isinstance(request, ChunkIndexRequest):
+            return locate(path, request)
+        return scan(path) if request is None else scan_partially(path, request)
     except AggarrayError as error:
         return error
 
@@ -65,14 +65,14 @@ def usual_processes(files: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Work:
+class _TaskQueue:
     """The tasks of a scan: those not taken yet, those returned by workers, and the results of workers."""
 
     def __init__(self, tasks: Sequence[Task], workers: int) -> None:
         self.tasks, self._workers = tasks, workers
         self._lock = threading.Lock()
         self._free, self._returned = deque(range(len(tasks))), deque[int]()
-        self.answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
 
     def take_batch(self) -> list[int]:
         """Take the numbers of a batch for a worker; batches shrink towards the end; empty when all are taken."""
@@ -86,26 +86,26 @@ class _Work:
             source = self._returned or self._free
             return source.popleft() if source else None
 
-    def give_back(self, numbers: Sequence[int]) -> None:
+    def return_tasks(self, numbers: Sequence[int]) -> None:
         """Return unfinished tasks of a worker to this process."""
         with self._lock:
             self._returned.extend(numbers)
-        self.answers.put(None)
+        self.results.put(None)
 
 
-class _Trial:
+class _Estimate:
     """Estimate of the time that a scan takes without workers."""
 
     def __init__(self) -> None:
         self._start: tuple[float, int] | None = None
 
-    def asks_for_help(self, left: int) -> bool:
+    def needs_workers(self, remaining: int) -> bool:
         """Return whether the remaining files justify starting workers."""
         if self._start is None:
-            self._start = time.monotonic(), left  # the first file may have loaded libraries
+            self._start = time.monotonic(), remaining  # the first file may have loaded libraries
             return False
-        past = time.monotonic() - self._start[0]
-        return past > TRIAL and past / (self._start[1] - left) * left > WORTH
+        elapsed = time.monotonic() - self._start[0]
+        return elapsed > ESTIMATE_SECONDS and elapsed / (self._start[1] - remaining) * remaining > WORKER_SECONDS
 
 
 class WorkerPool:
@@ -117,121 +117,121 @@ class WorkerPool:
     def __init__(self, processes: int | None = None) -> None:
         self._processes = processes
         self._changed = threading.Condition()
-        self._helpers: list[_Worker] = []
-        self._work: _Work | None = None
+        self._workers: list[_Worker] = []
+        self._tasks: _TaskQueue | None = None
         self._closing = False
 
     def __enter__(self) -> "WorkerPool":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, cls: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._changed:
-            self._closing, self._work = True, None
+            self._closing, self._tasks = True, None
             self._changed.notify_all()
-        for helper in self._helpers:
-            helper.end()
-        for helper in self._helpers:
-            helper.thread.join(1.0)
+        for worker in self._workers:
+            worker.end()
+        for worker in self._workers:
+            worker.thread.join(1.0)
 
     def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
         """Return the result of each task, in order; calls ``done`` after each, in this thread."""
-        far = [n for n, task in enumerate(tasks) if is_remote(task[0])]
-        if not far:
-            return self._run_near(tasks, done)
-        near = [n for n, task in enumerate(tasks) if not is_remote(task[0])]
-        found = dict(zip(near, self._run_near([tasks[n] for n in near], done), strict=True))
-        prefetch_states(tasks[n][0] for n in far)
-        for n, result in zip(far, in_threads(scan_one, [tasks[n] for n in far]), strict=True):
-            found[n] = result
+        remote = [n for n, task in enumerate(tasks) if is_remote(task[0])]
+        if not remote:
+            return self._run_local(tasks, done)
+        local = [n for n, task in enumerate(tasks) if not is_remote(task[0])]
+        results = dict(zip(local, self._run_local([tasks[n] for n in local], done), strict=True))
+        prefetch_states(tasks[n][0] for n in remote)
+        for n, result in zip(remote, in_threads(scan_one, [tasks[n] for n in remote]), strict=True):
+            results[n] = result
             done()
-        return [found[n] for n in range(len(tasks))]
+        return [results[n] for n in range(len(tasks))]
 
-    def _run_near(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
+    def _run_local(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
         """Run the tasks of local files with several processes."""
-        wanted = usual_processes(len(tasks)) if self._processes is None else self._processes
-        count = min(wanted - 1, len(tasks) // BATCH)
-        work = _Work(tasks, 1 + max(count, len(self._helpers)))
+        processes = usual_processes(len(tasks)) if self._processes is None else self._processes
+        count = min(processes - 1, len(tasks) // BATCH)
+        work = _TaskQueue(tasks, 1 + max(count, len(self._workers)))
         with self._changed:
-            self._work = work
+            self._tasks = work
             self._changed.notify_all()
-        trial = _Trial() if self._processes is None else None
-        if trial is None:
-            self._hire(count)
+        estimate = _Estimate() if self._processes is None else None
+        if estimate is None:
+            self._start_workers(count)
         results: list[Result | None] = [None] * len(tasks)
-        left = len(tasks)
+        remaining = len(tasks)
         for number, result in self._results(work, results):
             if results[number] is None:
                 results[number] = result
-                left -= 1
+                remaining -= 1
                 done()
-            if not left:
+            if not remaining:
                 break
-            if trial is not None and trial.asks_for_help(left):
-                trial = None
-                self._hire(count)
+            if estimate is not None and estimate.needs_workers(remaining):
+                estimate = None
+                self._start_workers(count)
         with self._changed:
-            self._work = None
-        for helper in self._helpers:
-            helper.let_go(work)
+            self._tasks = None
+        for worker in self._workers:
+            worker.stop_unless_idle(work)
         return [r for r in results if r is not None]
 
-    def _hire(self, count: int) -> None:
+    def _start_workers(self, count: int) -> None:
         """Start workers up to a number; none in an embedded Python without an executable."""
         if not sys.executable:
             return
-        self._helpers += [_Worker(self._next_batch) for _ in range(count - len(self._helpers))]
+        self._workers += [_Worker(self._next_batch) for _ in range(count - len(self._workers))]
 
-    def _results(self, work: _Work, results: Sequence[Result | None]) -> Any:
+    def _results(self, work: _TaskQueue, results: Sequence[Result | None]) -> Any:
         """Yield (number of a task, result) from workers and this process until all tasks are done."""
         while work.tasks:
-            while (answer := _waiting(work)) is not None:
-                yield answer
+            while (result_of_task := _next_result(work)) is not None:
+                yield result_of_task
             number = work.take_one()
             if number is not None:
                 yield number, scan_one(work.tasks[number])
                 continue
             try:
-                answer = work.answers.get(timeout=PATIENCE)
+                result_of_task = work.results.get(timeout=TIMEOUT)
             except queue.Empty:
-                work.give_back([n for n, r in enumerate(results) if r is None])
+                work.return_tasks([n for n, r in enumerate(results) if r is None])
                 continue
-            if answer is not None:
-                yield answer
+            if result_of_task is not None:
+                yield result_of_task
 
-    def _next_batch(self) -> tuple[_Work, list[int]] | None:
+    def _next_batch(self) -> tuple[_TaskQueue, list[int]] | None:
         """Wait for and return the next batch for a worker; None at the end."""
-        finished: _Work | None = None
+        finished: _TaskQueue | None = None
         with self._changed:
             while not self._closing:
-                if self._work is not None and self._work is not finished:
-                    batch = self._work.take_batch()
+                if self._tasks is not None and self._tasks is not finished:
+                    batch = self._tasks.take_batch()
                     if batch:
-                        return self._work, batch
-                    finished = self._work
+                        return self._tasks, batch
+                    finished = self._tasks
                 self._changed.wait()
         return None
 
 
-def _waiting(work: _Work) -> tuple[int, Result] | None:
+def _next_result(work: _TaskQueue) -> tuple[int, Result] | None:
     """Return a result that has arrived; None if there is none."""
     with contextlib.suppress(queue.Empty):
         while True:
-            answer = work.answers.get_nowait()
-            if answer is not None:
-                return answer
+            result_of_task = work.results.get_nowait()
+            if result_of_task is not None:
+                return result_of_task
     return None
 
 
 class _Worker:
     """A worker process and the thread that feeds it."""
 
-    def __init__(self, next_batch: Callable[[], tuple[_Work, list[int]] | None]) -> None:
+    def __init__(self, next_batch: Callable[[], tuple[_TaskQueue, list[int]] | None]) -> None:
         self._next_batch = next_batch
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
-        self._doing: tuple[_Work, list[int]] | None = None
-        self.thread = threading.Thread(target=self._lead, daemon=True, name="aggarray scan")
+        self._batch: tuple[_TaskQueue, list[int]] | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True, name="aggarray scan")
         self.thread.start()
 
     def end(self) -> None:
@@ -241,13 +241,13 @@ class _Worker:
             if self._process is not None:
                 self._process.kill()
 
-    def let_go(self, work: _Work) -> None:
+    def stop_unless_idle(self, work: _TaskQueue) -> None:
         """Kill the process if it still works on finished tasks."""
-        doing = self._doing
+        doing = self._batch
         if doing is not None and doing[0] is work and doing[1]:
             self.end()
 
-    def _lead(self) -> None:
+    def _run(self) -> None:
         try:
             process = self._start()
         except OSError:
@@ -255,12 +255,12 @@ class _Worker:
         if process is None:
             return
         with contextlib.suppress(*_BROKEN):
-            self._serve(process)
+            self._feed(process)
         self.end()
-        if self._doing is not None:
-            work, numbers = self._doing
-            self._doing = None
-            work.give_back(numbers)
+        if self._batch is not None:
+            work, numbers = self._batch
+            self._batch = None
+            work.return_tasks(numbers)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -282,22 +282,22 @@ class _Worker:
                 )
             return self._process
 
-    def _serve(self, process: "subprocess.Popen[bytes]") -> None:
+    def _feed(self, process: "subprocess.Popen[bytes]") -> None:
         if process.stdin is None or process.stdout is None:
             return
         # Tasks are sent only to a worker that has started.
         skip_to_mark(process.stdout)
         sender, receiver = Sender(process.stdin), Receiver(process.stdout)
         sender.send(asdict(get_options()))
-        while (taken := self._next_batch()) is not None:
-            work, numbers = taken
-            self._doing = work, list(numbers)
+        while (next_batch := self._next_batch()) is not None:
+            work, numbers = next_batch
+            self._batch = work, list(numbers)
             sender.send([work.tasks[n] for n in numbers])
             for number in numbers:
-                found = receiver.receive()
-                self._doing[1].remove(number)
-                if found is None:  # the result does not pickle
-                    work.give_back([number])
+                result = receiver.receive()
+                self._batch[1].remove(number)
+                if result is None:  # the result does not pickle
+                    work.return_tasks([number])
                 else:
-                    work.answers.put((number, found))
-            self._doing = None
+                    work.results.put((number, result))
+            self._batch = None

@@ -51,7 +51,7 @@ MISTAKES = [
     ("aggregate archive", 2, "--output"),
     ("aggregate archive -o dir", 1, "give another name"),
     ("aggregate archive -o no/where.nca", 1, "cannot be written"),
-    ("aggregate archive -o text.txt", 1, "no index"),
+    ("aggregate archive -o text.txt", 1, "not an index"),
     ("aggregate archive -o x.nca --along nope", 1, "which no array has"),
     ("aggregate archive -o x.nca --preset cmip7", 2, "cmip"),
     ("aggregate archive -o x.nca --units tas", 2, "NAME=UNITS"),

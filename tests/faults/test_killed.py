@@ -176,17 +176,16 @@ def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
 
 SCAN = """
 import sys
-from aggarray.scan import workers as helpers
-helpers.TRIAL, helpers.WORTH = 0.0, 0.0
+from aggarray.scan import workers
+workers.ESTIMATE_SECONDS, workers.WORKER_SECONDS = 0.0, 0.0
 from aggarray.scan.discovery import scan_files
 from aggarray.formats.base import Structure
-from aggarray.storage.atomic import put
-look = helpers.scan_one
+look = workers.scan_one
 def slowly(task):
     print("working", flush=True)
     sys.stdin.readline()
     return look(task)
-helpers.scan_one = slowly
+workers.scan_one = slowly
 found = scan_files(sys.argv[1:], 3)
 print("found", sum(isinstance(s, Structure) and s.uri == p for (p, s), p in zip(found, sys.argv[1:])), flush=True)
 """
@@ -233,7 +232,7 @@ def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypa
     before = helpers_of(os.getpid())
     found = scan_files(paths, 3)
     assert [p for p, _ in found] == paths and all(isinstance(s, Structure) for _, s in found)
-    assert workers.PATIENCE < 60 and set(helpers_of(os.getpid())) <= set(before)
+    assert workers.TIMEOUT < 60 and set(helpers_of(os.getpid())) <= set(before)
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
 
 

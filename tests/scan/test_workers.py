@@ -15,7 +15,7 @@ from aggarray.formats.base import Structure
 from aggarray.options import set_options
 from aggarray.scan import workers
 from aggarray.scan.discovery import Scan, scan_files
-from aggarray.scan.workers import BATCH, Result, Task, WorkerPool, _Work
+from aggarray.scan.workers import BATCH, Result, Task, WorkerPool, _TaskQueue
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
@@ -62,7 +62,7 @@ def children() -> set[int]:
 def test_helpers_that_fail_are_done_without(
     tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    monkeypatch.setattr(workers, "PATIENCE", 0.5)
+    monkeypatch.setattr(workers, "TIMEOUT", 0.5)
     monkeypatch.setattr("sys.executable", stub(tmp_path, body))
     before = children()
     start = time.monotonic()
@@ -81,9 +81,9 @@ def test_a_python_that_knows_of_no_program_does_without_helpers(
     program: str | None, paths: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
-    with WorkerPool(3) as crew:
-        found = crew.run([(path, None) for path in paths])
-        assert not crew._helpers
+    with WorkerPool(3) as pool:
+        found = pool.run([(path, None) for path in paths])
+        assert not pool._workers
     assert [s.uri for s in found if isinstance(s, Structure)] == paths
     assert capfd.readouterr().err == ""
 
@@ -92,7 +92,7 @@ def test_a_helper_that_falls_silent_is_not_waited_for(
     tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The worker starts, takes a batch and sends no result.
-    monkeypatch.setattr(workers, "PATIENCE", 0.3)
+    monkeypatch.setattr(workers, "TIMEOUT", 0.3)
     monkeypatch.setattr("sys.executable", stub(tmp_path, 'printf "\\n\\223aggarray scan 1\\n"; exec sleep 600'))
     slow_here(monkeypatch, 0.01)
     before = children()
@@ -120,7 +120,7 @@ def test_helpers_do_their_share_each_file_once(paths: list[str], monkeypatch: py
 
 
 def test_batches_become_smaller_towards_the_end() -> None:
-    work = _Work([("", None)] * 100, 2)
+    work = _TaskQueue([("", None)] * 100, 2)
     sizes = []
     while batch := work.take_batch():
         sizes.append(len(batch))
@@ -130,9 +130,9 @@ def test_batches_become_smaller_towards_the_end() -> None:
 
 
 def test_what_helpers_leave_is_taken_first() -> None:
-    work = _Work([("", None)] * 3, 2)
+    work = _TaskQueue([("", None)] * 3, 2)
     assert work.take_batch() == [0]
-    work.give_back([0])
+    work.return_tasks([0])
     assert [work.take_one() for _ in range(4)] == [0, 1, 2, None]
 
 
@@ -175,7 +175,7 @@ def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.Monk
     monkeypatch.setattr(workers._Worker, "_start", counted)
     with Scan(3 * len(paths), 2) as scan:
         for _ in range(3):
-            assert [s.uri for _, s in scan.whole(paths) if isinstance(s, Structure)] == paths
+            assert [s.uri for _, s in scan.scan_complete(paths) if isinstance(s, Structure)] == paths
     assert len(started) == 1
     assert len(seen) < 2 * len(paths)
 
@@ -185,17 +185,17 @@ def test_help_is_called_in_where_it_is_worth_it(
     paths: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, helped: int
 ) -> None:
     monkeypatch.setattr(workers, "usual_processes", lambda files: 3)
-    monkeypatch.setattr(workers, "WORTH", 0.6 if seconds else 60.0)
+    monkeypatch.setattr(workers, "WORKER_SECONDS", 0.6 if seconds else 60.0)
     slow_here(monkeypatch, seconds)
-    with WorkerPool() as crew:
-        found = crew.run([(path, None) for path in paths])
-        assert len(crew._helpers) == helped
+    with WorkerPool() as pool:
+        found = pool.run([(path, None) for path in paths])
+        assert len(pool._workers) == helped
     assert [s.uri for s in found if isinstance(s, Structure)] == paths
 
 
 def test_nothing_to_do() -> None:
-    with WorkerPool(4) as crew:
-        assert crew.run([]) == []
+    with WorkerPool(4) as pool:
+        assert pool.run([]) == []
 
 
 @pytest.fixture
@@ -247,14 +247,14 @@ def test_helpers_see_the_same_formats_and_options(plugin: Path, monkeypatch: pyt
 def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
     script = f"""
     import sys, time
-    from aggarray.scan import workers as helpers
+    from aggarray.scan import workers
     from aggarray.scan.discovery import scan_files
-    look = helpers.scan_one
+    look = workers.scan_one
     def slowly(task):
         print("working", flush=True)
         time.sleep(0.2)
         return look(task)
-    helpers.scan_one = slowly
+    workers.scan_one = slowly
     scan_files({paths * 400!r}, 3)
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))
