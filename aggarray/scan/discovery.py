@@ -16,7 +16,6 @@ from typing import Any
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
 from aggarray.formats import given_path, is_store
 from aggarray.formats.base import Structure, Variable
-from aggarray.formats.unsupported import unsupported_folder
 from aggarray.scan.pickling import Interner
 from aggarray.scan.workers import Result, Task, WorkerPool
 from aggarray.storage.files import absolute, is_file
