@@ -16,6 +16,7 @@ from typing import Any
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
 from aggarray.formats import given_path, is_store
 from aggarray.formats.base import Structure, Variable
+from aggarray.formats.unsupported import unsupported_folder
 from aggarray.scan.pickling import Interner
 from aggarray.scan.workers import Result, Task, WorkerPool
 from aggarray.storage.files import absolute, is_file
@@ -128,7 +129,7 @@ def _literal_start(pattern: str) -> str:
 
 def _walk(folder: str) -> Iterator[str]:
     for parent, folders, files in os.walk(folder):
-        if kind_of_folder(parent, folders, files) is not None:
+        if unsupported_folder(parent, folders, files) is not None:
             # The scan identifies it; the files inside are not data files themselves.
             yield parent
             folders.clear()

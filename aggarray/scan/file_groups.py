@@ -175,7 +175,7 @@ def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]
     if read:
         # A partial scan reads only numbers.
         is_data = all(v.dtype.kind in "iuf" for v in column)
-        return is_data and len({_stated(v, leaving=MAX_VALUES) for v in column}) == 1
+        return is_data and len({_stated(v, leaving=COORDINATE_ATTRIBUTES) for v in column}) == 1
     own_values = not along.isdisjoint(column[0].dimensions)
     if len({(_stated(v), v.dtype, f.falls) for v in column for f in (signature_of(v),)}) > 1:
         return False

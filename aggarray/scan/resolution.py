@@ -307,7 +307,7 @@ class _Resolver:
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
             declared = self._old.template_of(row)
-            self._templates.append(match(real, declared, self._step) if declared.guessed else _confirmed(real, declared))
+            self._templates.append(match(real, declared, self._step) if declared.unresolved else _confirmed(real, declared))
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:
