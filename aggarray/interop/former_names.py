@@ -47,6 +47,7 @@ _RENAMED = {
     ("aggarray.adapters.travel", "Block"): "LazyBlock",
     ("aggarray.adapters.travel", "_block"): "_lazy_block",
     ("aggarray.adapters.xarray_form", "Form"): "XarrayForm",
+    ("aggarray.adapters.xarray_store", "GivenGroups"): "GroupSource",
     ("aggarray.adapters.xarray_store", "Store"): "ArrayStore",
     ("aggarray.adapters.xarray_store", "Values"): "LazyValues",
     ("aggarray.assumed", "Assumed"): "FileSignature",
