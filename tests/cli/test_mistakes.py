@@ -67,7 +67,7 @@ MISTAKES = [
     ("extract t.nca --sel lat=95:99 -o a.nc", 1, "lat=95:99: tas has nothing there"),
     ("extract t.nca --sel lat=1 --sel lat=2 -o a.nc", 2, "selected twice"),
     ("extract t.nca --sel time=1950 -o a.nc", 1, "'1950' not found"),
-    ("extract t.nca --sel time=foo -o a.nc", 1, "no date"),
+    ("extract t.nca --sel time=foo -o a.nc", 1, "not a date"),
     ("extract t.nca --sel lat=7 --tolerance 3 -o a.nc", 2, "give a method too"),
     ("extract t.nca --sel lat=7 --method nearest --tolerance =3 -o a.nc", 2, "DIMENSION=12h"),
     ("extract t.nca --sel lat=7 --method nearest --tolerance lon=3 -o a.nc", 2, "'lon' is not selected"),
