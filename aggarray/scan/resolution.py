@@ -306,8 +306,9 @@ class _Resolver:
         key = (id(real), int(self._old.template[row]))
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
-            declared = self._old.template_of(row)
-            self._templates.append(match(real, declared, self._step) if declared.unresolved else _confirmed(real, declared))
+            taken = self._old.template_of(row)
+            matched = match(real, taken, self._step, where) if taken.unresolved else _confirmed(real, taken, where)
+            self._templates.append(matched)
         self._template[row] = self._numbers[key]
 
     def _rename(self, row: int, name: str) -> None:

@@ -175,7 +175,7 @@ def test_conversions_that_fail_name_the_file(tmp_path: Path) -> None:
         data = (("time",), np.array([number], "i4"), {"units": units, "long_name": "length"})
         write(tmp_path / f"{number:02}.nc", {"time": (("time",), [float(number)], NOLEAP), "v": data})
     a = aa.open(tmp_path / "*.nc")["v"]
-    with pytest.raises(aa.UnitsError, match=r"13\.nc, variable 'v': value 13000000000000 m is out of range of the array"):
+    with pytest.raises(aa.UnitsError, match=r"13\.nc, variable 'v': value 13000000000000 m is out of range"):
         a.read(threads=1)
     np.testing.assert_array_equal(a.read(slice(14, None), threads=1), np.arange(14, FILES))
 
