@@ -23,8 +23,8 @@ class RaggedRepartition(Movement):
     processes.
 
     >>> with ProcessGroup.serial() as group:
-    ...     whole = Distribution.regular((2,), "b", (1,))
-    ...     RaggedRepartition(group, group, whole, whole)(Ragged([1.0, 2.0, 3.0], [0, 1, 3])).tolist()
+    ...     rows = Distribution.regular((2,), "b", (1,))
+    ...     RaggedRepartition(group, group, rows, rows)(Ragged([1.0, 2.0, 3.0], [0, 1, 3])).tolist()
     [[1.0], [2.0, 3.0]]
     """
 
