@@ -254,7 +254,7 @@ def write(path: Path, name: str, variables: dict[str, Any], values: np.ndarray, 
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("variables", "words"),
     [
         ({"n": ("i", "sample_dimension", "obs", [3, -1, 2])}, "variable 'n': row 1 has the negative size -1"),
         ({"n": ("i", "sample_dimension", "obs", [3, 1, 2])}, "variable 'n': row sizes add up to 6, but there are 4 samples"),
